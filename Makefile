@@ -1,0 +1,41 @@
+# Every target sets up what it needs; `make` alone says what there is.
+PY := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fast bench soak docs clean
+
+help: ## What can be asked for
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 10
+
+setup: .venv/.ready ## Virtual environment, packages, test servers, JDK
+.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh
+	@touch $@
+
+demo: .venv/.ready ## The main job, told on a terminal
+	@$(PY) scripts/demo.py
+
+check: .venv/.ready ## Format, lint, types, layers, generated pages
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+	$(PY) scripts/options_page.py --check
+
+test: check ## Everything CI runs
+	$(PY) -m pytest
+
+fast: .venv/.ready ## The tests that start no server and no JVM
+	$(PY) -m pytest -m "not soak and not server and not spark"
+
+bench: .venv/.ready ## Measure; prints figures, targets and ratios
+	$(PY) -m bench
+
+soak: .venv/.ready ## The long runs
+	$(PY) -m pytest -m soak
+
+docs: .venv/.ready ## Write the generated pages
+	$(PY) scripts/options_page.py
+
+clean: ## Forget the environment
+	rm -rf .venv .servers dist build

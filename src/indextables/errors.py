@@ -1,0 +1,164 @@
+"""Every way a call can fail.
+
+One root, so that `except IndexTablesError` catches all of ours and nothing else. A class per kind of
+failure carries its facts as attributes; its sentence names the thing, says what was expected and ends
+with what to do.
+"""
+
+
+class IndexTablesError(Exception):
+    """The root of all errors raised by this package."""
+
+
+# --- what the caller asked for ---------------------------------------------------------------------
+
+
+class OptionError(IndexTablesError):
+    """An option is unknown, malformed, or not allowed where it was given."""
+
+
+class PredicateError(IndexTablesError):
+    """A condition cannot be understood: its syntax, a column, or a type."""
+
+
+class SchemaError(IndexTablesError):
+    """Columns or types do not fit the table, or are not supported."""
+
+
+class TableNotFoundError(IndexTablesError):
+    """There is no table at the path."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"no table at {url}: it has no _transaction_log with a version or a state; "
+            "check the path, or write a table there first"
+        )
+        self.url = url
+
+
+class TableExistsError(IndexTablesError):
+    """There is a table at the path already."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"a table exists at {url}; append to it, overwrite it, or choose another path")
+        self.url = url
+
+
+# --- storage ---------------------------------------------------------------------------------------
+
+
+class StoreError(IndexTablesError):
+    """Storage did not do what was asked of it."""
+
+
+class ObjectMissingError(StoreError):
+    """There is no object at the path."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"no object at {url}")
+        self.url = url
+
+
+class CredentialsError(StoreError):
+    """The store refused the credentials, or there are none."""
+
+
+class UnsafeStoreError(StoreError):
+    """The store cannot create an object only if it is absent, so commits could be lost."""
+
+
+class ForkedStoreError(StoreError):
+    """A storage handle was used in a forked child of the process that opened it."""
+
+
+# --- the log ---------------------------------------------------------------------------------------
+
+
+class LogError(IndexTablesError):
+    """The transaction log could not be read or written."""
+
+
+class CorruptLogError(LogError):
+    """A file of the log is missing or damaged; the table's files cannot be told from it."""
+
+    def __init__(self, url: str, problem: str, *, remedy: str | None = None) -> None:
+        remedy = remedy or (
+            "restore the file from a backup, open an earlier version, or rebuild the log with "
+            "REPAIR INDEXFILES TRANSACTION LOG"
+        )
+        super().__init__(f"{url}: {problem}; {remedy}")
+        self.url = url
+        self.problem = problem
+
+
+class ProtocolError(LogError):
+    """The table asks for a protocol version or a feature that this release does not have."""
+
+
+class VersionNotFoundError(LogError):
+    """The version or time asked for cannot be reached (any more)."""
+
+    def __init__(self, url: str, wanted: str, earliest: int | None, latest: int) -> None:
+        reach = f"versions {earliest} to {latest}" if earliest is not None else "no version"
+        super().__init__(
+            f"{wanted} of the table at {url} cannot be read: {reach} can be reached; "
+            "earlier ones were cleaned up, later ones were never written"
+        )
+        self.url = url
+        self.wanted = wanted
+        self.earliest = earliest
+        self.latest = latest
+
+
+class CommitConflictError(LogError):
+    """Another commit changed what this one relied on; nothing of this one is visible."""
+
+    def __init__(self, operation: str, problem: str, *, version: int, other: str) -> None:
+        super().__init__(
+            f"{operation} conflicts with version {version} ({other}): {problem}; "
+            "nothing was changed; read the table again and repeat the operation"
+        )
+        self.operation = operation
+        self.problem = problem
+        self.version = version
+        self.other = other
+
+
+class CommitAttemptsError(LogError):
+    """Every attempt to claim a version lost the race."""
+
+    def __init__(self, url: str, operation: str, attempts: int) -> None:
+        super().__init__(
+            f"{operation} on {url} lost the race for the next version {attempts} times; nothing was "
+            "changed; repeat it, or raise spark.indextables.transaction.retry.maxAttempts"
+        )
+        self.attempts = attempts
+
+
+class CommitUnknownError(LogError):
+    """Storage failed in a way that leaves open whether the commit is visible.
+
+    Files of the commit must not be deleted: the version may refer to them.
+    """
+
+    def __init__(self, url: str, version: int, cause: str) -> None:
+        super().__init__(
+            f"whether version {version} of {url} was committed is not known ({cause}); "
+            "its files are kept; look at the table's history before repeating the operation"
+        )
+        self.version = version
+
+
+# --- splits ----------------------------------------------------------------------------------------
+
+
+class SplitError(IndexTablesError):
+    """A split could not be written or read."""
+
+
+class QuerySyntaxError(IndexTablesError):
+    """A search query is malformed."""
+
+
+class UnknownFieldError(IndexTablesError):
+    """A search names a field that the table does not have."""

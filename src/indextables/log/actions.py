@@ -1,0 +1,173 @@
+"""The records of a version file, and their JSON (PROTOCOL.md, "Actions").
+
+A line of a version file is an object with one key that names the action. Fields that are absent and
+fields that are null mean the same. No field is ever added inside one of the original's actions, since
+its older readers drop a line with a field they do not know; our own facts travel in actions of their
+own (`commitInfo`, `txn`), which they skip.
+"""
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+# The name under which partition values that are null are written (in paths and in actions).
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """How our records look as JSON: camel case, absent when at the default."""
+
+
+class Protocol(_Record, frozen=True):
+    """Which reader and writer versions, and which features, the table asks for."""
+
+    min_reader_version: int = 1
+    min_writer_version: int = 1
+    reader_features: list[str] | None = None
+    writer_features: list[str] | None = None
+
+
+class Format(Struct, frozen=True):
+    """Which system wrote the table."""
+
+    provider: str = "indextables"
+    options: dict[str, str] = {}
+
+
+class Metadata(_Record, frozen=True):
+    """The table's identity, schema, partition columns and configuration."""
+
+    id: str
+    schema_string: str
+    name: str | None = None
+    description: str | None = None
+    partition_columns: list[str] | None = None
+    format: Format | None = None
+    configuration: dict[str, str] | None = None
+    created_time: int | None = None
+
+
+class Add(_Record, frozen=True):
+    """A split that belongs to the table from this version on."""
+
+    path: str
+    partition_values: dict[str, str | None] | None = None
+    size: int = 0
+    modification_time: int = 0
+    data_change: bool | None = None
+    stats: str | None = None
+    min_values: dict[str, str] | None = None
+    max_values: dict[str, str] | None = None
+    num_records: int | None = None
+    footer_start_offset: int | None = None
+    footer_end_offset: int | None = None
+    has_footer_offsets: bool | None = None
+    delete_opstamp: int | None = None
+    split_tags: list[str] | None = None
+    num_merge_ops: int | None = None
+    doc_mapping_json: str | None = None
+    doc_mapping_ref: str | None = None
+    uncompressed_size_bytes: int | None = None
+    time_range_start: str | int | None = None
+    time_range_end: str | int | None = None
+    companion_source_files: list[str] | None = None
+    companion_delta_version: int | None = None
+    companion_fast_field_mode: str | None = None
+
+
+class Remove(_Record, frozen=True):
+    """A split that belongs to the table no longer."""
+
+    path: str
+    deletion_timestamp: int | None = None
+    data_change: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+
+
+class MergeSkip(_Record, frozen=True):
+    """A split that a merge could not take, and when to try again; it stays in the table."""
+
+    path: str
+    skip_timestamp: int
+    reason: str
+    operation: str = ""
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    retry_after: int | None = None
+    skip_count: int = 1
+
+
+class CommitInfo(_Record, frozen=True):
+    """Who did what, and when; `token` makes every commit's bytes its own."""
+
+    timestamp: int
+    operation: str
+    token: str
+    operation_parameters: dict[str, str] = {}
+    operation_metrics: dict[str, int] = {}
+    engine: str | None = None
+    user: str | None = None
+    user_metadata: str | None = None
+
+
+class Txn(_Record, frozen=True):
+    """The last batch of an application that is in the table, for exactly-once streams."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+Action: TypeAlias = Protocol | Metadata | Add | Remove | MergeSkip | CommitInfo | Txn
+
+# The key of a line, and the action it holds. `skip` is an alias that one reader of the original takes.
+ACTIONS: dict[str, type[Struct]] = {
+    "protocol": Protocol,
+    "metaData": Metadata,
+    "add": Add,
+    "remove": Remove,
+    "mergeskip": MergeSkip,
+    "skip": MergeSkip,
+    "commitInfo": CommitInfo,
+    "txn": Txn,
+}
+
+
+class Line(Struct, frozen=True, omit_defaults=True):
+    """One line of a version file: exactly one of these is set; unknown keys are passed over."""
+
+    protocol: Protocol | None = None
+    metaData: Metadata | None = None  # noqa: N815 - the key on disk
+    add: Add | None = None
+    remove: Remove | None = None
+    mergeskip: MergeSkip | None = None
+    skip: MergeSkip | None = None
+    commitInfo: CommitInfo | None = None  # noqa: N815 - the key on disk
+    txn: Txn | None = None
+
+    def action(self) -> Action | None:
+        """The action on this line, if it is one we know."""
+        return (
+            self.add
+            or self.remove
+            or self.metaData
+            or self.protocol
+            or self.mergeskip
+            or self.skip
+            or self.commitInfo
+            or self.txn
+        )
+
+
+def line_of(action: Action) -> dict[str, Any]:
+    """The action under its key, ready to be encoded.
+
+    >>> import msgspec
+    >>> msgspec.json.encode(line_of(Txn(app_id="clicks", version=7)))
+    b'{"txn":{"appId":"clicks","version":7}}'
+    """
+    for key, kind in ACTIONS.items():
+        if isinstance(action, kind):
+            return {key: action}
+    raise AssertionError(f"not an action: {type(action).__name__}")

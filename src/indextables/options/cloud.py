@@ -1,0 +1,1 @@
+"""Options of object stores: where they are and who we are there."""

@@ -1,0 +1,220 @@
+"""What an option is, how a set of them is read, and how a wrong one is refused."""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar, cast
+
+from indextables.errors import OptionError
+
+PREFIX = "spark.indextables."
+MASK = "***"
+
+T = TypeVar("T")
+
+
+class Where(StrEnum):
+    """Where an option takes effect."""
+
+    READ = "read"
+    WRITE = "write"
+    COMMAND = "command"
+
+
+EVERYWHERE = frozenset(Where)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option(Generic[T]):
+    """One option: its key without the prefix, how its text is read, its default and its help."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    help: str
+    expects: str
+    where: frozenset[Where] = EVERYWHERE
+    secret: bool = False
+    default_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldOption:
+    """A family of options with a field's name, or a value, as the last part of the key."""
+
+    key: str
+    suffix: str
+    help: str
+    expects: str
+    check: Callable[[str, str], None]
+    where: frozenset[Where] = frozenset({Where.WRITE})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused:
+    """A key of the original system that is not accepted here, with the reason."""
+
+    key: str
+    reason: str
+
+
+Declaration = Option[Any] | FieldOption | Refused
+_declared: dict[str, Declaration] = {}
+
+
+def _register(declaration: Declaration) -> None:
+    name = declaration.key.lower()
+    if name in _declared:
+        raise AssertionError(f"option {declaration.key} is declared twice")
+    _declared[name] = declaration
+
+
+def option(
+    key: str,
+    parser: "Parser[T]",
+    default: T,
+    help: str,  # noqa: A002 - the word of the reference page
+    *,
+    where: frozenset[Where] = EVERYWHERE,
+    secret: bool = False,
+    default_text: str = "",
+) -> Option[T]:
+    """Declare an option."""
+    made: Option[T] = Option(key, parser.parse, default, help, parser.expects, where, secret, default_text)
+    _register(made)
+    return made
+
+
+def field_option(
+    key: str,
+    suffix: str,
+    check: Callable[[str, str], None],
+    help: str,  # noqa: A002 - the word of the reference page
+    *,
+    expects: str,
+    where: frozenset[Where] = frozenset({Where.WRITE}),
+) -> FieldOption:
+    """Declare a family of options, one for each field (`indexing.typemap.<field>`)."""
+    made = FieldOption(key, suffix, help, expects, check, where)
+    _register(made)
+    return made
+
+
+def refused(key: str, reason: str) -> Refused:
+    """Declare that a key of the original system is not accepted, and why."""
+    made = Refused(key, reason)
+    _register(made)
+    return made
+
+
+def declared() -> Iterator[Declaration]:
+    """Every declaration, in the order of the reference page."""
+    yield from _declared.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Parser(Generic[T]):
+    """How a text becomes a value, and what to tell someone whose text does not."""
+
+    parse: Callable[[str], T]
+    expects: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Options:
+    """A set of options as one caller gave it, checked; secrets never show in its `repr`."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, object] | None) -> "Options":
+        """Check every key and value, with or without the prefix, in any case.
+
+        >>> Options.parse({"spark.indextables.checkpoint.interval": "5"})
+        Options(checkpoint.interval=5)
+        >>> Options.parse({"chekpoint.interval": 5})
+        Traceback (most recent call last):
+        indextables.errors.OptionError: unknown option 'chekpoint.interval'; did you mean 'checkpoint.interval'? docs/options.md lists all
+        """  # noqa: E501 - the sentence as it is raised
+        values: dict[str, str] = {}
+        for given, value in (raw or {}).items():
+            declaration, key = _find(given)
+            text = _text(value)
+            _check(declaration, key, text, given)
+            if values.get(key, text) != text:
+                raise OptionError(f"option '{key}' is given twice with different values; give it once")
+            values[key] = text
+        return cls(values)
+
+    def get(self, option: Option[T]) -> T:
+        """The value of an option: as given, or its default."""
+        text = self.values.get(option.key.lower())
+        return option.default if text is None else option.parse(text)
+
+    def given(self, option: Option[Any]) -> bool:
+        """Whether the caller set it."""
+        return option.key.lower() in self.values
+
+    def family(self, option: FieldOption) -> dict[str, str]:
+        """The given options of a family, by the last part of their keys (lower case)."""
+        start = option.key.lower() + "."
+        return {k.removeprefix(start): v for k, v in self.values.items() if k.startswith(start)}
+
+    def over(self, weaker: "Options") -> "Options":
+        """These options, and those of `weaker` that are not given here."""
+        return Options({**weaker.values, **self.values})
+
+    def public(self) -> "Options":
+        """Without secrets: fit to be stored, logged or shown."""
+        return Options({k: v for k, v in self.values.items() if not is_secret(k)})
+
+    def __repr__(self) -> str:
+        """Show what was given, secrets masked."""
+        shown = (f"{k}={MASK if is_secret(k) else v}" for k, v in sorted(self.values.items()))
+        return f"Options({', '.join(shown)})"
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of this key must never be shown or stored."""
+    found = _declared.get(key.lower().removeprefix(PREFIX))
+    return isinstance(found, Option) and found.secret
+
+
+def _find(given: str) -> tuple[Declaration, str]:
+    key = given.lower().removeprefix(PREFIX)
+    if (exact := _declared.get(key)) is not None and not isinstance(exact, FieldOption):
+        return exact, key
+    parts = key.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        family = _declared.get(".".join(parts[:end]))
+        if isinstance(family, FieldOption):
+            return family, key
+    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Refused)}
+    close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
+    hint = f"did you mean '{names[close[0]]}'? " if close else ""
+    raise OptionError(f"unknown option '{given}'; {hint}docs/options.md lists all")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(v) for v in cast("list[object]", value))
+    return str(value)
+
+
+def _check(declaration: Declaration, key: str, text: str, given: str) -> None:
+    if isinstance(declaration, Refused):
+        raise OptionError(f"option '{given}' is not accepted: {declaration.reason}")
+    try:
+        if isinstance(declaration, FieldOption):
+            declaration.check(key.removeprefix(declaration.key.lower() + "."), text)
+        else:
+            declaration.parse(text)
+    except ValueError as error:
+        shown = MASK if is_secret(key) else f"'{text}'"
+        detail = f" ({error})" if str(error) and not is_secret(key) else ""
+        raise OptionError(
+            f"option '{given}' is {shown}, but {declaration.expects} is expected{detail}"
+        ) from None

@@ -1,0 +1,1 @@
+"""One immutable, searchable file: rows and their index."""

@@ -1,0 +1,1 @@
+"""Bytes on local disk and object stores."""
