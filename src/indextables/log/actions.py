@@ -8,7 +8,7 @@ own (`commitInfo`, `txn`), which they skip.
 
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 # The name under which partition values that are null are written (in paths and in actions).
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -21,8 +21,9 @@ class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
 class Protocol(_Record, frozen=True):
     """Which reader and writer versions, and which features, the table asks for."""
 
-    min_reader_version: int = 1
-    min_writer_version: int = 1
+    # A factory is never taken for a default when writing: these are written even when they are 1.
+    min_reader_version: int = field(default_factory=lambda: 1)
+    min_writer_version: int = field(default_factory=lambda: 1)
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 
@@ -52,8 +53,9 @@ class Add(_Record, frozen=True):
 
     path: str
     partition_values: dict[str, str | None] | None = None
-    size: int = 0
-    modification_time: int = 0
+    # Written even when zero: the original's reader refuses an `add` without them.
+    size: int = field(default_factory=int)
+    modification_time: int = field(default_factory=int)
     data_change: bool | None = None
     stats: str | None = None
     min_values: dict[str, str] | None = None
@@ -146,18 +148,19 @@ class Line(Struct, frozen=True, omit_defaults=True):
     commitInfo: CommitInfo | None = None  # noqa: N815 - the key on disk
     txn: Txn | None = None
 
-    def action(self) -> Action | None:
-        """The action on this line, if it is one we know."""
-        return (
-            self.add
-            or self.remove
-            or self.metaData
-            or self.protocol
-            or self.mergeskip
-            or self.skip
-            or self.commitInfo
-            or self.txn
+    def actions(self) -> list[Action]:
+        """The actions on this line that we know: one, or none."""
+        found = (
+            self.add,
+            self.remove,
+            self.metaData,
+            self.protocol,
+            self.mergeskip,
+            self.skip,
+            self.commitInfo,
+            self.txn,
         )
+        return [action for action in found if action is not None]
 
 
 def line_of(action: Action) -> dict[str, Any]:
