@@ -5,7 +5,7 @@ help. Whoever needs one asks `options.get(CHECKPOINT_INTERVAL)` and gets the typ
 page `docs/options.md` is printed from the same declarations.
 """
 
-from indextables.options import cloud, log
+from indextables.options import cloud, log, reading
 from indextables.options.declare import (
     PREFIX,
     FieldOption,
@@ -26,4 +26,5 @@ __all__ = [
     "cloud",
     "declared",
     "log",
+    "reading",
 ]

@@ -1,0 +1,233 @@
+"""The disk cache: entries come whole, stay while used, go when too many, survive crashes."""
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.split.index_cache import IndexCache, index_cache
+
+CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
+SIZE = sum(len(data) for data in CONTENT.values())
+
+
+def fill(folder: Path) -> None:
+    for name, data in CONTENT.items():
+        (folder / name).write_bytes(data)
+
+
+def never(folder: Path) -> None:
+    raise AssertionError("the entry should be there")
+
+
+def age(cache: IndexCache, key: str, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(cache.folder / "entries" / key / "entry.json", (then, then))
+
+
+def test_an_entry_is_fetched_once_and_then_found(tmp_path):
+    cache = IndexCache(tmp_path)
+    with cache.lease("k", SIZE, fill) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+    with IndexCache(tmp_path).lease("k", SIZE, never) as lease:
+        assert (lease.folder / "meta.json").read_bytes() == b"{}"
+    stats = cache.stats()
+    assert (stats.entries, stats.bytes, stats.hits, stats.misses, stats.bytes_fetched) == (
+        1,
+        SIZE,
+        0,
+        1,
+        SIZE,
+    )
+
+
+def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
+    cache = IndexCache(tmp_path)
+
+    def fail(folder: Path) -> None:
+        (folder / "a.term").write_bytes(b"half")
+        raise ValueError("the store went away")
+
+    with pytest.raises(ValueError, match="went away"):
+        cache.lease("k", SIZE, fail)
+    assert not cache.holds("k")
+    assert list((tmp_path / "arriving").iterdir()) == []
+    with cache.lease("k", SIZE, fill):
+        assert cache.holds("k")
+
+
+def test_an_index_part_of_another_size_is_refused(tmp_path):
+    with pytest.raises(SplitError, match="52 bytes, but 99 were expected"):
+        IndexCache(tmp_path).lease("k", 99, fill)
+
+
+@pytest.mark.parametrize("harm", ["cut", "missing", "no facts", "garbled facts"])
+def test_a_damaged_entry_is_fetched_again(tmp_path, harm):
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    entry = tmp_path / "entries" / "k"
+    match harm:
+        case "cut":
+            (entry / "a.term").write_bytes(b"terms")
+        case "missing":
+            (entry / "a.term").unlink()
+        case "no facts":
+            (entry / "entry.json").unlink()
+        case "garbled facts":
+            (entry / "entry.json").write_text("{")
+    with cache.lease("k", SIZE, fill) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+
+
+def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path):
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    entry = tmp_path / "entries" / "k"
+    (entry / "a.term").write_bytes(bytes(len(CONTENT["a.term"])))
+    facts = json.loads((entry / "entry.json").read_text())
+    (entry / "entry.json").write_text(json.dumps({**facts, "boot": "an earlier one"}))
+    with cache.lease("k", SIZE, fill) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+
+
+def test_a_sound_entry_survives_a_reboot(tmp_path):
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    facts_file = tmp_path / "entries" / "k" / "entry.json"
+    facts = json.loads(facts_file.read_text())
+    facts_file.write_text(json.dumps({**facts, "boot": "an earlier one"}))
+    cache.lease("k", SIZE, never).close()
+    assert json.loads(facts_file.read_text())["boot"] == facts["boot"]
+
+
+def test_the_longest_unused_entry_goes_first(tmp_path):
+    cache = IndexCache(tmp_path, limit=2 * SIZE)
+    for n, key in enumerate(("old", "older", "new")):
+        cache.lease(key, SIZE, fill).close()
+        if key != "new":
+            age(cache, key, 100 + 100 * n)
+    assert (cache.holds("old"), cache.holds("older"), cache.holds("new")) == (True, False, True)
+    assert cache.stats().evictions == 1
+    assert cache.stats().bytes_evicted == SIZE
+
+
+def test_using_an_entry_makes_it_young_again(tmp_path):
+    cache = IndexCache(tmp_path, limit=2 * SIZE)
+    for key in ("a", "b"):
+        cache.lease(key, SIZE, fill).close()
+    age(cache, "a", 500)
+    age(cache, "b", 400)
+    cache.lease("a", SIZE, never).close()
+    cache.lease("c", SIZE, fill).close()
+    assert (cache.holds("a"), cache.holds("b")) == (True, False)
+
+
+def test_an_entry_in_use_is_not_removed(tmp_path):
+    cache = IndexCache(tmp_path, limit=0)
+    with cache.lease("k", SIZE, fill) as lease:
+        assert IndexCache(tmp_path).flush().entries == 0
+        assert (lease.folder / "a.term").exists()
+    assert not cache.holds("k")
+
+
+def test_flush_says_what_it_freed(tmp_path):
+    cache = IndexCache(tmp_path)
+    for key in ("a", "b"):
+        cache.lease(key, SIZE, fill).close()
+    freed = cache.flush()
+    assert (freed.entries, freed.files, freed.bytes) == (2, 4, 2 * SIZE)
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
+def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
+    cache = IndexCache(tmp_path)
+    fetched = []
+
+    def slow(folder: Path) -> None:
+        fetched.append(1)
+        time.sleep(0.05)
+        fill(folder)
+
+    leases = []
+    threads = [threading.Thread(target=lambda: leases.append(cache.lease("k", SIZE, slow))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(leases) == 8
+    assert len(fetched) == 1
+
+
+def _stress(folder: str, seed: int) -> None:
+    cache = IndexCache(Path(folder), limit=2 * SIZE)
+    for n in range(40):
+        with cache.lease(f"k{(n * (seed + 1)) % 5}", SIZE, fill) as lease:
+            assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+
+
+def test_processes_fetch_use_and_evict_side_by_side(tmp_path):
+    spawn = multiprocessing.get_context("fork")
+    workers = [spawn.Process(target=_stress, args=(str(tmp_path), seed)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert IndexCache(tmp_path, limit=2 * SIZE).stats().bytes <= 3 * SIZE
+
+
+def _die_with_lease(folder: str) -> None:
+    lease = IndexCache(Path(folder)).lease("k", SIZE, fill)
+    assert lease.folder.exists()
+    os._exit(9)
+
+
+def _die_while_fetching(folder: str) -> None:
+    def die(arriving: Path) -> None:
+        (arriving / "a.term").write_bytes(b"half")
+        os._exit(9)
+
+    IndexCache(Path(folder)).lease("k", SIZE, die)
+
+
+@pytest.mark.parametrize("death", [_die_with_lease, _die_while_fetching])
+def test_a_dead_process_leaves_a_usable_cache(tmp_path, death):
+    worker = multiprocessing.get_context("fork").Process(target=death, args=(str(tmp_path),))
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 9
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    for left in (tmp_path / "arriving").iterdir():
+        os.utime(left, (0, 0))
+    cache.flush()
+    assert list((tmp_path / "arriving").iterdir()) == []
+    assert list((tmp_path / "entries").iterdir()) == []
+
+
+def test_options_name_the_folder_and_the_limit(tmp_path):
+    options = Options.parse({"cache.disk.path": str(tmp_path / "c"), "cache.disk.maxSize": "3M"})
+    cache = index_cache(options)
+    assert (cache.folder, cache.limit) == (tmp_path / "c", 3 << 20)
+    assert index_cache(options) is cache
+    assert index_cache(Options.parse({"cache.directoryPath": str(tmp_path / "d")})).folder == tmp_path / "d"
+
+
+def test_without_a_disk_cache_entries_live_in_a_folder_of_the_process():
+    cache = index_cache(Options.parse({"cache.disk.enabled": False}))
+    cache.lease("k", SIZE, fill).close()
+    assert cache.holds("k")
+    assert str(os.getuid()) not in cache.folder.name
+    cache.flush()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SplitError, match=r"file.*cache\.disk\.path"):
+        IndexCache(tmp_path / "file")
