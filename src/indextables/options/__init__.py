@@ -5,7 +5,7 @@ help. Whoever needs one asks `options.get(CHECKPOINT_INTERVAL)` and gets the typ
 page `docs/options.md` is printed from the same declarations.
 """
 
-from indextables.options import cloud, log, reading
+from indextables.options import cloud, indexing, log, reading
 from indextables.options.declare import (
     PREFIX,
     FieldOption,
@@ -25,6 +25,7 @@ __all__ = [
     "Where",
     "cloud",
     "declared",
+    "indexing",
     "log",
     "reading",
 ]

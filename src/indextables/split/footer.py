@@ -1,0 +1,231 @@
+"""What a split says about itself: the key `indextables.split` in its Parquet footer.
+
+The footer holds everything that the log's `add` needs, where each file of the index lies, and how the row
+ids of the index become row numbers (docs/protocol-split.md). Reading it costs one or two ranged reads.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import SplitError
+from indextables.split.mapping import Mapping
+
+FORMAT_VERSION = 1
+FOOTER_KEY = b"indextables.split"
+MAGIC = b"PAR1"
+# The column of the Parquet part with the row's number.
+ROW_COLUMN = "_row"
+# In the log's `splitTags`: this split is ours.
+OUR_TAG = "parquet"
+# A row id of the index is `source << ROW_BITS | row of that source`.
+ROW_BITS = 32
+_TAIL = 64 << 10
+
+
+class _Readable(Protocol):
+    """What is needed of a store here."""
+
+    url: str
+
+    def head(self, path: str) -> Any: ...  # noqa: ANN401
+    def get_range(self, path: str, start: int, end: int) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One file of the Tantivy index: `length` bytes at `offset` of the split, `size` bytes once unpacked."""
+
+    name: str
+    offset: int
+    length: int
+    size: int
+    codec: str
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows that were written together: row ids `source << 32 | i` are the rows `start + i`."""
+
+    source: int
+    start: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """All that is known of a split without reading rows or index.
+
+    `schema` is the table's, partition columns included, without `_row`. `parquet` is Parquet's own
+    metadata, to open the rows without reading it again.
+    """
+
+    path: str
+    size: int
+    footer_start: int
+    num_records: int
+    schema: pa.Schema
+    mapping: Mapping
+    partition_values: dict[str, str | None]
+    min_values: dict[str, str]
+    max_values: dict[str, str]
+    stats: str | None
+    uncompressed_bytes: int
+    num_merge_ops: int
+    created_ms: int
+    chunks: tuple[Chunk, ...]
+    index_files: tuple[IndexFile, ...]
+    parquet: pq.FileMetaData
+
+    @property
+    def footer_end(self) -> int:
+        """Where the footer ends: at the end of the file."""
+        return self.size
+
+    @property
+    def index_bytes(self) -> int:
+        """How much room the index takes once it is unpacked."""
+        return sum(file.size for file in self.index_files)
+
+    def row_numbers(self, ids: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Turn row ids (values of the index field `_row`) into row numbers, in the same order."""
+        if len(self.chunks) == 1:
+            only = self.chunks[0]
+            return ids - (only.source << ROW_BITS) + only.start
+        sources = np.array([chunk.source for chunk in self.chunks], np.int64)
+        starts = np.array([chunk.start for chunk in self.chunks], np.int64)
+        order = np.argsort(sources)
+        which = order[np.searchsorted(sources[order], ids >> ROW_BITS)]
+        return starts[which] + (ids & ((1 << ROW_BITS) - 1))
+
+
+def encode_footer(footer: "Facts") -> str:
+    """The text that goes under `FOOTER_KEY`."""
+    return json.dumps(
+        {
+            "formatVersion": FORMAT_VERSION,
+            "createdTime": footer.created_ms,
+            "numRecords": footer.num_records,
+            "schema": base64.b64encode(footer.schema.serialize().to_pybytes()).decode(),
+            "mapping": json.loads(footer.mapping.to_json()),
+            "partitionValues": footer.partition_values,
+            "minValues": footer.min_values,
+            "maxValues": footer.max_values,
+            "stats": footer.stats,
+            "uncompressedSizeBytes": footer.uncompressed_bytes,
+            "numMergeOps": footer.num_merge_ops,
+            "chunks": [[c.source, c.start, c.rows] for c in footer.chunks],
+            "index": [
+                {
+                    "name": f.name, "offset": f.offset, "length": f.length,
+                    "size": f.size, "codec": f.codec, "crc32": f.crc32,
+                }
+                for f in footer.index_files
+            ],
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a writer puts into the footer."""
+
+    num_records: int
+    schema: pa.Schema
+    mapping: Mapping
+    partition_values: dict[str, str | None]
+    min_values: dict[str, str]
+    max_values: dict[str, str]
+    stats: str | None
+    uncompressed_bytes: int
+    num_merge_ops: int
+    created_ms: int
+    chunks: tuple[Chunk, ...]
+    index_files: tuple[IndexFile, ...]
+
+
+def read_footer(store: _Readable, path: str, size: int | None = None, start: int | None = None) -> Footer:
+    """Read a split's footer; with its size and footer's start (both are in the log) in one ranged read.
+
+    Raises SplitError, naming the split, if the file is cut, not Parquet, not a split, or of a newer format.
+    """
+    where = f"{store.url}/{path}"
+    size = store.head(path).size if size is None else size
+    if size < 12:
+        raise SplitError(f"{where}: {size} bytes are too few for a split; the file is cut or not a split")
+    begin = max(0, size - _TAIL) if start is None or not 0 <= start < size - 8 else start
+    tail = store.get_range(path, begin, size)
+    if len(tail) != size - begin or tail[-4:] != MAGIC:
+        raise SplitError(
+            f"{where}: the file does not end as a Parquet file of {size} bytes; it is cut or damaged"
+        )
+    length = int.from_bytes(tail[-8:-4], "little")
+    footer_start = size - 8 - length
+    if footer_start < 4:
+        raise SplitError(f"{where}: the footer's length ({length} bytes) exceeds the file; it is damaged")
+    if footer_start < begin:
+        tail = store.get_range(path, footer_start, begin) + tail
+    return _decode(tail[-8 - length :], where, path, size, footer_start)
+
+
+def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) -> Footer:
+    try:
+        # Parquet metadata is read from the end, so the footer alone is enough of a file.
+        parquet = pq.read_metadata(pa.BufferReader(MAGIC + tail))
+    except (pa.ArrowException, OSError) as error:
+        raise SplitError(f"{where}: the Parquet footer is damaged ({error})") from error
+    text = (parquet.metadata or {}).get(FOOTER_KEY)
+    if text is None:
+        raise SplitError(f"{where}: a Parquet file, but not a split: its footer has no {FOOTER_KEY.decode()}")
+    try:
+        return _footer_of(json.loads(text), path, size, footer_start, parquet)
+    except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise SplitError(
+            f"{where}: the split's footer cannot be understood ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _footer_of(
+    said: dict[str, Any], path: str, size: int, footer_start: int, parquet: pq.FileMetaData
+) -> Footer:
+    version = said["formatVersion"]
+    if version != FORMAT_VERSION:
+        raise SplitError(
+            f"{path}: split format {version} is not known, this release reads {FORMAT_VERSION}; upgrade"
+        )
+    files = tuple(
+        IndexFile(f["name"], f["offset"], f["length"], f["size"], f["codec"], f["crc32"])
+        for f in said["index"]
+    )
+    chunks = tuple(Chunk(*chunk) for chunk in said["chunks"])
+    rows = said["numRecords"]
+    if parquet.num_rows != rows or sum(chunk.rows for chunk in chunks) != rows:
+        raise ValueError(f"{rows} rows are promised, {parquet.num_rows} are there")
+    if any(not 4 <= f.offset <= f.offset + f.length <= footer_start or "/" in f.name for f in files):
+        raise ValueError("an index file lies outside of the split")
+    return Footer(
+        path=path,
+        size=size,
+        footer_start=footer_start,
+        num_records=rows,
+        schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"]))),
+        mapping=Mapping.from_json(json.dumps(said["mapping"])),
+        partition_values=said["partitionValues"],
+        min_values=said["minValues"],
+        max_values=said["maxValues"],
+        stats=said["stats"],
+        uncompressed_bytes=said["uncompressedSizeBytes"],
+        num_merge_ops=said["numMergeOps"],
+        created_ms=said["createdTime"],
+        chunks=chunks,
+        index_files=files,
+        parquet=parquet,
+    )

@@ -1,0 +1,395 @@
+"""Which Tantivy fields exist for each column, and what they can answer.
+
+A column has no field (it is stored only, or its type cannot be indexed: conditions are answered from the
+rows), one, or several. Fields are named by a letter for their kind, a colon and the column's name, so that
+no column name can collide with another field. Two fields belong to the split itself: `_row` (see
+`indextables.split.footer`) and `_partial`, which names the fields that do not hold all of a row's value.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import OptionError, SplitError
+from indextables.options import Options
+from indextables.options.declare import FieldOption, Option
+from indextables.options.indexing import (
+    FAST_FIELDS,
+    FIELD_TYPES,
+    JSON_MODE,
+    NON_FAST_FIELDS,
+    RECORD,
+    STORE_ONLY_FIELDS,
+    TEXT_RECORD,
+    TEXT_TOKEN_LENGTH,
+    TOKEN_LENGTH,
+    TOKENIZER,
+    TYPEMAP,
+    parse_record,
+    parse_token_length,
+    parse_tokenizer,
+    parse_types,
+)
+
+ROW_FIELD = "_row"
+PARTIAL_FIELD = "_partial"
+# The longest term that Tantivy takes is 65,530 bytes; a json term starts with its path.
+MAX_TERM = 65_530
+
+
+class Kind(StrEnum):
+    """What a field holds.
+
+    `STRING` the value as one term; `HASH` a 32-bit hash of it (`indextables.split.encode.hash_values`);
+    `TEXT` its tokens; `JSON` a nested value, or text that is JSON; `IP` an address; `I64` a whole number:
+    integers as they are, decimals of up to 18 digits without their point, dates in days, timestamps,
+    times and day-time intervals in microseconds; `F64` a float or double, with one zero and one NaN,
+    greater than all; `BOOL` a truth value.
+    """
+
+    STRING = "string"
+    HASH = "hash"
+    TEXT = "text"
+    JSON = "json"
+    IP = "ip"
+    I64 = "i64"
+    F64 = "f64"
+    BOOL = "bool"
+
+
+class Exact(StrEnum):
+    """What a field promises about its column, but for rows that are listed as partial for the field.
+
+    `VALUE`: the field holds the value itself: equality, IN and null tests are exact, and so is the order
+    (Spark's: strings by their UTF-8 bytes, NaN above all). `NARROW`: rows with an equal value have
+    an equal entry, but not the other way round: hits for equality must be checked on the rows; null
+    tests are exact if it is fast. `SEARCH`: the field answers search queries only.
+    """
+
+    VALUE = "value"
+    NARROW = "narrow"
+    SEARCH = "search"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One Tantivy field of a column.
+
+    `indexed`: terms can be looked up. `fast`: the values stand in a column of the index (ranges,
+    existence, aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`:
+    what a posting keeps (basic, freq, position). `root`: the key under which a json value that is no
+    object stands ("" if values are objects). `settled` is False only in a plan: the builder
+    chooses between `STRING` and `HASH` when it has seen rows.
+    """
+
+    column: str
+    name: str
+    kind: Kind
+    tokenizer: str = "raw"
+    record: str = "basic"
+    indexed: bool = True
+    fast: bool = False
+    max_token: int = MAX_TERM
+    root: str = ""
+    settled: bool = True
+
+    @property
+    def exact(self) -> Exact:
+        """What the field promises."""
+        if self.kind in (Kind.HASH, Kind.IP):
+            return Exact.NARROW
+        return Exact.SEARCH if self.kind in (Kind.TEXT, Kind.JSON) else Exact.VALUE
+
+    @property
+    def may_be_partial(self) -> bool:
+        """Whether rows can be listed in `_partial` for this field."""
+        return self.kind in (Kind.STRING, Kind.TEXT, Kind.JSON, Kind.IP)
+
+
+_KEYS = {
+    "name": "column",
+    "field": "name",
+    "type": "kind",
+    "tokenizer": "tokenizer",
+    "record": "record",
+    "indexed": "indexed",
+    "fast": "fast",
+    "maxToken": "max_token",
+    "root": "root",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """All fields of a split, in the order of its columns."""
+
+    fields: tuple[Field, ...] = ()
+
+    def of(self, column: str) -> tuple[Field, ...]:
+        """The fields of a column, whatever the case its name is written in."""
+        wanted = column.lower()
+        return tuple(f for f in self.fields if f.column.lower() == wanted)
+
+    def find(self, column: str, *kinds: Kind) -> Field | None:
+        """The column's field of one of these kinds, the first kind first."""
+        own = {f.kind: f for f in self.of(column)}
+        return next((own[kind] for kind in kinds if kind in own), None)
+
+    def to_json(self) -> str:
+        """The text that the log keeps as docMappingJson: an array of objects that have a `name`."""
+        rows = [{k: getattr(f, a) for k, a in sorted(_KEYS.items())} for f in self.fields]
+        return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Mapping":
+        """Read the text back; unknown keys are passed over."""
+        try:
+            rows: list[dict[str, Any]] = json.loads(text)
+            return cls(tuple(_field_of(row) for row in rows))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SplitError(
+                f"the document mapping cannot be understood ({type(error).__name__}: {error}); "
+                "the split was written by another system or a newer release"
+            ) from error
+
+    def with_fields(self, fields: Iterable[Field]) -> "Mapping":
+        """The same mapping with other fields."""
+        return replace(self, fields=tuple(fields))
+
+
+def _field_of(row: dict[str, Any]) -> Field:
+    values = {attribute: row[key] for key, attribute in _KEYS.items()}
+    return Field(**{**values, "kind": Kind(values["kind"])})
+
+
+_LETTERS = {
+    Kind.STRING: "s",
+    Kind.HASH: "h",
+    Kind.TEXT: "t",
+    Kind.JSON: "j",
+    Kind.IP: "a",
+    Kind.I64: "n",
+    Kind.F64: "f",
+    Kind.BOOL: "b",
+}
+
+
+def field_name(kind: Kind, column: str) -> str:
+    """The Tantivy name of a column's field.
+
+    >>> field_name(Kind.TEXT, "message")
+    't:message'
+    """
+    return f"{_LETTERS[kind]}:{column}"
+
+
+def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence[str] = ()) -> Mapping:
+    """Plan the fields of a table's columns from the options; partition columns have none.
+
+    Raises OptionError for an option that names an unknown column, or a type that does not fit it.
+    """
+    wishes = _Wishes(schema, options, frozenset(name.lower() for name in partition_columns))
+    fields = [
+        field
+        for column in schema
+        if column.name.lower() not in wishes.partitions
+        for field in _fields_of(column, wishes)
+    ]
+    return Mapping(tuple(fields))
+
+
+class _Wishes:
+    """What the options say of each column, checked against the schema."""
+
+    def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
+        self.columns = {field.name.lower(): field for field in schema}
+        self.partitions = partitions
+        self.types = self._family(options, TYPEMAP, parse_types)
+        self.tokenizers = self._family(options, TOKENIZER, parse_tokenizer)
+        self.records = self._family(options, RECORD, parse_record)
+        self.lengths = self._family(options, TOKEN_LENGTH, parse_token_length)
+        self.fast = self._list(options, FAST_FIELDS)
+        self.non_fast = self._list(options, NON_FAST_FIELDS)
+        self.store_only = self._list(options, STORE_ONLY_FIELDS)
+        self.text_record = options.get(TEXT_RECORD)
+        self.text_length = options.get(TEXT_TOKEN_LENGTH)
+        self.json_fast = options.get(JSON_MODE) == "full"
+        self._check_agreement()
+
+    def _column(self, name: str, key: str) -> str:
+        found = self.columns.get(name.lower())
+        if found is None:
+            known = ", ".join(field.name for field in self.columns.values())
+            raise OptionError(f"option '{key}' names the column '{name}', but the columns are: {known}")
+        return name.lower()
+
+    def _list(self, options: Options, option: Option[tuple[str, ...]]) -> frozenset[str]:
+        return frozenset(self._column(name, option.key) for name in options.get(option))
+
+    def _family(self, options: Options, family: FieldOption, parse: Any) -> dict[str, Any]:  # noqa: ANN401
+        found: dict[str, Any] = {}
+        for suffix, text in options.family(family).items():
+            key = f"{family.key}.{suffix}"
+            for name, value in self._readings(suffix, text, key, parse):
+                if name in found and found[name] != value and family is not TYPEMAP:
+                    raise OptionError(
+                        f"option '{key}' gives the column '{name}' another value than before; give one"
+                    )
+                merged = (*found[name], *value) if name in found and family is TYPEMAP else value
+                found[name] = tuple(dict.fromkeys(merged)) if family is TYPEMAP else merged
+        return found
+
+    def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+        """Both spellings: the column in the key, or the value in the key and columns in the text."""
+        listed = [part.strip().lower() for part in text.split(",") if part.strip()]
+        as_column = suffix in self.columns and _reads(parse, text)
+        as_list = _reads(parse, suffix) and all(name in self.columns for name in listed)
+        if as_column and as_list:
+            raise OptionError(
+                f"option '{key}' can be read in two ways, since columns are called like its values; "
+                f"write '{key.removesuffix(suffix)}<column>' for each column"
+            )
+        if as_column:
+            return [(suffix, parse(text))]
+        if _reads(parse, suffix) and suffix not in self.columns:
+            return [(self._column(name, key), parse(suffix)) for name in listed]
+        if as_list:
+            return [(name, parse(suffix)) for name in listed]
+        return [(self._column(suffix, key), parse(text))]
+
+    def _check_agreement(self) -> None:
+        for first, second, one, other in (
+            (self.fast, self.non_fast, FAST_FIELDS, NON_FAST_FIELDS),
+            (self.fast, self.store_only, FAST_FIELDS, STORE_ONLY_FIELDS),
+            (frozenset(self.types), self.store_only, TYPEMAP, STORE_ONLY_FIELDS),
+        ):
+            if both := sorted(first & second):
+                raise OptionError(
+                    f"the column '{both[0]}' is named by '{one.key}' and by '{other.key}', which exclude "
+                    "each other; name it in one of them"
+                )
+        said = (
+            (self.types, TYPEMAP), (self.tokenizers, TOKENIZER), (self.records, RECORD),
+            (self.lengths, TOKEN_LENGTH), (self.fast, FAST_FIELDS), (self.non_fast, NON_FAST_FIELDS),
+            (self.store_only, STORE_ONLY_FIELDS),
+        )  # fmt: skip
+        for names, option in said:
+            if clash := sorted(self.partitions & frozenset(names)):
+                raise OptionError(
+                    f"option '{option.key}' names the partition column '{clash[0]}', which is not "
+                    "indexed: its value is known for each split; leave it out"
+                )
+
+
+def _reads(parse: Any, text: str) -> bool:  # noqa: ANN401
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _fields_of(column: pa.Field, wishes: _Wishes) -> list[Field]:
+    key, name, kind = column.name.lower(), column.name, column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if key in wishes.types and not is_text and wishes.types[key] != ("json",):
+        raise _unfit(TYPEMAP, name, kind, "only string columns can be " + " or ".join(FIELD_TYPES))
+    if key in wishes.store_only:
+        fields: list[Field] = []
+    elif is_text:
+        fields = [_string_field(name, each, wishes) for each in wishes.types.get(key, ("auto",))]
+    elif pa.types.is_nested(kind):
+        root = "" if pa.types.is_struct(kind) or pa.types.is_map(kind) else name
+        fields = [_json_field(name, wishes, root=root)]
+    else:
+        if key in wishes.types:
+            raise _unfit(TYPEMAP, name, kind, "only strings and nested columns can be json")
+        fields = _value_fields(column, wishes)
+    _check_use(column, fields, wishes)
+    return fields
+
+
+def _string_field(name: str, wished: str, wishes: _Wishes) -> Field:
+    key = name.lower()
+    fast = key not in wishes.non_fast
+    match wished:
+        case "text":
+            return Field(
+                name, field_name(Kind.TEXT, name), Kind.TEXT,
+                tokenizer=wishes.tokenizers.get(key, "default"),
+                record=wishes.records.get(key, wishes.text_record),
+                fast=key in wishes.fast,
+                max_token=wishes.lengths.get(key, wishes.text_length),
+            )  # fmt: skip
+        case "json":
+            return _json_field(name, wishes, root=name)
+        case "ip":
+            return Field(name, field_name(Kind.IP, name), Kind.IP, fast=fast)
+        case "exact_only":
+            return Field(name, field_name(Kind.HASH, name), Kind.HASH, indexed=False, fast=True)
+        case _:
+            chosen = wished == "string" or key in wishes.fast or key in wishes.non_fast
+            return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=fast, settled=chosen)
+
+
+def _json_field(name: str, wishes: _Wishes, *, root: str) -> Field:
+    key = name.lower()
+    return Field(
+        name, field_name(Kind.JSON, name), Kind.JSON,
+        tokenizer=wishes.tokenizers.get(key, "raw"),
+        record=wishes.records.get(key, "basic"),
+        fast=(wishes.json_fast or key in wishes.fast) and key not in wishes.non_fast,
+        max_token=wishes.lengths.get(key, MAX_TERM - 1024),
+        root=root,
+    )  # fmt: skip
+
+
+def _value_fields(column: pa.Field, wishes: _Wishes) -> list[Field]:
+    kind = value_kind(column.type)
+    if kind is None:
+        return []
+    fast = column.name.lower() not in wishes.non_fast
+    return [Field(column.name, field_name(kind, column.name), kind, indexed=not fast, fast=fast)]
+
+
+def value_kind(arrow: pa.DataType) -> Kind | None:
+    """The kind of field that holds values of a flat type exactly; None if there is none."""
+    if pa.types.is_boolean(arrow):
+        return Kind.BOOL
+    if pa.types.is_float32(arrow) or pa.types.is_float64(arrow):
+        return Kind.F64
+    if pa.types.is_decimal(arrow):
+        return Kind.I64 if arrow.precision <= 18 else None
+    whole = pa.types.is_integer(arrow) and arrow != pa.uint64()
+    if whole or pa.types.is_date32(arrow) or pa.types.is_timestamp(arrow):
+        return Kind.I64
+    if pa.types.is_time(arrow) or pa.types.is_duration(arrow):
+        return Kind.I64
+    return None
+
+
+def _check_use(column: pa.Field, fields: list[Field], wishes: _Wishes) -> None:
+    """Refuse an option that would have no effect on the column."""
+    key, kinds = column.name.lower(), {field.kind for field in fields}
+    tokenized = bool(kinds & {Kind.TEXT, Kind.JSON})
+    for names, option in (
+        (wishes.tokenizers, TOKENIZER),
+        (wishes.records, RECORD),
+        (wishes.lengths, TOKEN_LENGTH),
+    ):
+        if key in names and not tokenized:
+            raise _unfit(option, column.name, column.type, "it must be indexed as text or json for that")
+    if key in wishes.fast and not fields:
+        raise _unfit(FAST_FIELDS, column.name, column.type, "values of this type are not indexed")
+    if key in wishes.fast and kinds == {Kind.HASH}:
+        raise _unfit(FAST_FIELDS, column.name, column.type, "an exact_only field is fast and holds no values")
+    if key in wishes.non_fast and (not fields or kinds & {Kind.HASH}):
+        raise _unfit(NON_FAST_FIELDS, column.name, column.type, "it has no fast field that could be left out")
+
+
+def _unfit(option: FieldOption | Option[Any], column: str, arrow: pa.DataType, reason: str) -> OptionError:
+    return OptionError(f"option '{option.key}' does not fit the column '{column}' ({arrow}): {reason}")

@@ -1,0 +1,100 @@
+"""The Tantivy schema of a mapping, and the analyzers that its text fields name."""
+
+from functools import lru_cache
+
+import tantivy
+
+from indextables.options.indexing import STEMMERS, ngram_bounds
+from indextables.split.mapping import PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
+
+# Letters and digits, as the default tokenizer counts them.
+_WORD = r"\p{Alphabetic}\p{N}"
+_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\u{30FC}\u{FF70}"
+# One token for each Chinese, Japanese or Korean character, one for each word of other scripts. Characters
+# follow each other in position, so a text of several characters is searched as a phrase.
+_CJK_PATTERN = rf"[{_CJK}]|[{_WORD}&&[^{_CJK}]]+"
+
+
+def analyzer_name(field: Field) -> str:
+    """The name under which a field's analyzer is registered: tokenizer and longest token."""
+    return f"{field.tokenizer}_{field.max_token}"
+
+
+@lru_cache(maxsize=256)
+def analyzer(tokenizer: str, max_token: int) -> tantivy.TextAnalyzer:
+    """The analyzer: cuts text into tokens, drops those over `max_token` bytes, lowers case, stems.
+
+    >>> analyzer("default", 5).analyze("The Quick FOX-es, jumping")
+    ['the', 'quick', 'fox', 'es']
+    >>> analyzer("cjk", 255).analyze("東京 Tower")
+    ['東', '京', 'tower']
+    """
+    # Tantivy's filter keeps tokens shorter than its limit.
+    keep = tantivy.Filter.remove_long(max_token + 1)
+    if tokenizer == "raw":
+        return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(keep).build()
+    builder = tantivy.TextAnalyzerBuilder(_tokenizer(tokenizer)).filter(keep)
+    builder = builder.filter(tantivy.Filter.lowercase())
+    if tokenizer.endswith("_stem"):
+        builder = builder.filter(tantivy.Filter.stemmer(STEMMERS[tokenizer.removesuffix("_stem")]))
+    return builder.build()
+
+
+def _tokenizer(name: str) -> tantivy.Tokenizer:
+    if name == "whitespace":
+        return tantivy.Tokenizer.whitespace()
+    if name == "cjk":
+        return tantivy.Tokenizer.regex(_CJK_PATTERN)
+    if (grams := ngram_bounds(name)) is not None:
+        return tantivy.Tokenizer.ngram(min_gram=grams[0], max_gram=grams[1])
+    return tantivy.Tokenizer.simple()
+
+
+def analyzer_of(field: Field) -> tantivy.TextAnalyzer:
+    """The analyzer of a text, json or string field, for queries as for documents."""
+    return analyzer(field.tokenizer, field.max_token)
+
+
+def register(index: tantivy.Index, mapping: Mapping) -> None:
+    """Make the analyzers of a mapping known to an index: needed after every opening."""
+    for field in mapping.fields:
+        if field.kind in (Kind.TEXT, Kind.JSON):
+            index.register_tokenizer(analyzer_name(field), analyzer_of(field))
+
+
+def tantivy_schema(mapping: Mapping) -> tantivy.Schema:
+    """The schema of the index: the mapping's fields, `_row` and `_partial`."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_integer_field(ROW_FIELD, fast=True)
+    builder.add_text_field(PARTIAL_FIELD, tokenizer_name="raw", index_option="basic")
+    for field in mapping.fields:
+        _add(builder, field)
+    return builder.build()
+
+
+def _add(builder: tantivy.SchemaBuilder, field: Field) -> None:
+    match field.kind:
+        case Kind.STRING:
+            builder.add_text_field(field.name, fast=field.fast, tokenizer_name="raw", index_option="basic")
+        case Kind.TEXT:
+            builder.add_text_field(
+                field.name,
+                fast=field.fast,
+                tokenizer_name=analyzer_name(field),
+                index_option=field.record,
+            )
+        case Kind.JSON:
+            builder.add_json_field(
+                field.name,
+                fast=field.fast,
+                tokenizer_name=analyzer_name(field),
+                index_option=field.record,
+            )
+        case Kind.IP:
+            builder.add_ip_addr_field(field.name, indexed=field.indexed, fast=field.fast)
+        case Kind.I64 | Kind.HASH:
+            builder.add_integer_field(field.name, indexed=field.indexed, fast=field.fast)
+        case Kind.F64:
+            builder.add_float_field(field.name, indexed=field.indexed, fast=field.fast)
+        case Kind.BOOL:
+            builder.add_boolean_field(field.name, indexed=field.indexed, fast=field.fast)
