@@ -1,0 +1,103 @@
+"""Which columns a table may have, and what may be appended to them."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from indextables.errors import SchemaError
+from indextables.schema.stored import fits, normalise
+
+# Names that the engine gives to columns of its own.
+RESERVED_NAMES = ("_row", "_score", "_indexall")
+
+
+def check_names(schema: pa.Schema, reserved: Iterable[str] = RESERVED_NAMES) -> None:
+    """Refuse names that are empty, reserved, or equal but for their case (Spark compares them without)."""
+    taken = {name.lower() for name in reserved}
+    for field in schema:
+        if field.name.lower() in taken:
+            raise SchemaError(f"the column name {field.name} is reserved; rename the column")
+    _check(list(schema), ())
+
+
+def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Schema:
+    """The table's schema after an append of such rows; an error names the column that does not fit.
+
+    Columns may come in any order and any case. An absent column becomes null if it may be. A narrower type
+    is widened (an int goes into a long); any other difference of type is refused. New columns are
+    accepted only with `merge` (the option `mergeSchema`), and may then be null in older rows.
+    """
+    check_names(incoming)
+    return pa.schema(_merged(list(table), list(normalise(incoming)), (), merge=merge))
+
+
+def _check(fields: list[pa.Field], path: tuple[str, ...]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        where = ".".join((*path, field.name))
+        if not field.name:
+            place = f"in {'.'.join(path)}" if path else "of the table"
+            raise SchemaError(f"a column {place} has an empty name; name it")
+        if (other := seen.get(field.name.lower())) is not None:
+            raise SchemaError(
+                f"the columns {'.'.join((*path, other))} and {where} differ at most in case, and Spark "
+                "cannot tell them apart; rename one"
+            )
+        seen[field.name.lower()] = field.name
+        _check_type(field.type, (*path, field.name))
+
+
+def _check_type(arrow: pa.DataType, path: tuple[str, ...]) -> None:
+    if pt.is_struct(arrow):
+        _check(list(arrow), path)
+    elif pt.is_map(arrow):
+        _check_type(arrow.key_type, (*path, "key"))
+        _check_type(arrow.item_type, (*path, "value"))
+    elif pt.is_nested(arrow) and arrow.num_fields == 1:
+        _check_type(arrow.value_type, (*path, "element"))
+
+
+def _merged(
+    table: list[pa.Field], incoming: list[pa.Field], path: tuple[str, ...], *, merge: bool
+) -> list[pa.Field]:
+    given = {field.name.lower(): field for field in incoming}
+    made = []
+    for field in table:
+        where = (*path, field.name)
+        new = given.pop(field.name.lower(), None)
+        if new is not None:
+            made.append(field.with_type(_merged_type(field.type, new.type, where, merge=merge)))
+        elif field.nullable:
+            made.append(field)
+        else:
+            raise SchemaError(
+                f"column {'.'.join(where)} must not be null, but the rows to append do not have it"
+            )
+    if given and not merge:
+        first = next(iter(given.values()))
+        raise SchemaError(
+            f"the table has no column {'.'.join((*path, first.name))}; "
+            "set mergeSchema to add it, or leave the column out"
+        )
+    return made + [field.with_nullable(True) for field in given.values()]
+
+
+def _merged_type(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *, merge: bool) -> pa.DataType:
+    if pt.is_struct(table) and pt.is_struct(new):
+        return pa.struct(_merged(list(table), list(new), path, merge=merge))
+    if pt.is_list(table) and pt.is_list(new):
+        element = _merged_type(table.value_type, new.value_type, (*path, "element"), merge=merge)
+        return pa.list_(table.value_field.with_type(element))
+    if pt.is_map(table) and pt.is_map(new):
+        key = _merged_type(table.key_type, new.key_type, (*path, "key"), merge=False)
+        item = _merged_type(table.item_type, new.item_type, (*path, "value"), merge=merge)
+        return pa.map_(table.key_field.with_type(key), table.item_field.with_type(item))
+    if fits(new, table):
+        return table
+    if merge and pt.is_null(table):
+        return new
+    raise SchemaError(
+        f"column {'.'.join(path)} is {table} in the table, but {new} in the rows to append; "
+        "cast it to the table's type"
+    )

@@ -1,0 +1,145 @@
+"""Spark's schema in JSON, and the same schema in Arrow, exact in both directions."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import SchemaError
+from indextables.schema.stored import normalise
+from indextables.schema.types import (
+    METADATA_KEY,
+    PLAIN_NAMES,
+    TYPE_KEY,
+    dotted,
+    is_variant,
+    spark_metadata,
+    type_named,
+)
+
+
+def to_arrow(schema_string: str) -> pa.Schema:
+    """The Arrow schema in which rows of this Spark schema (`StructType.json`) are stored.
+
+    >>> to_arrow('{"type":"struct","fields":[{"name":"a","type":"long","nullable":false,"metadata":{}}]}')
+    a: int64 not null
+    """
+    try:
+        parsed = json.loads(schema_string)
+    except ValueError as error:
+        raise SchemaError(f"the schema is not JSON ({error}); Spark's StructType.json is expected") from None
+    if not isinstance(parsed, dict) or parsed.get("type") != "struct":
+        raise SchemaError("the schema is not a struct; Spark's StructType.json is expected")
+    return pa.schema(_fields(parsed, ()))
+
+
+def from_arrow(schema: pa.Schema) -> str:
+    """The Spark schema (`StructType.json`) of rows with this Arrow schema, once they are stored.
+
+    >>> from_arrow(pa.schema([pa.field("a", pa.int64(), nullable=False)]))
+    '{"type":"struct","fields":[{"name":"a","type":"long","nullable":false,"metadata":{}}]}'
+    """
+    fields = [_field_json(field, (field.name,)) for field in normalise(schema)]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False)
+
+
+def _fields(struct: dict[str, Any], path: tuple[str, ...]) -> list[pa.Field]:
+    fields = struct.get("fields")
+    if not isinstance(fields, list):
+        raise SchemaError(f"{dotted(path)} is a struct without fields; Spark's StructType.json is expected")
+    made = []
+    for field in fields:
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
+            raise SchemaError(f"a field of {dotted(path)} has no name or no type: {field!r}")
+        metadata = field.get("metadata") or {}
+        extra = {METADATA_KEY: _compact(metadata)} if metadata else {}
+        made.append(
+            _field(
+                field["name"],
+                field["type"],
+                (*path, field["name"]),
+                extra,
+                nullable=field.get("nullable", True),
+            )
+        )
+    return made
+
+
+def _field(
+    name: str,
+    json_type: object,
+    path: tuple[str, ...],
+    extra: dict[bytes, bytes] | None = None,
+    *,
+    nullable: bool,
+) -> pa.Field:
+    arrow, tag = _arrow(json_type, path)
+    metadata = dict(extra or {})
+    if tag is not None:
+        metadata[TYPE_KEY] = tag.encode()
+    return pa.field(name, arrow, nullable=bool(nullable), metadata=metadata or None)
+
+
+def _arrow(json_type: object, path: tuple[str, ...]) -> tuple[pa.DataType, str | None]:
+    if isinstance(json_type, str):
+        return type_named(json_type, path)
+    match json_type:
+        case {"type": "struct"}:
+            return pa.struct(_fields(json_type, path)), None
+        case {"type": "array", "elementType": element}:
+            nulls = json_type.get("containsNull", True)
+            return pa.list_(_field("element", element, (*path, "element"), nullable=nulls)), None
+        case {"type": "map", "keyType": key, "valueType": value}:
+            nulls = json_type.get("valueContainsNull", True)
+            return pa.map_(
+                _field("key", key, (*path, "key"), nullable=False),
+                _field("value", value, (*path, "value"), nullable=nulls),
+            ), None
+        case {"type": "udt"}:
+            kind = json_type.get("class") or json_type.get("pyClass") or "without a class"
+            raise SchemaError(
+                f"column {dotted(path)} has a user-defined type ({kind}), which cannot be stored; "
+                "convert it to its SQL type first"
+            )
+        case _:
+            raise SchemaError(f"column {dotted(path)} has a type that is not Spark's: {json_type!r}")
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _field_json(field: pa.Field, path: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": _type_json(field, path),
+        "nullable": field.nullable,
+        "metadata": spark_metadata(field),
+    }
+
+
+def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
+    arrow = field.type
+    if (tag := (field.metadata or {}).get(TYPE_KEY)) is not None and type_named(tag.decode(), path)[
+        0
+    ] == arrow:
+        return tag.decode()
+    if pa.types.is_decimal128(arrow) and 0 <= arrow.scale <= arrow.precision:
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_list(arrow):
+        element = _type_json(arrow.value_field, (*path, "element"))
+        return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}
+    if pa.types.is_map(arrow):
+        return {
+            "type": "map",
+            "keyType": _type_json(arrow.key_field, (*path, "key")),
+            "valueType": _type_json(arrow.item_field, (*path, "value")),
+            "valueContainsNull": arrow.item_field.nullable,
+        }
+    if is_variant(arrow):
+        return "variant"
+    if pa.types.is_struct(arrow):
+        return {"type": "struct", "fields": [_field_json(child, (*path, child.name)) for child in arrow]}
+    if (name := PLAIN_NAMES.get(arrow)) is not None:
+        return name
+    raise SchemaError(f"column {dotted(path)} has the Arrow type {arrow}, which no Spark type stores")
