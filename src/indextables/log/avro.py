@@ -1,0 +1,276 @@
+"""Avro object containers: header, blocks, and the datum in them, as the Avro 1.12 specification has them.
+
+Here are the parts that Arrow has no use for: taking a container to pieces to check it, and single
+records. Tables of records are written by `avro_encode` and read by DataFusion. Everything that reads
+raises `AvroError` on bytes that are not what they should be; who knows the file's name says it.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from isal import isal_zlib
+
+MAGIC = b"Obj\x01"
+SYNC_SIZE = 16
+
+# The header entry that holds a checksum of all the others, in containers of ours.
+CHECKSUM_KEY = "indextables.crc"
+
+# Nothing larger is unpacked: a damaged or hostile file must not take all memory.
+MAX_UNPACKED = 512 * 1024 * 1024
+
+# What stands for a schema once its JSON is parsed: a name, a list (a union), or an object.
+Schema: TypeAlias = Any
+Data: TypeAlias = bytes | memoryview
+
+
+class AvroError(ValueError):
+    """The bytes are not Avro, or not whole."""
+
+
+class HeaderCutError(AvroError):
+    """The bytes end before the header does; more of them may complete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the first block."""
+
+    metadata: Mapping[str, bytes]
+    sync: bytes
+    size: int
+
+    @property
+    def codec(self) -> str:
+        """The codec of the blocks; an absent one means none."""
+        return self.metadata.get("avro.codec", b"null").decode("utf-8", "replace")
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the records were written with."""
+        try:
+            return json.loads(self.metadata["avro.schema"])
+        except (KeyError, ValueError) as error:
+            raise AvroError(f"the header has no schema that can be read ({error!r})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A run of records: where it lies in the container, from its count to the end of its marker."""
+
+    count: int
+    start: int
+    end: int
+    data_start: int
+    data_end: int
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def long_bytes(value: int) -> bytes:
+    """A whole number of up to 64 bits, small ones in few bytes.
+
+    >>> long_bytes(-2).hex(), long_bytes(64).hex()
+    ('03', '8001')
+    """
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def header_bytes(schema_json: str, codec: str, extra: Mapping[str, str], sync: bytes) -> bytes:
+    """A container's header, with a checksum over all of it.
+
+    Args:
+        schema_json: the schema of the records.
+        codec: the codec's name in the specification.
+        extra: further entries, which other readers pass over.
+        sync: the marker that ends each block.
+    """
+    metadata = {"avro.schema": schema_json.encode(), "avro.codec": codec.encode()}
+    metadata |= {key: value.encode() for key, value in extra.items()}
+    metadata[CHECKSUM_KEY] = _checksum(metadata, sync)
+    entries = b"".join(_bytes(key.encode()) + _bytes(value) for key, value in metadata.items())
+    return MAGIC + long_bytes(len(metadata)) + entries + b"\x00" + sync
+
+
+def new_sync() -> bytes:
+    """A marker that no record contains, as good as surely."""
+    return os.urandom(SYNC_SIZE)
+
+
+def block_bytes(count: int, records: Data, codec: str, level: int, sync: bytes) -> bytes:
+    """A block of records that are encoded already."""
+    packed = _pack(records, codec, level)
+    return b"".join((long_bytes(count), long_bytes(len(packed)), packed, sync))
+
+
+def _pack(records: Data, codec: str, level: int) -> Data:
+    if codec == "null":
+        return records
+    if codec == "zstandard":
+        zstd: bytes = pa.Codec("zstd", compression_level=level).compress(records, asbytes=True)
+        return zstd
+    if codec == "snappy":
+        snappy: bytes = pa.Codec("snappy").compress(records, asbytes=True)
+        return snappy + zlib.crc32(records).to_bytes(4, "big")
+    raise AssertionError(f"no codec of ours: {codec}")
+
+
+def _bytes(value: bytes) -> bytes:
+    return long_bytes(len(value)) + value
+
+
+def _checksum(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
+    crc = isal_zlib.crc32(sync)
+    for key in sorted(metadata):
+        if key != CHECKSUM_KEY:
+            crc = isal_zlib.crc32(_bytes(key.encode()) + _bytes(metadata[key]), crc)
+    return f"{crc:08x}".encode()
+
+
+# --- taking a container to pieces ------------------------------------------------------------------
+
+
+def read_header(data: Data) -> Header:
+    """The header at the start of a container, or of a piece of its start.
+
+    A header with a checksum is checked against it.
+    """
+    if bytes(data[: len(MAGIC)]) != MAGIC:
+        if MAGIC.startswith(bytes(data[: len(MAGIC)])):
+            raise HeaderCutError("it is cut short within the header")
+        raise AvroError("it is not an Avro container: the magic bytes are missing")
+    metadata: dict[str, bytes] = {}
+    position = len(MAGIC)
+    try:
+        while True:
+            count, position = read_long(data, position)
+            if count == 0:
+                break
+            if count < 0:
+                _, position = read_long(data, position)
+            for _ in range(abs(count)):
+                key, position = _read_bytes(data, position)
+                metadata[key.decode()], position = _read_bytes(data, position)
+        sync, position = _take(data, position, SYNC_SIZE)
+    except EOFError as error:
+        raise HeaderCutError("it is cut short within the header") from error
+    except UnicodeDecodeError as error:
+        raise AvroError("the header holds a name that is not UTF-8") from error
+    if CHECKSUM_KEY in metadata and metadata[CHECKSUM_KEY] != _checksum(metadata, sync):
+        raise AvroError("the header does not match its checksum")
+    return Header(metadata, sync, position)
+
+
+def read_blocks(data: Data, header: Header) -> list[Block]:
+    """All blocks of a container, which must end exactly where its last block does."""
+    blocks: list[Block] = []
+    position = header.size
+    while position < len(data):
+        block = read_block(data, position, header.sync)
+        blocks.append(block)
+        position = block.end
+    return blocks
+
+
+def read_block(data: Data, start: int, sync: bytes) -> Block:
+    """The block that starts at a position."""
+    try:
+        count, position = read_long(data, start)
+        size, position = read_long(data, position)
+        if count < 0 or size < 0:
+            raise AvroError(f"the block at byte {start} has a negative count or size")
+        marker, end = _take(data, position + size, SYNC_SIZE)
+    except EOFError as error:
+        raise AvroError(f"it is cut short within the block at byte {start}") from error
+    if marker != sync:
+        raise AvroError(f"the block at byte {start} does not end with the container's sync marker")
+    return Block(count, start, end, position, position + size)
+
+
+def unpack(data: Data, codec: str) -> bytes:
+    """The records of a block."""
+    try:
+        return _unpack(data, codec)
+    except (OSError, pa.ArrowException, zlib.error) as error:
+        raise AvroError(f"a block cannot be unpacked ({error})") from error
+
+
+def _unpack(data: Data, codec: str) -> bytes:
+    if codec == "null":
+        return bytes(data)
+    if codec == "zstandard":
+        # A stream, since writers need not say how large a block is unpacked.
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            return _limited(stream.read(MAX_UNPACKED + 1))
+    if codec == "snappy":
+        return _unpack_snappy(data)
+    if codec == "deflate":
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        records = _limited(inflater.decompress(data, MAX_UNPACKED + 1))
+        if not inflater.eof:
+            raise AvroError("a block is cut short")
+        return records
+    raise AvroError(f"its codec {codec} is not one of null, deflate, snappy, zstandard")
+
+
+def _unpack_snappy(data: Data) -> bytes:
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > MAX_UNPACKED:
+        raise AvroError(f"a block holds more than {MAX_UNPACKED} bytes")
+    records: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
+    if zlib.crc32(records).to_bytes(4, "big") != bytes(data[-4:]):
+        raise AvroError("a block does not match its checksum")
+    return records
+
+
+def _limited(records: bytes) -> bytes:
+    if len(records) > MAX_UNPACKED:
+        raise AvroError(f"a block holds more than {MAX_UNPACKED} bytes")
+    return records
+
+
+def read_long(data: Data, position: int) -> tuple[int, int]:
+    """A whole number and the position after it; EOFError if the data end within it."""
+    result = shift = 0
+    while True:
+        if position >= len(data):
+            raise EOFError
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (result >> 1) ^ -(result & 1), position
+        shift += 7
+        if shift > 63:
+            raise AvroError(f"the number before byte {position} is longer than 64 bits")
+
+
+def _take(data: Data, position: int, size: int) -> tuple[bytes, int]:
+    end = position + size
+    if size < 0:
+        raise AvroError(f"the value at byte {position} has a negative length")
+    if end > len(data):
+        raise EOFError
+    return bytes(data[position:end]), end
+
+
+def _read_bytes(data: Data, position: int) -> tuple[bytes, int]:
+    size, position = read_long(data, position)
+    return _take(data, position, size)
