@@ -20,6 +20,10 @@ class OptionError(IndexTablesError):
 class PredicateError(IndexTablesError):
     """A condition cannot be understood: its syntax, a column, or a type."""
 
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
 
 class SchemaError(IndexTablesError):
     """Columns or types do not fit the table, or are not supported."""
@@ -61,6 +65,21 @@ class ObjectMissingError(StoreError):
 
 class CredentialsError(StoreError):
     """The store refused the credentials, or there are none."""
+
+
+class OutcomeUnknownError(StoreError):
+    """Storage failed in a way that leaves open whether an object was created.
+
+    The object may appear, or have appeared, with the bytes that were to be written.
+    """
+
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(
+            f"whether {url} was created is not known ({cause}); look whether it is there, and with which "
+            "content, before repeating the operation"
+        )
+        self.url = url
+        self.cause = cause
 
 
 class UnsafeStoreError(StoreError):
@@ -158,6 +177,10 @@ class SplitError(IndexTablesError):
 
 class QuerySyntaxError(IndexTablesError):
     """A search query is malformed."""
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class UnknownFieldError(IndexTablesError):

@@ -1,1 +1,11 @@
-"""Bytes on local disk and object stores."""
+"""Bytes on local disk and object stores.
+
+`open_store(url, options)` gives a `Store`: objects below a URL, written atomically, created only if absent
+when asked so, listed in order, with errors of ours and no secret in them.
+"""
+
+from indextables.store.backend import ObjectInfo, Sink
+from indextables.store.credentials import CredentialsProvider
+from indextables.store.handle import Passport, Store, open_store
+
+__all__ = ["CredentialsProvider", "ObjectInfo", "Passport", "Sink", "Store", "open_store"]

@@ -1,0 +1,136 @@
+"""What every kind of store can do, below the handle that callers hold."""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it; `path` is relative to the store's root."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the handle answers it
+    """A create came back without a clear answer; the object may be ours, another's, or absent."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+class Sink(io.RawIOBase):
+    """A file being written, which becomes an object when it is closed and nothing when it is aborted.
+
+    Leaving a `with` block by an exception aborts it, and so does forgetting it: only `close` publishes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size = 0
+
+    def writable(self) -> bool:
+        """Sinks are for writing."""
+        return True
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer; Python 3.11 has no name for that
+        """Add bytes at the end."""
+        if self.closed:
+            raise ValueError("the upload is closed")
+        view = memoryview(data).cast("B")
+        self._add(view)
+        self._size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._size
+
+    def close(self) -> None:
+        """Publish the object. A failure leaves nothing visible."""
+        if self.closed:
+            return
+        try:
+            self._publish()
+        finally:
+            super().close()
+
+    def abort(self) -> None:
+        """Forget what was written; the object never appears."""
+        if self.closed:
+            return
+        try:
+            self._discard()
+        finally:
+            super().close()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self.abort()
+
+    def _add(self, data: memoryview) -> None:
+        raise NotImplementedError
+
+    def _publish(self) -> None:
+        raise NotImplementedError
+
+    def _discard(self) -> None:
+        raise NotImplementedError
+
+
+class Backend(Protocol):
+    """One kind of store. Paths are keys within the bucket, already checked."""
+
+    def get(self, key: str) -> bytes:
+        """The whole object."""
+        ...
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Several parts of an object; short where the object ends earlier."""
+        ...
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of an object."""
+        ...
+
+    def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
+        """Every object below a folder, sorted; `after` only spares work, callers filter again."""
+        ...
+
+    def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
+        """Objects directly in a folder, and the keys of its sub-folders."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, replacing one that is there, atomically."""
+        ...
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write an object if there is none; MaybeCreated if that cannot be told."""
+        ...
+
+    def upload(self, key: str, local_file: str) -> int:
+        """Write an object from a local file, atomically; its size."""
+        ...
+
+    def open_upload(self, key: str) -> Sink:
+        """Write an object piece by piece; it is visible once closed."""
+        ...
+
+    def delete(self, keys: Sequence[str], root: str) -> int:
+        """Delete objects; how many went, as well as the store tells. Nothing above `root` is touched."""
+        ...
+
+    def remove_abandoned(self, folder: str, before_ms: int) -> int:
+        """Delete what killed uploads left behind before a time."""
+        ...

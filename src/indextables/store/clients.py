@@ -1,0 +1,117 @@
+"""Clients of object stores, one for each purpose: reading, writing, and claiming a name.
+
+They differ in patience. A stalled read is cut off soon and repeated. A write may take as long as its bytes
+need. A claim (create-if-absent) is never repeated by the client itself, so that the handle sees every answer
+that leaves open what happened.
+"""
+
+from datetime import timedelta
+from typing import Any, Protocol
+
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from indextables.options import Options, cloud
+from indextables.store.credentials import Identity
+from indextables.store.location import Kind, Location
+from indextables.store.settings import Settings, settings
+
+Client = Any
+"""A store of obstore; its own type is for type checkers only and names what cannot be built here."""
+
+SMALL_CLAIM_BYTES = 8 << 20
+_SLOWEST_BYTES_PER_SECOND = 256 << 10
+_GIVE_UP_AFTER = timedelta(minutes=3)
+_MAKERS: dict[Kind, Any] = {Kind.S3: S3Store, Kind.AZURE: AzureStore, Kind.GCS: GCSStore}
+
+
+class Clients(Protocol):
+    """The clients of one bucket."""
+
+    def reading(self) -> Client:
+        """For reads, listings and deletes."""
+        ...
+
+    def writing(self) -> Client:
+        """For writes that may be repeated."""
+        ...
+
+    def claiming(self, size: int) -> Client:
+        """For one attempt to create an object of so many bytes."""
+        ...
+
+
+class MemoryClients:
+    """One memory for all purposes."""
+
+    def __init__(self) -> None:
+        self._store = MemoryStore()
+
+    def reading(self) -> Client:
+        """The memory."""
+        return self._store
+
+    def writing(self) -> Client:
+        """The memory."""
+        return self._store
+
+    def claiming(self, size: int) -> Client:  # noqa: ARG002 - memory is never slow
+        """The memory."""
+        return self._store
+
+
+class RemoteClients:
+    """Clients of a bucket or container, made when first needed."""
+
+    def __init__(self, location: Location, identity: Identity) -> None:
+        self._location = location
+        self._identity = identity
+        self._settings: Settings | None = None
+        self._made: dict[str, Client] = {}
+
+    def reading(self) -> Client:
+        """Stalled reads end after cloud.readTimeout and are repeated; a long body may take its time."""
+        options = self._identity.options
+        stall = timedelta(milliseconds=options.get(cloud.READ_TIMEOUT_MS))
+        return self._client("reading", timedelta(hours=1), stall, options.get(cloud.MAX_RETRIES))
+
+    def writing(self) -> Client:
+        """A request may take as long as its largest body needs on a slow line."""
+        options = self._identity.options
+        body = max(options.get(cloud.MULTIPART_THRESHOLD), options.get(cloud.PART_SIZE))
+        return self._client("writing", _patience(options, body), None, options.get(cloud.MAX_RETRIES))
+
+    def claiming(self, size: int) -> Client:
+        """One attempt, no repetition."""
+        options = self._identity.options
+        if size <= SMALL_CLAIM_BYTES:
+            return self._client("claiming", _patience(options, 0), None, 0)
+        return self._client("claiming much", _patience(options, 1 << 30), None, 0)
+
+    def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
+        # two threads may both make one; either serves
+        if (made := self._made.get(purpose)) is not None:
+            return made
+        if self._settings is None:
+            self._settings = settings(self._location, self._identity)
+        options = self._identity.options
+        client_options: dict[str, Any] = {
+            "timeout": whole,
+            "connect_timeout": timedelta(milliseconds=options.get(cloud.CONNECTION_TIMEOUT_MS)),
+            "pool_max_idle_per_host": str(options.get(cloud.MAX_CONNECTIONS)),
+            "allow_http": self._settings.allow_http,
+        }
+        if stall is not None:
+            client_options["read_timeout"] = stall
+        made = _MAKERS[self._location.kind](
+            self._location.bucket,
+            config=self._settings.config,
+            client_options=client_options,
+            retry_config={"max_retries": retries, "retry_timeout": _GIVE_UP_AFTER},
+            credential_provider=self._settings.provider,
+        )
+        return self._made.setdefault(purpose, made)
+
+
+def _patience(options: Options, size: int) -> timedelta:
+    base = options.get(cloud.READ_TIMEOUT_MS) / 1000
+    return timedelta(seconds=base + size / _SLOWEST_BYTES_PER_SECOND)

@@ -1,0 +1,282 @@
+"""A store as callers hold it: rooted at a URL, shared by threads, refusing to work after a fork."""
+
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from indextables.errors import (
+    CredentialsError,
+    ForkedStoreError,
+    ObjectMissingError,
+    OutcomeUnknownError,
+    StoreError,
+    UnsafeStoreError,
+)
+from indextables.options import Options, cloud
+from indextables.store.backend import Backend, MaybeCreated, ObjectInfo, Sink
+from indextables.store.backoff import pause
+from indextables.store.connect import connect
+from indextables.store.credentials import CredentialsProvider, Identity
+from indextables.store.location import Kind, Location, locate
+from indextables.store.paths import check, check_folder, join
+
+# inside the class `list` is a method, so the types of lists are named out here
+_Parts = list[bytes]
+_Infos = list[ObjectInfo]
+_Names = list[str]
+
+_DELETE_BATCH = 1000
+_HOUR_MS = 3_600_000
+
+
+def open_store(
+    url: str | os.PathLike[str],
+    options: Options = Options(),  # noqa: B008 - immutable
+    *,
+    credentials: CredentialsProvider | None = None,
+) -> "Store":
+    """Open the store at a URL or local path; nothing is read or created yet.
+
+    Credentials come from the options, else from the environment, else from the provider's default chain.
+    `credentials` may be a callable that returns them (see docs/operations/storage.md); it wins over all.
+    """
+    return Store(locate(url), Identity(options, credentials))
+
+
+class Store:
+    """Objects below a URL. All paths are relative to it and joined by "/".
+
+    Every write is atomic: readers see an object whole or not at all. A handle may be shared by threads. It
+    does not work in a forked child (open a new one there), and its pickle carries no secrets (`passport`
+    does).
+    """
+
+    __slots__ = ("_backend", "_identity", "_location", "_pid", "url")
+
+    def __init__(self, location: Location, identity: Identity) -> None:
+        self._location = location
+        self._identity = identity
+        self._pid = os.getpid()
+        self._backend = connect(location, identity)
+        self.url = location.url
+
+    # --- reading -------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> bytes:
+        """The whole object; ObjectMissingError if there is none."""
+        return self._use().get(self._key(path))
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end`; both must lie within the object."""
+        return self.get_ranges(path, [(start, end)])[0]
+
+    def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> _Parts:
+        """Several ranges of an object in one call; on object stores near ones share a request."""
+        backend, key = self._use(), self._key(path)
+        for start, end in ranges:
+            if not 0 <= start <= end:
+                raise StoreError(f"{self._url(path)}: ({start}, {end}) is not a range of bytes")
+        wanted = [(start, end) for start, end in ranges if start < end]
+        parts = iter(backend.get_ranges(key, wanted) if wanted else [])
+        found = [next(parts) if start < end else b"" for start, end in ranges]
+        for (start, end), part in zip(ranges, found, strict=True):
+            if len(part) != end - start:
+                raise StoreError(
+                    f"{self._url(path)} has no bytes {start} to {end}: it ends before that; "
+                    "the file was cut or replaced: restore it, or read the table again"
+                )
+        return found
+
+    def head(self, path: str) -> ObjectInfo:
+        """Size and time of an object; ObjectMissingError if there is none."""
+        return self._relative(self._use().head(self._key(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is an object at the path (a folder is none)."""
+        try:
+            self.head(path)
+        except ObjectMissingError:
+            return False
+        return True
+
+    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        """Every object below the folder `prefix`, sorted by path; with `after`, only paths behind it.
+
+        Object stores answer page by page, so a caller who stops early pays only for what it took.
+        """
+        backend = self._use()
+        folder = join(self._location.root, check_folder(prefix))
+        start = join(self._location.root, after) if after else ""
+        for info in backend.walk(folder, start):
+            if info.path > start:
+                yield self._relative(info)
+
+    def list_folder(self, prefix: str = "") -> tuple[_Infos, _Names]:
+        """The objects directly in a folder, and the names of its sub-folders; both sorted."""
+        folder = join(self._location.root, check_folder(prefix))
+        objects, folders = self._use().list_folder(folder)
+        return (
+            sorted((self._relative(info) for info in objects), key=lambda info: info.path),
+            sorted(name.rpartition("/")[2] for name in folders),
+        )
+
+    def local_path(self, path: str) -> str | None:
+        """Where the object lies in the local file system, or None if it does not."""
+        return "/" + self._key(path) if self._location.kind is Kind.LOCAL else None
+
+    # --- writing -------------------------------------------------------------------------------------
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, replacing one that is there."""
+        self._use().put(self._key(path), data)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write an object only if there is none: True if it now holds our bytes, False if another's.
+
+        A store may say "exists" of our own write (a lost answer and a retry) or of nothing at all (a
+        conflict), so every such answer is checked by reading the object. Give each attempt bytes of its own
+        (a token in them): equal bytes count as ours. OutcomeUnknownError if it cannot be told.
+        """
+        backend, key = self._use(), self._key(path)
+        cause = ""
+        attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
+        for attempt in range(attempts):
+            if attempt:
+                pause(attempt - 1)
+            try:
+                backend.create(key, data)
+            except MaybeCreated as maybe:
+                cause = maybe.cause
+            except CredentialsError as error:
+                if cause:  # an earlier attempt may have arrived
+                    raise OutcomeUnknownError(self._url(path), str(error)) from None
+                raise
+            else:
+                return True
+            try:
+                return backend.get(key) == data
+            except ObjectMissingError:
+                continue
+            except StoreError as error:
+                cause = str(error)
+        raise OutcomeUnknownError(self._url(path), cause)
+
+    def upload(self, path: str, local_file: str | os.PathLike[str]) -> int:
+        """Write an object from a local file of any size, replacing one that is there; its size."""
+        source = os.fspath(local_file)
+        if not os.path.isfile(source):  # noqa: PTH113 - a string is what the backends take
+            raise StoreError(f"cannot upload '{source}' to {self._url(path)}: there is no such local file")
+        return self._use().upload(self._key(path), source)
+
+    def open_upload(self, path: str) -> Sink:
+        """A binary file to write an object piece by piece; the object appears when it is closed.
+
+        `abort()`, leaving a `with` block by an exception, and losing the file all leave no object.
+        """
+        return self._use().open_upload(self._key(path))
+
+    def delete(self, paths: Iterable[str]) -> int:
+        """Delete objects in bulk; missing ones are fine. How many were deleted, as far as the store tells."""
+        backend = self._use()
+        keys = (self._key(path) for path in paths)
+        deleted = 0
+        while batch := list(islice(keys, _DELETE_BATCH)):
+            deleted += backend.delete(batch, self._location.root)
+        return deleted
+
+    def remove_abandoned(self, *, older_than_hours: float) -> int:
+        """Delete the hidden leftovers of killed uploads on the local disk; how many there were.
+
+        Object stores keep parts of unfinished uploads out of sight; a lifecycle rule of the bucket ends them.
+        """
+        before = time.time() * 1000 - older_than_hours * _HOUR_MS
+        return self._use().remove_abandoned(self._location.root, int(before))
+
+    def check_create_if_absent(self) -> None:
+        """Make sure that two writers cannot both create an object; UnsafeStoreError if they can.
+
+        Creates an object of a unique name twice with different bytes: the second must lose.
+        """
+        path = f"_probe_{secrets.token_hex(16)}"
+        try:
+            first = self.create(path, b"first")
+            second = self.create(path, b"second")
+            kept = self.get(path)
+        finally:
+            self.delete([path])
+        if not first or second or kept != b"first":
+            raise UnsafeStoreError(
+                f"{self.url} does not honour create-if-absent (the If-None-Match header): both of two writers "
+                "would win, and commits would be lost; use a store that does, such as AWS S3, Azure Blob "
+                "Storage, Google Cloud Storage or a recent MinIO or Ceph"
+            )
+
+    # --- the handle itself ---------------------------------------------------------------------------
+
+    def at(self, prefix: str) -> "Store":
+        """The same store, rooted at a folder."""
+        self._use()
+        return Store(self._location.at(prefix), self._identity)
+
+    def passport(self) -> "Passport":
+        """This store with its secrets, to send to the tasks of a job; never to be kept."""
+        return Passport(self.url, self._identity)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        owner = os.getpid() if self._location.kind is Kind.MEMORY else 0
+        return _arrive, (self.url, self._identity.without_secrets(), owner)
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r})"
+
+    def _use(self) -> Backend:
+        if os.getpid() != self._pid:
+            raise ForkedStoreError(
+                f"the handle of {self.url} was opened in process {self._pid} and is used in its forked child "
+                f"{os.getpid()}; open the store in the child, or start children with the 'spawn' method"
+            )
+        return self._backend
+
+    def _key(self, path: str) -> str:
+        return join(self._location.root, check(path))
+
+    def _url(self, path: str) -> str:
+        return join(self.url, path)
+
+    def _relative(self, info: ObjectInfo) -> ObjectInfo:
+        root = self._location.root
+        return ObjectInfo(info.path[len(root) + 1 :], info.size, info.modified_ms) if root else info
+
+
+class Passport:
+    """A store's URL with its secrets, for shipping to the tasks of a running job.
+
+    Its pickle carries the secrets, so it belongs on the wire to a worker and nowhere else: never into a
+    file, a log, a plan that is shown, or a table. Its `repr` shows none of them.
+    """
+
+    __slots__ = ("_identity", "url")
+
+    def __init__(self, url: str, identity: Identity) -> None:
+        self.url = url
+        self._identity = identity
+
+    def open(self) -> Store:
+        """The store, in the process that received the passport."""
+        return Store(locate(self.url), self._identity)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Passport, (self.url, self._identity)
+
+    def __repr__(self) -> str:
+        return f"Passport({self.url!r})"
+
+
+def _arrive(url: str, identity: Identity, owner: int) -> Store:
+    """Open a store whose handle was sent here without its secrets."""
+    if owner not in (0, os.getpid()):
+        raise StoreError(f"{url} is the memory of process {owner} and cannot be reached from {os.getpid()}")
+    return Store(locate(url), identity)

@@ -1,0 +1,321 @@
+"""The local disk as a store: atomic, durable, and free of visible leftovers.
+
+Bytes go into a hidden temporary file beside the target, are flushed to the disk, and only then get their
+name: by a hard link, which fails if the name is taken (create), or by a rename (put). The folder is flushed
+too, so an acknowledged commit survives a power cut. A killed process leaves at most its temporary file,
+which listings do not show.
+"""
+
+# Strings, not Path objects: one is built for every file of a listing.
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH113, PTH116, PTH118, PTH120, PTH123
+
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from indextables.errors import (
+    CredentialsError,
+    ObjectMissingError,
+    OutcomeUnknownError,
+    StoreError,
+    UnsafeStoreError,
+)
+from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
+from indextables.store.paths import join
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+_COPY_BYTES = 8 << 20
+
+
+class LocalBackend:
+    """Files below the root of the file system; a key is an absolute path without its first slash."""
+
+    def get(self, key: str) -> bytes:
+        """The whole file."""
+        with _told(key), _open_file(key) as file:
+            return file.read()
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Parts of a file; short where it ends earlier."""
+        with _told(key), _open_file(key) as file:
+            return [_read_exactly(file.fileno(), start, end) for start, end in ranges]
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of a file; a folder is not an object."""
+        with _told(key):
+            found = os.stat(_path(key))
+            if not os.path.isfile(_path(key)):
+                raise ObjectMissingError(_url(key))
+            return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
+        """Every file below a folder, sorted as object stores do; whole folders before `after` are skipped."""
+        for name, entry in self._entries(folder):
+            key = join(folder, name)
+            if name.endswith("/"):
+                # its keys begin with `key`: they lie behind `after` if `key` does, or if `after` is inside
+                if key > after or after.startswith(key):
+                    yield from self.walk(key[:-1], after)
+            elif key > after and (info := _info(key, entry)) is not None:
+                yield info
+
+    def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
+        """Files and folders directly in a folder; a folder without any file below it does not exist."""
+        objects, folders = [], []
+        for name, entry in self._entries(folder):
+            key = join(folder, name)
+            if not name.endswith("/"):
+                if (info := _info(key, entry)) is not None:
+                    objects.append(info)
+            elif next(self.walk(key[:-1], ""), None) is not None:
+                folders.append(key[:-1])
+        return objects, folders
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write a file, replacing one that is there."""
+        with _told(key):
+            _write(key, lambda file: _write_all(file, data), _rename)
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write a file if there is none; who made one that is there is the handle's question."""
+        with _told(key):
+            try:
+                _write(key, lambda file: _write_all(file, data), _link)
+            except FileExistsError:
+                raise MaybeCreated("a file is there") from None
+
+    def upload(self, key: str, local_file: str) -> int:
+        """Copy a local file in, atomically."""
+        with _told(key):
+            with open(local_file, "rb") as source:
+                _write(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), _rename)
+                return source.tell()
+
+    def open_upload(self, key: str) -> Sink:
+        """Write a file piece by piece."""
+        return _LocalSink(key)
+
+    def delete(self, keys: Sequence[str], root: str) -> int:
+        """Delete files, and the folders below `root` that this leaves empty."""
+        deleted = 0
+        folders = set()
+        for key in keys:
+            with _told(key):
+                try:
+                    os.unlink(_path(key))
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+            deleted += 1
+            folders.add(key.rpartition("/")[0])
+        for folder in folders:
+            _remove_empty(folder, root)
+        return deleted
+
+    def remove_abandoned(self, folder: str, before_ms: int) -> int:
+        """Delete temporary files of killed processes."""
+        removed = 0
+        for path, _, names in os.walk(_path(folder)):
+            for name in filter(_TEMPORARY.fullmatch, names):
+                full = os.path.join(path, name)
+                try:
+                    if os.stat(full).st_mtime_ns // 1_000_000 < before_ms:
+                        os.unlink(full)
+                        removed += 1
+                except FileNotFoundError:  # its writer finished meanwhile
+                    continue
+        return removed
+
+    def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+        """What a folder holds, in the order of whole keys: a folder's name counts with its slash."""
+        with _told(folder):
+            try:
+                with os.scandir(_path(folder)) as found:
+                    entries = [(e.name + "/" if e.is_dir() else e.name, e) for e in found]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(
+            ((name, e) for name, e in entries if _TEMPORARY.fullmatch(name) is None), key=lambda pair: pair[0]
+        )
+
+
+class _LocalSink(Sink):
+    """A temporary file that gets its name when it is closed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+        with _told(key):
+            self._temporary, self._file = _open_temporary(_path(key))
+
+    def _add(self, data: memoryview) -> None:
+        with _told(self._key):
+            _write_all(self._file, data)
+
+    def _publish(self) -> None:
+        with _told(self._key):
+            _finish(self._file, self._temporary, _path(self._key), _rename)
+
+    def _discard(self) -> None:
+        self._file.close()
+        _unlink_quietly(self._temporary)
+
+
+def _path(key: str) -> str:
+    return "/" + key
+
+
+def _url(key: str) -> str:
+    return f"file:///{key}"
+
+
+@contextmanager
+def _told(key: str) -> Iterator[None]:
+    """Turn what the operating system says into our errors."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        if error.filename not in (None, _path(key)):
+            raise StoreError(f"{_url(key)}: {error.strerror}: {error.filename}") from error
+        raise ObjectMissingError(_url(key)) from error
+    except PermissionError as error:
+        raise CredentialsError(
+            f"{_url(key)}: permission denied; this user may not read or write there: change the permissions "
+            "or the path"
+        ) from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreError(f"{_url(key)}: the disk is full; make room and repeat the operation") from error
+        raise StoreError(f"{_url(key)}: {error.strerror or error}; check the disk and the path") from error
+
+
+def _open_file(key: str) -> IO[bytes]:
+    return open(_path(key), "rb", buffering=0)
+
+
+def _read_exactly(descriptor: int, start: int, end: int) -> bytes:
+    parts = []
+    while start < end and (part := os.pread(descriptor, end - start, start)):
+        parts.append(part)
+        start += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
+    try:
+        found = entry.stat()
+    except FileNotFoundError:  # deleted since the folder was read
+        return None
+    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+Publish = Callable[[str, str], None]
+
+
+def _write(key: str, fill: Callable[[IO[bytes]], None], publish: Publish) -> None:
+    target = _path(key)
+    temporary, file = _open_temporary(target)
+    try:
+        fill(file)
+    except BaseException:
+        file.close()
+        _unlink_quietly(temporary)
+        raise
+    _finish(file, temporary, target, publish)
+
+
+def _open_temporary(target: str) -> tuple[str, IO[bytes]]:
+    folder = os.path.dirname(target)
+    temporary = os.path.join(folder, f".{secrets.token_hex(16)}.indextables-part")
+    while True:
+        _make_folder(folder)
+        try:
+            return temporary, open(temporary, "xb", buffering=0)
+        except FileNotFoundError:  # a delete found the new folder empty and removed it
+            continue
+
+
+def _finish(file: IO[bytes], temporary: str, target: str, publish: Publish) -> None:
+    try:
+        with file:
+            os.fsync(file.fileno())
+        publish(temporary, target)
+    except BaseException:
+        _unlink_quietly(temporary)
+        raise
+
+
+def _rename(temporary: str, target: str) -> None:
+    os.replace(temporary, target)
+    _flush_folder(os.path.dirname(target))
+
+
+def _link(temporary: str, target: str) -> None:
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise UnsafeStoreError(
+                f"file://{target} lies in a file system without hard links: a file cannot be created there "
+                "only if it is absent; keep the table on an ordinary local disk or an object store"
+            ) from error
+        raise
+    with suppress(OSError):  # the file is there; a second, hidden name is harmless
+        os.unlink(temporary)
+    try:
+        _flush_folder(os.path.dirname(target))
+    except OSError as error:  # visible now, but perhaps not after a power cut: neither yes nor no
+        raise OutcomeUnknownError(f"file://{target}", f"its folder could not be flushed: {error}") from error
+
+
+def _write_all(file: IO[bytes], data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _make_folder(folder: str) -> None:
+    """Make a folder and those above it; each new name is flushed, or a power cut could lose it."""
+    if os.path.isdir(folder):
+        return
+    parent = os.path.dirname(folder)
+    if parent == folder:
+        return
+    while True:
+        _make_folder(parent)
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+        except FileNotFoundError:  # the parent was empty, and removed by a delete
+            continue
+        _flush_folder(parent)
+        return
+
+
+def _flush_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty(folder: str, root: str) -> None:
+    while folder.startswith(root + "/"):
+        try:
+            os.rmdir(_path(folder))
+        except OSError:  # not empty, gone already, or not ours to remove
+            return
+        folder = folder.rpartition("/")[0]
+
+
+def _unlink_quietly(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

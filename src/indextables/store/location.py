@@ -1,0 +1,170 @@
+"""Where a table is: a URL or a path, read into its parts.
+
+What follows the scheme is taken as written, without percent decoding: Spark and Hadoop write URLs that
+way, and partition folders legitimately contain "%".
+"""
+
+import os
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from indextables.errors import StoreError
+from indextables.store.paths import check_folder, join
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
+_KNOWN = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://"
+
+
+class Kind(StrEnum):
+    """The kinds of stores."""
+
+    LOCAL = "local"
+    MEMORY = "memory"
+    S3 = "s3"
+    AZURE = "azure"
+    GCS = "gcs"
+
+
+_KINDS = {
+    "file": Kind.LOCAL,
+    "memory": Kind.MEMORY,
+    "s3": Kind.S3,
+    "s3a": Kind.S3,
+    "s3n": Kind.S3,
+    "az": Kind.AZURE,
+    "azure": Kind.AZURE,
+    "abfs": Kind.AZURE,
+    "abfss": Kind.AZURE,
+    "wasb": Kind.AZURE,
+    "wasbs": Kind.AZURE,
+    "gs": Kind.GCS,
+    "gcs": Kind.GCS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a store.
+
+    `bucket` is the bucket, the container, the name of a memory, or empty on the local disk; `host` is the
+    account's host where an Azure URL names it; `root` is the path within, without slashes around it.
+    `hierarchical` tells that it may be ADLS Gen2, where listings come in another order.
+    """
+
+    kind: Kind
+    bucket: str
+    root: str
+    host: str = ""
+    hierarchical: bool = False
+
+    @property
+    def base(self) -> str:
+        """The URL of the bucket, to which "/" and a path can be added."""
+        if self.kind is Kind.LOCAL:
+            return "file://"
+        if self.kind is Kind.MEMORY:
+            return f"memory://{self.bucket}"
+        if self.kind is Kind.S3:
+            return f"s3://{self.bucket}"
+        if self.kind is Kind.GCS:
+            return f"gs://{self.bucket}"
+        if self.host:
+            return f"abfss://{self.bucket}@{self.host}"
+        return f"{'abfss' if self.hierarchical else 'az'}://{self.bucket}"
+
+    @property
+    def url(self) -> str:
+        """The URL, normalised: one scheme for each kind, no credentials, no slash at the end."""
+        return join(self.base, self.root)
+
+    @property
+    def account(self) -> str:
+        """The storage account, where the URL names it."""
+        return self.host.partition(".")[0]
+
+    def at(self, prefix: str) -> "Location":
+        """The same store, deeper."""
+        return replace(self, root=join(self.root, check_folder(prefix)))
+
+
+def locate(url: str | os.PathLike[str]) -> Location:
+    """Read a URL or a local path.
+
+    >>> locate("s3a://bucket/tables/t/").url
+    's3://bucket/tables/t'
+    >>> locate("wasbs://data@acme.blob.core.windows.net/t").url
+    'abfss://data@acme.dfs.core.windows.net/t'
+    >>> locate("hdfs://name/t")
+    Traceback (most recent call last):
+    indextables.errors.StoreError: 'hdfs://name/t' has the scheme 'hdfs', which is not one of ours; use a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://
+    """  # noqa: E501 - the sentence as it is raised
+    text = os.fspath(url)
+    if not text:
+        raise StoreError(f"the table's path is empty; give {_KNOWN}")
+    match = _SCHEME.match(text)
+    if match is None:
+        return Location(Kind.LOCAL, "", _absolute(text))
+    scheme = match[1].lower()
+    kind = _KINDS.get(scheme)
+    if kind is None:
+        raise StoreError(
+            f"'{_without_user(text)}' has the scheme '{match[1]}', which is not one of ours; use {_KNOWN}"
+        )
+    rest = text[match.end() :]
+    if kind is Kind.LOCAL:
+        return _local(text, rest)
+    if not rest.startswith("/"):
+        raise StoreError(f"'{_without_user(text)}' lacks a slash; write {scheme}://...")
+    authority, _, path = rest[1:].partition("/")
+    root = check_folder(path)
+    if kind is Kind.AZURE:
+        return _azure(scheme, authority, root)
+    if "@" in authority:
+        raise StoreError(
+            f"a {scheme} URL has an '@' before its bucket; credentials do not belong into a URL: "
+            "give them as options or in the environment"
+        )
+    return Location(kind, _bucket(authority, scheme), root)
+
+
+def _local(text: str, rest: str) -> Location:
+    # Hadoop writes file:/tmp/x, everybody else file:///tmp/x; a host other than this one is not ours
+    if rest.startswith("/"):
+        host, slash, path = rest[1:].partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise StoreError(f"'{text}' names the host '{host}'; a local URL is file:///path")
+        rest = path
+    return Location(Kind.LOCAL, "", _absolute("/" + rest))
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path).strip("/")  # noqa: PTH100 - pathlib does not fold ".." without following links
+
+
+def _azure(scheme: str, authority: str, root: str) -> Location:
+    container, at, host = authority.partition("@")
+    if not at:
+        return Location(Kind.AZURE, _bucket(container, scheme), root, "", scheme.startswith("abfs"))
+    if "@" in host or ":" in container or host.count(".") < 2:
+        raise StoreError(
+            f"an {scheme} URL is expected as {scheme}://container@account.dfs.core.windows.net/path, "
+            "without credentials"
+        )
+    host = host.lower().replace(".blob.", ".dfs.", 1)
+    return Location(Kind.AZURE, _bucket(container, scheme), root, host, hierarchical=True)
+
+
+def _bucket(name: str, scheme: str) -> str:
+    if _BUCKET.fullmatch(name) is None:
+        raise StoreError(
+            f"'{name}' is not the name of a bucket or container; write {scheme}://name/path"
+            if name
+            else f"a {scheme} URL without the name of a bucket or container; write {scheme}://name/path"
+        )
+    return name
+
+
+def _without_user(text: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", text)

@@ -1,0 +1,260 @@
+"""Object stores, and memory, through obstore."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+
+from indextables.errors import CredentialsError, ForkedStoreError, ObjectMissingError, StoreError
+from indextables.options import cloud
+from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
+from indextables.store.clients import Client, Clients
+from indextables.store.credentials import Identity
+from indextables.store.location import Kind, Location
+from indextables.store.paths import join
+from indextables.store.translate import cause, refused, translate
+
+T = TypeVar("T")
+
+_PAGE = 1000
+_MOST_PARTS = 10_000
+_DELETES_AT_ONCE = 16
+_AZURE_BATCH = 256
+_COALESCE_BYTES = 1 << 20
+# obstore speaks through these; ValueError for a key that it cannot send
+_FAILURES = (BaseError, OSError, ValueError)
+
+
+class _Runtime:
+    """obstore's threads live in the process that first used it; in a forked child a call never returns."""
+
+    pid: int | None = None
+
+
+class RemoteBackend:
+    """One bucket or container; a key is the path of an object in it."""
+
+    def __init__(self, location: Location, identity: Identity, clients: Clients) -> None:
+        self._location = location
+        self._identity = identity
+        self._clients = clients
+
+    def get(self, key: str) -> bytes:
+        """The whole object."""
+        return self._reading(key, lambda client: bytes(obstore.get(client, key).bytes()))
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Ranges less than 1 MiB apart are fetched together, others side by side."""
+        try:
+            return self._reading(key, partial(_fetch, key=key, ranges=ranges))
+        except (ObjectMissingError, CredentialsError):
+            raise
+        except StoreError:
+            # a range that begins behind the end is an error like any other; tell it from those
+            size = self.head(key).size
+            if all(start < size for start, _ in ranges):
+                raise
+        inside = [(start, min(end, size)) for start, end in ranges if start < size]
+        found = iter(self.get_ranges(key, inside) if inside else [])
+        return [next(found) if start < size else b"" for start, _ in ranges]
+
+    def head(self, key: str) -> ObjectInfo:
+        """Size and time of an object."""
+        return _info(self._reading(key, lambda client: obstore.head(client, key)))
+
+    def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
+        """Every object below a folder, page by page, in order."""
+        pages = self._pages(folder, after)
+        if self._location.hierarchical:
+            # ADLS Gen2 sorts folder by folder ("a/b" before "a-b"), so the order is known only at the end
+            yield from sorted((info for page in pages for info in page), key=lambda info: info.path)
+            return
+        last = ""
+        for page in pages:
+            for info in page:
+                if info.path > last:
+                    last = info.path
+                    yield info
+                elif info.size or info.path == last:
+                    raise StoreError(
+                        f"{self._url(folder)}: the store lists '{info.path}' after '{last}', out of order; "
+                        "on ADLS Gen2 write the URL as abfss://"
+                    )
+
+    def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
+        """One level, by the store's own delimiter."""
+        found = self._reading(folder, lambda client: obstore.list_with_delimiter(client, folder or None))
+        return [_info(meta) for meta in found["objects"]], list(found["common_prefixes"])
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, replacing one that is there."""
+        self._writing(key, partial(self._send, key=key, source=data, size=len(data)))
+
+    def create(self, key: str, data: bytes) -> None:
+        """One conditional request; every doubtful answer becomes MaybeCreated."""
+        client = self._client(lambda: self._clients.claiming(len(data)))
+        failure: Exception
+        try:
+            obstore.put(client, key, data, mode="create", use_multipart=False)
+        except _FAILURES as error:
+            if refused(error):
+                failure = self._told_of_write(error, key)
+            else:
+                failure = MaybeCreated(cause(error, self._identity))
+        else:
+            return
+        raise failure
+
+    def upload(self, key: str, local_file: str) -> int:
+        """One request for a small file, parts for a large one; visible when all have arrived."""
+        size = os.stat(local_file).st_size  # noqa: PTH116 - a string is what callers have
+        with open(local_file, "rb") as source:  # noqa: PTH123
+            self._writing(key, partial(self._send, key=key, source=source, size=size))
+        return size
+
+    def open_upload(self, key: str) -> Sink:
+        """Parts are sent while more is written; the last one makes the object."""
+        return _RemoteSink(self, key)
+
+    def delete(self, keys: Sequence[str], root: str) -> int:  # noqa: ARG002 - there are no folders to tidy up
+        """In bulk where the store can."""
+        if self._location.kind in (Kind.S3, Kind.MEMORY):  # missing keys are no error there
+            self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
+            return len(keys)
+        return sum(
+            self._delete_batch(keys[at : at + _AZURE_BATCH]) for at in range(0, len(keys), _AZURE_BATCH)
+        )
+
+    def remove_abandoned(self, folder: str, before_ms: int) -> int:  # noqa: ARG002 - see Store.remove_abandoned
+        """Unfinished uploads are out of sight; a rule of the bucket ends them."""
+        return 0
+
+    def start_upload(self, key: str) -> "obstore.WritableFile":
+        """A writer of parts."""
+        options = self._identity.options
+        return self._writing(
+            key,
+            lambda client: obstore.open_writer(
+                client,
+                key,
+                buffer_size=options.get(cloud.PART_SIZE),
+                max_concurrency=options.get(cloud.MAX_CONCURRENCY),
+            ),
+        )
+
+    def during_upload(self, key: str, step: Callable[[], T]) -> T:
+        """One step of an upload, with errors in our words."""
+        return self._writing(key, lambda _: step())
+
+    # --- below, the edge: every call into obstore goes through here ----------------------------------
+
+    def _reading(self, key: str, call: Callable[[Client], T]) -> T:
+        client = self._client(self._clients.reading)
+        try:
+            return call(client)
+        except _FAILURES as error:
+            failure = translate(error, self._url(key), self._location.kind, self._identity)
+        raise failure  # out here, so that the original, which may quote secrets, is not its context
+
+    def _writing(self, key: str, call: Callable[[Client], T]) -> T:
+        client = self._client(self._clients.writing)
+        try:
+            return call(client)
+        except _FAILURES as error:
+            failure = self._told_of_write(error, key)
+        raise failure
+
+    def _client(self, choose: Callable[[], Client]) -> Client:
+        if _Runtime.pid not in (None, os.getpid()):
+            raise ForkedStoreError(
+                f"{self._location.url} cannot be used in process {os.getpid()}, forked from {_Runtime.pid}, "
+                "which used an object store before; start children with the 'spawn' or 'forkserver' method"
+            )
+        _Runtime.pid = os.getpid()
+        try:
+            return choose()
+        except (BaseError, ValueError) as error:
+            failure = translate(error, self._location.url, self._location.kind, self._identity)
+        raise failure
+
+    def _told_of_write(self, error: Exception, key: str) -> StoreError:
+        told = translate(error, self._url(key), self._location.kind, self._identity)
+        if isinstance(told, ObjectMissingError):  # a write needs no object, so it is the bucket
+            return StoreError(
+                f"{told.url}: there is no such bucket or container; create it, or correct the URL"
+            )
+        return told
+
+    def _send(self, client: Client, key: str, source: Any, size: int) -> None:  # noqa: ANN401 - bytes or a file
+        options = self._identity.options
+        obstore.put(
+            client,
+            key,
+            source,
+            mode="overwrite",
+            use_multipart=size > options.get(cloud.MULTIPART_THRESHOLD),
+            chunk_size=max(options.get(cloud.PART_SIZE), -(-size // _MOST_PARTS)),
+            max_concurrency=options.get(cloud.MAX_CONCURRENCY),
+        )
+
+    def _pages(self, folder: str, after: str) -> Iterator[list[ObjectInfo]]:
+        # only S3's start-after is relied on; elsewhere it may be ignored or misread, and we filter anyway
+        offset = after if after and self._location.kind is Kind.S3 else None
+        stream = self._reading(
+            folder, lambda client: obstore.list(client, folder or None, offset=offset, chunk_size=_PAGE)
+        )
+        while (page := self._reading(folder, lambda _: next(stream, None))) is not None:
+            yield [_info(meta) for meta in page]
+
+    def _delete_batch(self, keys: Sequence[str]) -> int:
+        try:
+            self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
+        except ObjectMissingError:
+            # the first missing key ends the call, and the fate of the others is open: one by one
+            with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
+                return sum(pool.map(self._delete_one, keys))
+        return len(keys)
+
+    def _delete_one(self, key: str) -> bool:
+        try:
+            self._reading(key, lambda client: obstore.delete(client, key))
+        except ObjectMissingError:
+            return False
+        return True
+
+    def _url(self, key: str) -> str:
+        return join(self._location.base, key)
+
+
+class _RemoteSink(Sink):
+    """An upload in parts."""
+
+    def __init__(self, backend: RemoteBackend, key: str) -> None:
+        super().__init__()
+        self._backend = backend
+        self._key = key
+        self._writer = backend.start_upload(key)
+
+    def _add(self, data: memoryview) -> None:
+        self._backend.during_upload(self._key, lambda: self._writer.write(data))
+
+    def _publish(self) -> None:
+        self._backend.during_upload(self._key, self._writer.close)
+
+    def _discard(self) -> None:
+        # leaving its `with` block by an exception is the writer's own way to abort
+        self._writer.__exit__(InterruptedError, InterruptedError(), None)
+
+
+def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+    found = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=_COALESCE_BYTES)
+    return [bytes(part) for part in found]
+
+
+def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
+    return ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))

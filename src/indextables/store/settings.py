@@ -1,0 +1,176 @@
+"""What a client of an object store is told: options first, then the environment, then the default chain."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.options import Option, cloud
+from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
+from indextables.store.location import Kind, Location
+from indextables.store.profile import Profile, read_profile
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Configuration of a client in obstore's words; never shown, for it holds secrets."""
+
+    config: Mapping[str, Any]
+    provider: CredentialsProvider | None
+    allow_http: bool
+
+
+def settings(location: Location, identity: Identity) -> Settings:
+    """Gather what is known about the store and about us."""
+    if location.kind is Kind.S3:
+        return _s3(location, identity)
+    if location.kind is Kind.AZURE:
+        return _azure(location, identity)
+    return _gcs(identity)
+
+
+# --- S3 --------------------------------------------------------------------------------------------
+
+
+def _s3(location: Location, identity: Identity) -> Settings:
+    options = identity.options
+    profile = _profile_if_needed(identity)
+    config: dict[str, Any] = {}
+    endpoint = options.get(cloud.AWS_ENDPOINT) or profile.endpoint
+    if (path_style := options.get(cloud.AWS_PATH_STYLE)) is not None:
+        config["virtual_hosted_style_request"] = not path_style
+        if endpoint and not path_style:
+            scheme, slashes, host = endpoint.partition("://")
+            endpoint = f"{scheme}{slashes}{location.bucket}.{host}"
+    if endpoint:
+        config["aws_endpoint_url_s3"] = _endpoint(endpoint, cloud.AWS_ENDPOINT)
+    if region := options.get(cloud.AWS_REGION) or profile.region:
+        config["region"] = region
+    used = endpoint or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return Settings(config, _s3_keys(identity, profile), _is_http(used))
+
+
+def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None:
+    if identity.provider is not None:
+        return identity.provider
+    options = identity.options
+    access, secret = options.get(cloud.AWS_ACCESS_KEY), options.get(cloud.AWS_SECRET_KEY)
+    token = options.get(cloud.AWS_SESSION_TOKEN)
+    if access and secret:
+        return StaticKeys(access, secret, token)
+    if access or secret or token:
+        raise CredentialsError(
+            "aws.accessKey and aws.secretKey go together (and aws.sessionToken with both); one is missing"
+        )
+    return profile.keys
+
+
+def _profile_if_needed(identity: Identity) -> Profile:
+    """The AWS profile, unless options or environment say who we are: then nothing of it may mix in."""
+    if identity.provider or identity.options.get(cloud.AWS_ACCESS_KEY) or _environment("AWS_ACCESS_KEY_ID"):
+        return Profile()
+    return read_profile(os.environ, Path.home())
+
+
+# --- Azure -----------------------------------------------------------------------------------------
+
+
+def _azure(location: Location, identity: Identity) -> Settings:
+    options = identity.options
+    config: dict[str, Any] = {}
+    if text := options.get(cloud.AZURE_CONNECTION_STRING):
+        config.update(_connection_string(text))
+    if account := location.account or options.get(cloud.AZURE_ACCOUNT):
+        config["account_name"] = account
+    if location.host.endswith(".fabric.microsoft.com"):
+        config["use_fabric_endpoint"] = True
+    elif location.host and not location.host.endswith(".core.windows.net"):
+        config["endpoint"] = "https://" + location.host.replace(".dfs.", ".blob.", 1)
+    if endpoint := options.get(cloud.AZURE_ENDPOINT):
+        config["endpoint"] = _endpoint(endpoint, cloud.AZURE_ENDPOINT)
+    if not config.get("account_name") and not _environment("AZURE_STORAGE_ACCOUNT_NAME"):
+        raise CredentialsError(
+            f"{location.url} does not say which storage account; set azure.accountName or "
+            "AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@account.dfs.core.windows.net/path"
+        )
+    if identity.provider is None:
+        config.update(_azure_credentials(identity))
+    used = config.get("endpoint") or _environment("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    return Settings(config, identity.provider, _is_http(used))
+
+
+def _azure_credentials(identity: Identity) -> dict[str, Any]:
+    """The strongest credential among the options, forced, so that none of the environment overrules it."""
+    options = identity.options
+    config: dict[str, Any] = {}
+    if tenant := options.get(cloud.AZURE_TENANT):
+        config["tenant_id"] = tenant
+    if client := options.get(cloud.AZURE_CLIENT):
+        config["client_id"] = client
+    if key := options.get(cloud.AZURE_KEY):
+        return {**config, "account_key": key, "credential_type": "access_key"}
+    if token := options.get(cloud.AZURE_TOKEN):
+        return {**config, "token": token, "credential_type": "bearer_token"}
+    if secret := options.get(cloud.AZURE_CLIENT_SECRET):
+        return {**config, "client_secret": secret, "credential_type": "client_secret"}
+    return config
+
+
+def _connection_string(text: str) -> dict[str, Any]:
+    parts: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(";"))):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise OptionError(
+                "option 'azure.connectionString' is ***, but pairs 'Name=value' separated by ';' are expected"
+            )
+        parts[name.lower()] = value
+    config: dict[str, Any] = {}
+    if account := parts.get("accountname"):
+        config["account_name"] = account
+    if key := parts.get("accountkey"):
+        config.update(account_key=key, credential_type="access_key")
+    elif signature := parts.get("sharedaccesssignature"):
+        config.update(sas_key=signature.removeprefix("?"), credential_type="sas_token")
+    if endpoint := parts.get("blobendpoint"):
+        config["endpoint"] = endpoint.rstrip("/")
+    elif account and (suffix := parts.get("endpointsuffix")):
+        config["endpoint"] = f"{parts.get('defaultendpointsprotocol', 'https')}://{account}.blob.{suffix}"
+    return config
+
+
+# --- Google ----------------------------------------------------------------------------------------
+
+
+def _gcs(identity: Identity) -> Settings:
+    options = identity.options
+    config: dict[str, Any] = {}
+    if endpoint := options.get(cloud.GCP_ENDPOINT):
+        config["base_url"] = _endpoint(endpoint, cloud.GCP_ENDPOINT)
+    if identity.provider is None:
+        if key := options.get(cloud.GCP_KEY):
+            config["service_account_key"] = key
+        elif file := options.get(cloud.GCP_FILE):
+            if not Path(file).is_file():
+                raise CredentialsError(f"gcp.credentialsFile names '{file}', but there is no such file")
+            config["application_credentials"] = file
+    return Settings(config, identity.provider, _is_http(endpoint or _environment("GOOGLE_BASE_URL")))
+
+
+# --- all -------------------------------------------------------------------------------------------
+
+
+def _endpoint(url: str, option: Option[Any]) -> str:
+    if not url.lower().startswith(("http://", "https://")):
+        raise StoreError(f"option '{option.key}' is '{url}', but a URL with http:// or https:// is expected")
+    return url.rstrip("/")
+
+
+def _environment(*names: str) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def _is_http(endpoint: str | None) -> bool:
+    return bool(endpoint) and str(endpoint).lower().startswith("http://")
