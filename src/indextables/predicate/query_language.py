@@ -1,6 +1,48 @@
-"""The query language: text to tree."""
+"""The query language: text to tree.
 
-from indextables.predicate.query_tree import QueryNode
+The language is described, with examples, in docs/query-language.md. It is read in one pass by recursive
+descent; nothing is guessed: what could be meant in two ways is an error that says how to write either.
+"""
+
+import math
+import re
+from typing import NoReturn
+
+from indextables.errors import QuerySyntaxError
+from indextables.predicate.caret import point_at
+from indextables.predicate.query_tree import (
+    AllDocs,
+    AllOf,
+    AnyOf,
+    Boost,
+    Exists,
+    FieldPath,
+    Fuzzy,
+    InSet,
+    Negation,
+    Phrase,
+    Prefix,
+    QueryNode,
+    Range,
+    Regex,
+    Term,
+    Wild,
+    Wildcard,
+)
+from indextables.predicate.query_words import (
+    AND_WORDS,
+    OR_WORDS,
+    RESERVED,
+    Word,
+    WordError,
+    read_word,
+    split_path,
+)
+
+_DEEPEST = 100
+_FACTOR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[0-9]+")
+_TO = re.compile(r"TO(?=\s)")
 
 
 def parse_query(text: str) -> QueryNode:
@@ -8,5 +50,370 @@ def parse_query(text: str) -> QueryNode:
 
     Raises:
         QuerySyntaxError: The query is empty or malformed; the message shows where.
+
+    >>> parse_query("timeout -debug")
+    AllOf(parts=(Term(text='timeout', field=None, position=0), Negation(part=Term(text='debug', \
+field=None, position=9), position=8)), position=0)
     """
-    raise NotImplementedError
+    return _Parser(text).query()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.group_field: FieldPath | None = None
+
+    # --- the text under the reading head -----------------------------------------------------------
+
+    def fail(self, problem: str, position: int | None = None) -> NoReturn:
+        place = self.at if position is None else position
+        raise QuerySyntaxError(point_at(self.text, place, problem), position=place)
+
+    def skip_blanks(self) -> None:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+
+    def peek(self) -> str:
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def at_boundary(self) -> bool:
+        return self.peek() in {"", ")"} or self.peek().isspace()
+
+    def word(self, *, value: bool = False) -> Word:
+        """The word at the head; as a value, a colon or a circumflex in it is an ordinary character."""
+        try:
+            word = read_word(self.text, self.at, value=value)
+        except WordError as error:
+            self.fail(error.problem, error.position)
+        self.at = word.end
+        return word
+
+    def upcoming(self) -> str:
+        """The operator at the head (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
+        end = self.at
+        while end < len(self.text) and not self.text[end].isspace() and self.text[end] not in '()"':
+            end += 1
+        raw = self.text[self.at : end]
+        return raw if raw in RESERVED else ""
+
+    # --- operators ---------------------------------------------------------------------------------
+
+    def query(self) -> QueryNode:
+        self.skip_blanks()
+        if not self.peek():
+            self.fail("the query is empty; write * to match every row")
+        node = self.any_of()
+        if self.peek():
+            self.fail("there is no '(' for this ')'")
+        return node
+
+    def any_of(self) -> QueryNode:
+        parts: list[QueryNode] = []
+        pluses: list[int | None] = []
+        while True:
+            part, plus = self.all_of()
+            parts.append(part)
+            pluses.append(plus)
+            if self.upcoming() not in OR_WORDS:
+                break
+            self.at += 2
+            self.skip_blanks()
+        required = next((plus for plus in pluses if plus is not None), None)
+        if len(parts) > 1 and required is not None:
+            self.fail("'+' (required) contradicts OR; leave it out, or group with parentheses", required)
+        return _joined(AnyOf, parts)
+
+    def all_of(self) -> tuple[QueryNode, int | None]:
+        """Parts joined by AND or a blank, and where the '+' of a lone part stands."""
+        parts: list[QueryNode] = []
+        plus: int | None = None
+        while True:
+            if self.peek() == "+":
+                plus = self.at
+                self.at += 1
+                self.sign_must_touch("+", plus)
+            parts.append(self.signed())
+            self.skip_blanks()
+            operator = self.upcoming()
+            if operator in AND_WORDS:
+                self.at += len(operator)
+                self.skip_blanks()
+            elif operator in OR_WORDS or self.peek() in {"", ")"}:
+                return _joined(AllOf, parts), plus if len(parts) == 1 else None
+
+    def sign_must_touch(self, sign: str, start: int) -> None:
+        if self.at_boundary():
+            self.fail(
+                f"a lone '{sign}'; put it right before a term, or write \\{sign} to search for it", start
+            )
+
+    def signed(self) -> QueryNode:
+        start = self.at
+        operator = self.upcoming()
+        if operator == "NOT":
+            self.at += 3
+            self.skip_blanks()
+        elif self.peek() == "-":
+            self.at += 1
+            self.sign_must_touch("-", start)
+        else:
+            if not self.peek() or self.peek() == ")" or operator:
+                self.missing_operand(operator)
+            return self.boosted(self.operand())
+        self.deeper()
+        node = Negation(self.signed(), position=start)
+        self.depth -= 1
+        return node
+
+    def missing_operand(self, operator: str) -> NoReturn:
+        if operator:
+            self.fail(f'a term is missing before {operator}; to search for the word, write "{operator}"')
+        before = self.text[: self.at].rstrip()
+        if before.endswith("("):
+            self.fail("the parentheses are empty")
+        self.fail("a term is missing here" if before else "there is no '(' for this ')'")
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"the query is nested more than {_DEEPEST} deep")
+
+    def boosted(self, node: QueryNode) -> QueryNode:
+        if self.peek() == "^":
+            start = self.at
+            found = _FACTOR.match(self.text, self.at + 1)
+            factor = float(found[0]) if found else 0.0
+            if not found or not 0 < factor < math.inf:
+                self.fail("'^' takes a positive number, as in ^2 or ^1.5; to search for it, write \\^", start)
+            self.at = found.end()
+            node = Boost(node, factor, position=node.position)
+        if not self.at_boundary():
+            self.fail(
+                f"a blank or an operator is missing before {self.peek()!r}; quote a text that contains it"
+            )
+        return node
+
+    # --- operands ----------------------------------------------------------------------------------
+
+    def operand(self) -> QueryNode:
+        start = self.at
+        if self.peek() == "(":
+            return self.group(None)
+        if self.peek() in '"[{<>/':
+            return self.leaf(self.group_field, start)
+        word = self.word()
+        if self.peek() != ":":
+            return self.plain(word, self.group_field, start)
+        field = self.field(word)
+        self.at += 1
+        touching = not self.peek().isspace()
+        self.skip_blanks()
+        if self.peek() in {"", ")"} or (not touching and self.upcoming()):
+            self.fail(f"a value is missing after {self.text[start : word.end]}:")
+        return self.group(field) if self.peek() == "(" else self.leaf(field, start)
+
+    def field(self, word: Word) -> FieldPath:
+        if any(isinstance(part, Wild) for part in word.parts):
+            self.fail("a field name has no wildcards; write \\* or \\? if it contains one", word.start)
+        path = split_path(self.text[word.start : word.end])
+        if not all(path):
+            self.fail("a field name is missing before ':' (or write \\: to search for it)", word.start)
+        return path
+
+    def group(self, field: FieldPath | None) -> QueryNode:
+        start = self.at
+        outer, self.group_field = self.group_field, field or self.group_field
+        self.deeper()
+        self.at += 1
+        self.skip_blanks()
+        node = self.any_of()
+        if self.peek() != ")":
+            self.fail("this '(' is never closed", start)
+        self.at += 1
+        self.depth -= 1
+        self.group_field = outer
+        return node
+
+    def leaf(self, field: FieldPath | None, start: int) -> QueryNode:
+        head = self.peek()
+        if head == '"':
+            return self.phrase(field, start)
+        if head in "[{":
+            return self.range(field, start)
+        if head in "<>":
+            return self.comparison(field, start)
+        if head == "/":
+            return self.regex(field, start)
+        return self.plain(self.word(value=True), field, start)
+
+    def plain(self, word: Word, field: FieldPath | None, start: int) -> QueryNode:
+        """A word as what its marks make of it."""
+        if word.raw == "IN":
+            after = len(self.text) - len(self.text[self.at :].lstrip())
+            if self.text[after : after + 1] == "[":
+                self.at = after
+                return self.in_set(field, start)
+        if not word.parts:
+            self.fail(f"{self.peek()!r} stands where a term should; quote a text that contains it")
+        if word.edits is not None:
+            text = word.text
+            if text is None or word.edits not in {"1", "2"}:
+                self.fail("a fuzzy term is a word without wildcards and ends in ~1 or ~2", start)
+            return Fuzzy(text, int(word.edits), field, position=start)
+        if word.text is not None:
+            return Term(word.text, field, position=start)
+        if word.parts == (Wild.MANY,):
+            return AllDocs(position=start) if field is None else Exists(field, position=start)
+        if len(word.parts) == 2 and isinstance(word.parts[0], str) and word.parts[1] is Wild.MANY:
+            return Prefix(str(word.parts[0]), field, position=start)
+        return Wildcard(word.parts, field, position=start)
+
+    def quoted(self) -> str:
+        start = self.at
+        chars: list[str] = []
+        self.at += 1
+        while self.peek() != '"':
+            if self.peek() == "\\":
+                self.at += 1
+            if not self.peek():
+                self.fail('this quote is never closed; write \\" to search for a quote', start)
+            chars.append(self.peek())
+            self.at += 1
+        self.at += 1
+        return "".join(chars)
+
+    def phrase(self, field: FieldPath | None, start: int) -> QueryNode:
+        text = self.quoted()
+        slop, prefix = 0, False
+        if self.peek() == "~":
+            found = _NUMBER.match(self.text, self.at + 1)
+            if not found or len(found[0]) > 9:
+                self.fail('the slop of a phrase is a number, as in "a b"~2')
+            slop, self.at = int(found[0]), found.end()
+        if self.peek() == "*":
+            if slop or not text.strip():
+                self.fail("a phrase with '*' after it has words and no slop")
+            prefix = True
+            self.at += 1
+        if self.peek() == ":":
+            self.fail("a field name is not quoted; write a blank in it as '\\ '", start)
+        return Phrase(text, slop, prefix, field, position=start)
+
+    def bound(self, what: str) -> str | None:
+        """A bound or an element: a quoted text or a word; None for a bare `*`."""
+        start = self.at
+        if self.peek() == '"':
+            return self.quoted()
+        word = self.word(value=True)
+        if word.raw == "*":
+            return None
+        if not word.parts:
+            self.fail(f"{what} is missing here")
+        if word.edits is not None:
+            return f"{word.text}~{word.edits}" if word.text is not None else self.fail_wildcard(what, start)
+        return word.text if word.text is not None else self.fail_wildcard(what, start)
+
+    def fail_wildcard(self, what: str, start: int) -> NoReturn:
+        self.fail(f"{what} has no wildcards; quote it if it contains * or ?", start)
+
+    def range(self, field: FieldPath | None, start: int) -> QueryNode:
+        opening = self.at
+        lower_inclusive = self.peek() == "["
+        self.at += 1
+        self.skip_blanks()
+        lower = self.bound("the lower bound")
+        self.skip_blanks()
+        found = _TO.match(self.text, self.at)
+        if not found:
+            self.fail("a range is written [a TO b] or {a TO b}; quote a text that contains brackets", opening)
+        self.at = found.end()
+        self.skip_blanks()
+        upper = self.bound("the upper bound")
+        self.skip_blanks()
+        if self.peek() not in {"]", "}"}:
+            self.fail("this range is never closed; it ends with ] (inclusive) or } (exclusive)", opening)
+        upper_inclusive = self.peek() == "]"
+        self.at += 1
+        if lower is None and upper is None:
+            return AllDocs(position=start) if field is None else Exists(field, position=start)
+        return Range(
+            lower,
+            upper,
+            lower_inclusive or lower is None,
+            upper_inclusive or upper is None,
+            field,
+            position=start,
+        )
+
+    def comparison(self, field: FieldPath | None, start: int) -> QueryNode:
+        greater = self.peek() == ">"
+        self.at += 1
+        inclusive = self.peek() == "="
+        self.at += inclusive
+        self.skip_blanks()
+        value_at = self.at
+        value = self.bound("the value of the comparison")
+        if value is None:
+            self.fail_wildcard("the value of the comparison", value_at)
+        if greater:
+            return Range(value, None, inclusive, True, field, position=start)
+        return Range(None, value, True, inclusive, field, position=start)
+
+    def in_set(self, field: FieldPath | None, start: int) -> QueryNode:
+        opening = self.at
+        self.at += 1
+        values: list[str] = []
+        while True:
+            self.skip_blanks()
+            if self.peek() == "]":
+                break
+            if not self.peek():
+                self.fail("this set is never closed; it is written IN [a b c]", opening)
+            value_at = self.at
+            value = self.bound("a value of the set")
+            if value is None:
+                self.fail_wildcard("a value of the set", value_at)
+            if self.text[self.at - 1] == ",":
+                self.fail("values of a set are separated by blanks, not by commas", self.at - 1)
+            values.append(value)
+        if not values:
+            self.fail("the set is empty; it is written IN [a b c]", opening)
+        self.at += 1
+        return InSet(tuple(values), field, position=start)
+
+    def regex(self, field: FieldPath | None, start: int) -> QueryNode:
+        opening = self.at
+        chars: list[str] = []
+        self.at += 1
+        while self.peek() != "/":
+            if self.peek() == "\\":
+                chars.append("\\")
+                self.at += 1
+                if self.peek() == "/":
+                    chars.pop()
+            if not self.peek():
+                self.fail(
+                    "this regular expression is never closed; quote a text that begins with '/'", opening
+                )
+            chars.append(self.peek())
+            self.at += 1
+        self.at += 1
+        if not chars or not (self.at_boundary() or self.peek() == "^"):
+            self.fail(
+                "a regular expression is written /.../ with \\/ for a slash in it; "
+                "quote a text that begins with '/'",
+                opening,
+            )
+        return Regex("".join(chars), field, position=start)
+
+
+def _joined(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNode:
+    """The parts under one node; parts of the same kind are taken in, a single part stays itself."""
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[QueryNode] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, kind) else (part,))
+    return kind(tuple(flat), position=parts[0].position)

@@ -16,7 +16,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 
 def _position() -> int:
-    return field(default=0, compare=False, kw_only=True)  # type: ignore[no-any-return,call-overload]
+    return field(default=0, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class Wild(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """A word with placeholders, as literal texts and placeholders in order: `t?me*` is `("t", ONE, "me", MANY)`.
+    """A word with placeholders: literal texts and placeholders in order.
 
-    Neighbouring literals are joined and repeated `*` are one. Neither a lone `*` (see `Exists` and
-    `AllDocs`) nor a text followed by one `*` (see `Prefix`) comes as a Wildcard.
+    `t?me*` is `("t", ONE, "me", MANY)`. Neighbouring literals are joined and repeated `*` are one. Neither
+    a lone `*` (see `Exists` and `AllDocs`) nor a text followed by one `*` (see `Prefix`) comes as a Wildcard.
     """
 
     parts: tuple[str | Wild, ...]
@@ -160,9 +160,7 @@ class Boost:
     position: int = _position()
 
 
-QueryLeaf: TypeAlias = (
-    Term | Phrase | Prefix | Wildcard | Regex | Fuzzy | Range | InSet | Exists | AllDocs
-)
+QueryLeaf: TypeAlias = Term | Phrase | Prefix | Wildcard | Regex | Fuzzy | Range | InSet | Exists | AllDocs
 QueryNode: TypeAlias = QueryLeaf | AllOf | AnyOf | Negation | Boost
 
 

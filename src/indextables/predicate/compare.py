@@ -1,0 +1,255 @@
+"""Comparisons of a column with a literal of another type, as Spark compares them.
+
+Spark widens both sides to a common type. Here the literal moves instead, so that every value in the
+tree has the type of its column: `tiny < 300` is true for every value, `whole > 1.5` is `whole >= 2`,
+and a BIGINT equal to a DOUBLE is the range of whole numbers that round to it.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate.literals import LOCAL, ZONED, parsed
+from indextables.predicate.times import MICROS_PER_DAY, is_utc, utc_of
+from indextables.predicate.tree import Always, And, Column, Compare, In, IsNull, Not, Op, Or, Predicate
+from indextables.predicate.truth import constant_unless_null
+from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name, value_type
+
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def compare(
+    column: Column, column_type: pa.DataType, op: Op, literal: pa.Scalar, *, time_zone: str = "UTC"
+) -> Predicate:
+    """`column op literal`, where the literal may have any type that Spark can compare with the column's.
+
+    Raises:
+        PredicateError: The two cannot be compared, or only by casting the column.
+    """
+    type_ = value_type(column_type)
+    if not literal.is_valid:
+        return IsNull(column) if op is Op.NULL_SAFE else Always(None)
+    if family_of(type_) is Family.NULL:
+        return Always(False if op is Op.NULL_SAFE else None)
+    literal = _readable(column, type_, literal, time_zone)
+    family, other = family_of(type_), family_of(literal.type)
+    if family is Family.FLOAT and other in NUMBERS:
+        return _compare_float(column, type_, op, float(literal.as_py()))
+    if family in {Family.INTEGER, Family.DECIMAL} and other in NUMBERS:
+        return _compare_whole(column, type_, op, _number_bounds(type_, literal))
+    if family in TIMES and other in TIMES:
+        return _compare_whole(column, type_, op, _time_bounds(column, type_, literal, time_zone))
+    if family is other and family in {Family.STRING, Family.BINARY, Family.BOOLEAN}:
+        if pa.types.is_fixed_size_binary(type_) and len(literal.as_py()) != type_.byte_width:
+            raise PredicateError(
+                f"{column.name} holds {type_.byte_width} bytes; give as many to compare with"
+            )
+        return Compare(op, column, pa.scalar(literal.as_py(), type_))
+    raise PredicateError(_cannot(column, type_, literal))
+
+
+def membership(
+    column: Column, column_type: pa.DataType, literals: Iterable[pa.Scalar], *, time_zone: str = "UTC"
+) -> Predicate:
+    """`column IN (literals)`; as in Spark, one DOUBLE among numbers makes all of them doubles."""
+    type_ = value_type(column_type)
+    literals = list(literals)
+    family = family_of(type_)
+    known = [_readable(column, type_, literal, time_zone) for literal in literals if literal.is_valid]
+    if family in NUMBERS and any(family_of(literal.type) is Family.FLOAT for literal in known):
+        known = [
+            pa.scalar(float(literal.as_py()), pa.float64()) if family_of(literal.type) in NUMBERS else literal
+            for literal in known
+        ]
+    has_null = len(known) < len(literals)
+    values: list[pa.Scalar] = []
+    ranges: list[Predicate] = []
+    for literal in known:
+        part = compare(column, type_, Op.EQ, literal, time_zone=time_zone)
+        if isinstance(part, Compare):
+            values.append(part.value)
+        elif part != constant_unless_null(column, False):
+            ranges.append(part)
+    if has_null and (values or not ranges):
+        values.append(pa.scalar(None, type_))
+    if not any(value.is_valid for value in values) and not ranges:
+        return Always(None) if has_null else constant_unless_null(column, False)
+    parts = (
+        [In(column, tuple(values)), *ranges] if values else [*ranges, *([Always(None)] if has_null else [])]
+    )
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _cannot(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
+    family = family_of(type_)
+    told = f"{column.name} is {sql_name(type_)} and cannot be compared with a {sql_name(literal.type)}"
+    if family is Family.STRING:
+        return f"{told}; write the value in quotes"
+    if family is Family.OTHER:
+        return f"{told}; name a field of it, or search it with INDEXQUERY"
+    return f"{told}; write a {sql_name(type_)} value"
+
+
+def _readable(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:
+    """A text literal read as the column's type; other literals as they are."""
+    family = family_of(type_)
+    if family_of(literal.type) is not Family.STRING or family is Family.STRING:
+        return literal
+    text = literal.as_py()
+    try:
+        match family:
+            case Family.INTEGER:
+                return parsed(text, pa.int64(), zone)
+            case Family.DECIMAL | Family.FLOAT:  # Spark compares a DECIMAL with a text as DOUBLE
+                return parsed(text, pa.float64(), zone)
+            case Family.TIMESTAMP:
+                return parsed(text, ZONED, zone)
+            case Family.LOCAL_TIMESTAMP:
+                return parsed(text, LOCAL, zone)
+            case Family.DATE:
+                return parsed(text, pa.date32(), zone)
+            case Family.BOOLEAN | Family.BINARY:
+                return parsed(text, pa.bool_() if family is Family.BOOLEAN else pa.binary(), zone)
+    except PredicateError as error:
+        raise PredicateError(f"{column.name} is {sql_name(type_)}, but {error}") from None
+    raise PredicateError(_cannot(column, type_, literal))
+
+
+# --- whole numbers: integers, unscaled decimals, days, ticks ----------------------------------------
+
+
+class _Bounds:
+    """The whole numbers equal to a value: from `first` up to, but without, `after`; perhaps none."""
+
+    __slots__ = ("after", "first")
+
+    def __init__(self, first: int, after: int) -> None:
+        self.first = first
+        self.after = after
+
+    @classmethod
+    def of(cls, value: Fraction) -> "_Bounds":
+        return cls(math.ceil(value), math.floor(value) + 1)
+
+
+def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
+    scale = type_.scale if family_of(type_) is Family.DECIMAL else 0
+    value = literal.as_py()
+    if family_of(literal.type) is Family.FLOAT:
+        lowest, highest = _reach(type_)
+        return _Bounds(
+            _first(lowest, highest, lambda whole: _as_double(whole, scale) >= value),
+            _first(lowest, highest, lambda whole: _as_double(whole, scale) > value),
+        )
+    return _Bounds.of(Fraction(value) * Fraction(10) ** scale)
+
+
+def _as_double(whole: int, scale: int) -> float:
+    return float(Decimal(whole).scaleb(-scale)) if scale else float(whole)
+
+
+def _first(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
+    """The smallest number in the range for which a monotone test holds; one past the range if none does."""
+    low, high = lowest, highest + 1
+    while low < high:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _reach(type_: pa.DataType) -> tuple[int, int]:
+    """The smallest and largest whole number of a type."""
+    if family_of(type_) is Family.DECIMAL:
+        limit = int(10**type_.precision) - 1
+        return -limit, limit
+    bits = type_.bit_width
+    if family_of(type_) is Family.INTEGER and str(type_).startswith("u"):
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def _time_bounds(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> _Bounds:
+    family, other = family_of(type_), family_of(literal.type)
+    if family is not Family.TIMESTAMP and other is Family.TIMESTAMP and not is_utc(zone):
+        raise PredicateError(
+            f"{column.name} is {sql_name(type_)} and would need the time zone {zone} to be compared with a "
+            f"TIMESTAMP; write the value as {sql_name(type_)} '...'"
+        )
+    micros = _micros(literal)
+    if family is Family.TIMESTAMP and other is not Family.TIMESTAMP:
+        micros = Fraction(utc_of(int(micros), zone))
+    if family is Family.DATE:
+        per_day = 1 if type_ == pa.date32() else 86_400_000
+        return _Bounds.of(micros * per_day / MICROS_PER_DAY)
+    return _Bounds.of(micros * _TICKS[type_.unit] / _TICKS["us"])
+
+
+def _micros(literal: pa.Scalar) -> Fraction:
+    if family_of(literal.type) is Family.DATE:
+        days = Fraction(literal.value) / (1 if literal.type == pa.date32() else 86_400_000)
+        return days * MICROS_PER_DAY
+    return Fraction(literal.value) * _TICKS["us"] / _TICKS[literal.type.unit]
+
+
+def _scalar(type_: pa.DataType, whole: int) -> pa.Scalar:
+    if family_of(type_) is Family.DECIMAL:
+        return pa.scalar(Decimal(f"{whole}E{-type_.scale}"), type_)
+    if type_ == pa.date64():
+        return pa.scalar(whole, pa.int64()).cast(type_)
+    return pa.scalar(whole, type_)
+
+
+def _compare_whole(column: Column, type_: pa.DataType, op: Op, bounds: _Bounds) -> Predicate:
+    """The comparison over whole numbers; where no value of the type can tell, a constant."""
+    lowest, highest = _reach(type_)
+    first, last = bounds.first, bounds.after - 1
+
+    def known(op: Op, whole: int) -> Predicate:
+        if lowest <= whole <= highest:
+            return Compare(op, column, _scalar(type_, whole))
+        return constant_unless_null(column, (whole > highest) == (op in {Op.LT, Op.LE}))
+
+    match op:
+        case Op.LT | Op.GE:
+            return known(op, first)
+        case Op.LE | Op.GT:
+            return known(op, last)
+    first, last = max(first, lowest), min(last, highest)
+    if first > last:
+        return Always(False) if op is Op.NULL_SAFE else constant_unless_null(column, False)
+    if first == last:
+        return Compare(op, column, _scalar(type_, first))
+    within = (Compare(Op.GE, column, _scalar(type_, first)), Compare(Op.LE, column, _scalar(type_, last)))
+    return And((Not(IsNull(column)), *within)) if op is Op.NULL_SAFE else And(within)
+
+
+# --- floating point ---------------------------------------------------------------------------------
+
+
+def _compare_float(column: Column, type_: pa.DataType, op: Op, value: float) -> Predicate:
+    """The comparison with a double; a FLOAT column is compared with its nearest float."""
+    narrow: Any = {16: np.float16, 32: np.float32, 64: np.float64}[type_.bit_width]
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = narrow(value)
+    scalar = pa.scalar(nearest, type_)
+    if math.isnan(value) or float(nearest) == value:
+        return Compare(op, column, scalar)
+    below = float(nearest) < value
+    match op:
+        case Op.EQ:
+            return constant_unless_null(column, False)
+        case Op.NULL_SAFE:
+            return Always(False)
+        case Op.LT | Op.LE:
+            return Compare(Op.LE if below else Op.LT, column, scalar)
+        case _:
+            return Compare(Op.GT if below else Op.GE, column, scalar)

@@ -1,0 +1,75 @@
+"""Conditions that are never unknown, or unknown only for rows without a value."""
+
+from indextables.predicate.tree import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+)
+
+
+def constant_unless_null(column: Column, value: bool) -> Predicate:  # noqa: FBT001
+    """True (or false) for every value of the column, unknown where it is null.
+
+    What a comparison becomes when its value lies outside the column's type: `tiny < 300`.
+    """
+    if value:
+        return Or((Not(IsNull(column)), Always(None)))
+    return And((IsNull(column), Always(None)))
+
+
+def is_true(predicate: Predicate) -> Predicate:
+    """A condition that is true where the given one is true, and false everywhere else."""
+    match predicate:
+        case And(parts):
+            return And(tuple(is_true(part) for part in parts))
+        case Or(parts):
+            return Or(tuple(is_true(part) for part in parts))
+        case Not(part):
+            return is_false(part)
+        case Always(value):
+            return Always(value is True)
+        case In(column, values):
+            known = tuple(value for value in values if value.is_valid)
+            return And((Not(IsNull(column)), In(column, known))) if known else Always(False)
+        case _:
+            return _where_known(predicate, predicate)
+
+
+def is_false(predicate: Predicate) -> Predicate:
+    """A condition that is true where the given one is false, and false everywhere else."""
+    match predicate:
+        case And(parts):
+            return Or(tuple(is_false(part) for part in parts))
+        case Or(parts):
+            return And(tuple(is_false(part) for part in parts))
+        case Not(part):
+            return is_true(part)
+        case Always(value):
+            return Always(value is False)
+        case In(values=values) if not all(value.is_valid for value in values):
+            return Always(False)
+        case _:
+            return _where_known(predicate, Not(predicate))
+
+
+def _where_known(leaf: Predicate, wanted: Predicate) -> Predicate:
+    """The wanted form of a leaf, false where the leaf's column is null and the leaf thus unknown."""
+    match leaf:
+        case IsNull() | Search() | Compare(op=Op.NULL_SAFE):
+            return wanted
+        case Compare(value=value) if not value.is_valid:
+            return Always(False)
+        case Compare(column=column) | In(column=column) | TextMatch(column=column) | Like(column=column):
+            return And((Not(IsNull(column)), wanted))
+        case _:
+            return wanted
