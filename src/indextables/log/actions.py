@@ -109,7 +109,6 @@ class CommitInfo(_Record, frozen=True):
     operation_parameters: dict[str, str] = {}
     operation_metrics: dict[str, int] = {}
     engine: str | None = None
-    user: str | None = None
     user_metadata: str | None = None
 
 

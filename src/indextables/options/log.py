@@ -1,7 +1,12 @@
 """Options of the transaction log."""
 
-from indextables.options.declare import Where, option, refused
-from indextables.options.parsers import boolean, choice, integer, names, number
+from typing import TypeAlias
+
+from indextables.options.declare import Option, Where, option, refused
+from indextables.options.parsers import boolean, choice, integer, names, number, size
+
+Milliseconds: TypeAlias = Option[int]
+Count: TypeAlias = Option[int]
 
 _WRITE = frozenset({Where.WRITE, Where.COMMAND})
 _READ = frozenset({Where.READ, Where.WRITE, Where.COMMAND})
@@ -215,6 +220,14 @@ CACHE_FILES_TTL_MS = option(
 )
 CACHE_FILES_CAPACITY = option(
     "transaction.cache.fileList.capacity", integer(0), 50, "How many file lists.", where=_READ
+)
+CACHE_FILES_MAX_BYTES = option(
+    "transaction.cache.fileList.maxBytes",
+    size,
+    1 << 30,
+    "How much memory all kept file lists may take.",
+    where=_READ,
+    default_text="1G",
 )
 CACHE_METADATA_TTL_MS = option(
     "transaction.cache.metadata.ttl.ms", integer(0), 1_800_000, "Kept metadata.", where=_READ

@@ -1,0 +1,72 @@
+"""Write docs/options.md from the declarations, or check that it is what they say."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from indextables.options import PREFIX, FieldOption, Option, Refused, declared
+
+PAGE = Path(__file__).parent.parent / "docs" / "options.md"
+
+HEAD = f"""# Options
+
+Every option is a key `{PREFIX}<key>` with a value. Give it as a Spark session configuration, as an option of
+a Spark reader or writer, or in `options=` of the Python functions; the prefix may be left out in the last two.
+What is given closer to the call wins: reader and writer options over the session's. Keys are read in any case. A key that
+is not on this page is refused, with a suggestion.
+
+This page is printed from the declarations in `src/indextables/options/` by `make docs`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD, "## Accepted", "", "| key | value | default | where | meaning |", "|---|---|---|---|---|"]
+    found = list(declared())
+    lines += [_row(d) for d in found if not isinstance(d, Refused)]
+    lines += ["", "## Not accepted", "", "Keys of the original system that are refused, and why.", ""]
+    lines += ["| key | reason |", "|---|---|"]
+    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in found if isinstance(d, Refused)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(declaration: Option | FieldOption) -> str:
+    where = ", ".join(sorted(declaration.where))
+    if isinstance(declaration, FieldOption):
+        key = f"{declaration.key}.<{declaration.suffix}>"
+        return f"| `{key}` | {_cell(declaration.expects)} | | {where} | {_cell(declaration.help)} |"
+    secret = " Secret: never shown." if declaration.secret else ""
+    return (
+        f"| `{declaration.key}` | {_cell(declaration.expects)} | {_default(declaration)} | {where} "
+        f"| {_cell(declaration.help)}{secret} |"
+    )
+
+
+def _default(declaration: Option) -> str:
+    if declaration.default_text:
+        return _cell(declaration.default_text)
+    default = declaration.default
+    if default is None or default == ():
+        return ""
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    if not parser.parse_args().check:
+        PAGE.write_text(page())
+        return 0
+    if PAGE.exists() and PAGE.read_text() == page():
+        return 0
+    print("docs/options.md is not what the declarations say; run `make docs`", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,283 @@
+"""A snapshot written down as a state, so that history need not be replayed from zero.
+
+Incremental: the manifests of the base state are referred to again, one new manifest holds the new
+entries, removed paths become tombstones; the cost is that of the change. Compacted: the live entries are
+sorted by partition, cut into manifests with tight bounds, and no tombstone is left. Creating the state's
+`_manifest.avro` makes it visible; everything before that is invisible and harmless.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables import metrics
+from indextables.errors import StoreError
+from indextables.log.actions import Action, Metadata
+from indextables.log.carried import Carried, encode_carried
+from indextables.log.commit import Backoff, Chance
+from indextables.log.conflict import without_registry
+from indextables.log.files import to_adds
+from indextables.log.json_checkpoint import encode_checkpoint
+from indextables.log.load import Loader
+from indextables.log.manifest import encode_manifest
+from indextables.log.manifest_order import bounds_of, sorted_by_partition
+from indextables.log.names import MANIFEST_FOLDER, state_file, state_folder
+from indextables.log.pointer import AVRO_STATE, Pointer, advance_pointer
+from indextables.log.protocol import CURRENT
+from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
+from indextables.log.snapshot import Snapshot
+from indextables.log.state_manifest import ManifestInfo, StateManifest, encode_state
+from indextables.options import Options
+from indextables.options import log as opt
+
+_CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """What a checkpoint left behind."""
+
+    version: int
+    format: str
+    compacted: bool
+    num_files: int
+    num_manifests: int
+    num_tombstones: int
+    written: bool
+
+
+def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
+    """Whether the state at this snapshot would be compacted rather than extended."""
+    base = snapshot.base.state
+    if base is None or base.num_files <= 0:
+        return True
+    removes = tombstones_of(snapshot)
+    tombstones = len(base.tombstones) + len(removes)
+    new_manifest = 1 if snapshot.delta.added else 0
+    return (
+        tombstones / base.num_files > options.get(opt.COMPACT_TOMBSTONES)
+        or len(base.manifests) + new_manifest > options.get(opt.COMPACT_MANIFESTS)
+        or len(removes) > options.get(opt.COMPACT_REMOVES)
+        # A tombstone hides its path wherever it stands, so a path that came back needs a clean state.
+        or any(path not in snapshot.delta.fresh for path in snapshot.delta.added)
+        or not snapshot.delta.added.keys().isdisjoint(base.tombstones)
+        # Without its size, the bytes of what was removed cannot be told from the change alone.
+        or any(snapshot.delta.removed[p].size is None for p in removes)
+    )
+
+
+def tombstones_of(snapshot: Snapshot) -> list[str]:
+    """The paths of the base state that were removed since."""
+    delta = snapshot.delta
+    return [path for path in delta.removed if path not in delta.fresh]
+
+
+def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
+    """Write the state of a snapshot, unless there is one at its version already."""
+    options = loader.options
+    with metrics.timed("indextables.state.write.duration_ms"):
+        if options.get(opt.STATE_FORMAT) == "json":
+            return _write_json(loader, snapshot, chance)
+        backoff = Backoff(options.get(opt.STATE_RETRY_BASE_MS), options.get(opt.STATE_RETRY_MAX_MS))
+        attempts = options.get(opt.STATE_RETRY_ATTEMPTS)
+        for attempt in range(1, attempts):
+            try:
+                return _write_state(loader, snapshot, chance, compact=compact)
+            except StoreError:
+                chance.sleep(backoff.seconds(attempt, chance.jitter()))
+        return _write_state(loader, snapshot, chance, compact=compact)
+
+
+def _write_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
+    options = loader.options
+    codec = _CODECS[options.get(opt.STATE_COMPRESSION)]
+    level = options.get(opt.STATE_COMPRESSION_LEVEL)
+    compact = compact or needs_compaction(snapshot, options)
+    writer = _StateWriter(loader, snapshot, chance, codec, level)
+    state = writer.compacted() if compact else writer.incremental()
+    written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
+    _point_at(loader, state)
+    metrics.record("indextables.state.write.compacted", float(compact))
+    metrics.record("indextables.state.tombstone_count", len(state.tombstones))
+    return Checkpointed(
+        snapshot.version,
+        AVRO_STATE,
+        compact,
+        state.num_files,
+        len(state.manifests),
+        len(state.tombstones),
+        written,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _StateWriter:
+    loader: Loader
+    snapshot: Snapshot
+    chance: Chance
+    codec: str
+    level: int
+
+    def incremental(self) -> StateManifest:
+        base = self.snapshot.base.state
+        assert base is not None
+        delta = self.snapshot.delta
+        folder = self.snapshot.base.folder
+        carried_on = tuple(_normalised(m, folder) for m in base.manifests)
+        removed = tombstones_of(self.snapshot)
+        added = delta.files()
+        new = (self._write_manifest(added),) if added.num_rows else ()
+        removed_bytes = sum(delta.removed[path].size or 0 for path in removed)
+        return self._state(
+            manifests=carried_on + new,
+            tombstones=(*base.tombstones, *removed),
+            num_files=base.num_files + added.num_rows - len(removed),
+            total_bytes=base.total_bytes + _bytes(added) - removed_bytes,
+            registry=self.snapshot.registry,
+        )
+
+    def compacted(self) -> StateManifest:
+        threshold = self.loader.options.get(opt.RENORMALIZE_THRESHOLD)
+        listed, inline = deduplicate_files(self.snapshot.files(), self.snapshot.registry)
+        known = {**self.snapshot.registry, **inline}
+        listed, registry = renormalize(listed, known, threshold=threshold)
+        listed = sorted_by_partition(listed, self.snapshot.schema, self.snapshot.partition_columns)
+        return self._state(
+            manifests=tuple(self._write_manifest(chunk) for chunk in self._chunks(listed)),
+            tombstones=(),
+            num_files=listed.num_rows,
+            total_bytes=_bytes(listed),
+            registry=registry,
+        )
+
+    def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
+        size = self.loader.options.get(opt.STATE_ENTRIES_PER_MANIFEST)
+        for start in range(0, listed.num_rows, size):
+            yield listed.slice(start, size)
+
+    def _write_manifest(self, entries: pa.Table) -> ManifestInfo:
+        partition_columns = self.snapshot.partition_columns
+        path = f"{MANIFEST_FOLDER}/manifest-{self.chance.token()}.avro"
+        data = encode_manifest(
+            entries, partition_columns=partition_columns, codec=self.codec, level=self.level
+        )
+        self.loader.log.create(path, data)
+        versions = pc.min_max(entries["addedAtVersion"]).as_py()
+        return ManifestInfo(
+            path=path,
+            num_entries=entries.num_rows,
+            min_added_at_version=versions["min"],
+            max_added_at_version=versions["max"],
+            partition_bounds=bounds_of(entries, self.snapshot.schema, partition_columns) or None,
+            tombstone_count=0,
+            live_entry_count=entries.num_rows,
+        )
+
+    def _state(
+        self,
+        *,
+        manifests: tuple[ManifestInfo, ...],
+        tombstones: tuple[str, ...],
+        num_files: int,
+        total_bytes: int,
+        registry: dict[str, str],
+    ) -> StateManifest:
+        snapshot = self.snapshot
+        carried = Carried(
+            protocol=snapshot.protocol,
+            timestamp=snapshot.timestamp,
+            mergeskips=list(snapshot.skips.values()),
+            txns=list(snapshot.txns.values()),
+        )
+        return StateManifest(
+            format_version=1,
+            state_version=snapshot.version,
+            created_at=self.chance.now_ms(),
+            num_files=num_files,
+            total_bytes=total_bytes,
+            manifests=manifests,
+            tombstones=tombstones,
+            schema_registry=registry,
+            protocol_version=CURRENT,
+            metadata=_metadata_with(snapshot.metadata, registry),
+            extra=encode_carried(carried),
+        )
+
+
+def _metadata_with(metadata: Metadata, registry: dict[str, str]) -> Metadata:
+    """Metadata that names every document mapping: other engines look for them only there."""
+    registered = {REGISTRY_PREFIX + name: text for name, text in sorted(registry.items())}
+    configuration = {**without_registry(metadata.configuration), **registered}
+    return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+def _normalised(manifest: ManifestInfo, folder: str) -> ManifestInfo:
+    """A manifest of an older state as a newer one names it: a bare name gets its folder."""
+    if "/" in manifest.path:
+        return manifest
+    return ManifestInfo(
+        path=f"{folder}/{manifest.path}",
+        num_entries=manifest.num_entries,
+        min_added_at_version=manifest.min_added_at_version,
+        max_added_at_version=manifest.max_added_at_version,
+        partition_bounds=manifest.partition_bounds,
+        tombstone_count=manifest.tombstone_count,
+        live_entry_count=manifest.live_entry_count,
+    )
+
+
+def _bytes(entries: pa.Table) -> int:
+    return pc.sum(entries["size"]).as_py() or 0
+
+
+def advance_to(loader: Loader, snapshot: Snapshot) -> None:
+    """Make the pointer name the state that a snapshot starts from."""
+    state = snapshot.base.state
+    assert state is not None
+    _point_at(loader, state)
+
+
+def _point_at(loader: Loader, state: StateManifest) -> None:
+    advance_pointer(
+        loader.log,
+        Pointer(
+            version=state.state_version,
+            size=state.num_files,
+            size_in_bytes=state.total_bytes,
+            num_files=state.num_files,
+            created_time=state.created_at,
+            format=AVRO_STATE,
+            state_dir=state_folder(state.state_version),
+        ),
+    )
+
+
+def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpointed:
+    """The older form: the whole table as a list of actions."""
+    listed = snapshot.files()
+    actions: list[Action] = [
+        snapshot.protocol,
+        _metadata_with(snapshot.metadata, snapshot.registry),
+        *snapshot.txns.values(),
+        *snapshot.skips.values(),
+        *to_adds(listed),
+    ]
+    written = encode_checkpoint(actions, version=snapshot.version, now_ms=chance.now_ms())
+    for name, data in written.files.items():
+        loader.log.put(name, data)
+    advance_pointer(
+        loader.log,
+        Pointer(
+            version=snapshot.version,
+            size=len(actions),
+            size_in_bytes=sum(len(data) for data in written.files.values()),
+            num_files=listed.num_rows,
+            created_time=chance.now_ms(),
+            parts=written.parts,
+            checkpoint_id=written.checkpoint_id,
+        ),
+    )
+    return Checkpointed(snapshot.version, "json", True, listed.num_rows, 0, 0, written=True)

@@ -1,0 +1,103 @@
+"""What a commit relies on, and whether another commit broke it. No storage is touched here.
+
+Appends rely on the schema only, so they never conflict with each other. Whatever removes splits relies
+on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
+against another removal of the same splits fail, and lets splits appended in between survive it (the
+order is then: first this commit, then the append). Whatever changes the metadata relies on nobody else
+having changed it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import CommitConflictError
+from indextables.log.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
+from indextables.log.schema_registry import REGISTRY_PREFIX
+from indextables.log.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A change of a table that is to become one version."""
+
+    operation: str
+    adds: tuple[Add, ...] = ()
+    removes: tuple[Remove, ...] = ()
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    skips: tuple[MergeSkip, ...] = ()
+    txns: tuple[Txn, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    user_metadata: str | None = None
+
+
+def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, Sequence[Action]]]) -> None:
+    """Raise if a version that was committed since the draft's base broke what it relies on."""
+    removes = {remove.path for remove in draft.removes}
+    adds = {add.path for add in draft.adds}
+    applications = {txn.app_id: txn.version for txn in draft.txns}
+    for version, actions in winners:
+        problem = None
+        for action in actions:
+            match action:
+                case Remove(path=path) if path in removes:
+                    problem = f"it removed {path}, which this operation replaces or removes too"
+                case Add(path=path) if path in adds:
+                    problem = f"it added {path}, which this operation adds too"
+                case Metadata():
+                    problem = _metadata_problem(draft, base, action)
+                case Protocol() if draft.protocol is not None:
+                    problem = "it changed the protocol too"
+                case Txn(app_id=app, version=batch) if batch >= applications.get(app, batch + 1):
+                    problem = f"it committed batch {batch} of application {app} already"
+                case _:
+                    pass
+            if problem is not None:
+                raise CommitConflictError(draft.operation, problem, version=version, other=_describe(actions))
+
+
+def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
+    """The same, when the versions in between are gone and only the table as it is now can be asked."""
+    problem = _metadata_problem(draft, base, latest.metadata)
+    if problem is None and draft.removes:
+        paths = pa.array([remove.path for remove in draft.removes], pa.string())
+        live = pc.is_in(paths, value_set=latest.files()["path"].combine_chunks())
+        if not pc.all(live).as_py():
+            gone = paths.filter(pc.invert(live))[0].as_py()
+            problem = f"{gone} was removed, which this operation replaces or removes too"
+    if problem is not None:
+        raise CommitConflictError(
+            draft.operation, problem, version=latest.version, other="or one before it, cleaned up since"
+        )
+
+
+def without_registry(configuration: Mapping[str, str] | None) -> dict[str, str]:
+    """A table's configuration less the document mappings that commits register in it."""
+    return {k: v for k, v in (configuration or {}).items() if not k.startswith(REGISTRY_PREFIX)}
+
+
+def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | None:
+    if changed.id != base.id:
+        return "it replaced the table by another one"
+    if draft.adds or draft.metadata is not None:
+        if changed.schema_string != base.schema_string:
+            return "it changed the table's schema"
+        if (changed.partition_columns or []) != (base.partition_columns or []):
+            return "it changed the table's partition columns"
+    if draft.metadata is not None and without_registry(changed.configuration) != without_registry(
+        base.configuration
+    ):
+        return "it changed the table's configuration"
+    return None
+
+
+def _describe(actions: Sequence[Action]) -> str:
+    info = next((a for a in actions if isinstance(a, CommitInfo)), None)
+    if info is None:
+        return "written by another engine"
+    when = datetime.fromtimestamp(info.timestamp / 1000, tz=UTC).isoformat(timespec="seconds")
+    return f"{info.operation} at {when}"

@@ -1,0 +1,82 @@
+"""The names of files in the log folder (PROTOCOL.md, "The log folder")."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from indextables.store import ObjectInfo
+
+LOG_FOLDER = "_transaction_log"
+POINTER = "_last_checkpoint"
+MANIFEST_FOLDER = "manifests"
+STATE_FILE = "_manifest.avro"
+
+_VERSION = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
+_CHECKPOINT_PART = re.compile(r"(\d{20})\.checkpoint\.[^./]+\.\d+\.json")
+_STATE = re.compile(r"(state-v(\d+))/_manifest\.(avro|json)")
+_STATE_MANIFEST = re.compile(r"(?:manifests|state-v\d+)/manifest-[^/]+\.avro")
+
+
+def version_file(version: int) -> str:
+    """The file of a version.
+
+    >>> version_file(7)
+    '00000000000000000007.json'
+    """
+    return f"{version:020d}.json"
+
+
+def state_folder(version: int) -> str:
+    """The folder of the state at a version.
+
+    >>> state_folder(7)
+    'state-v00000000000000000007'
+    """
+    return f"state-v{version:020d}"
+
+
+def state_file(version: int) -> str:
+    """The file whose creation makes a state visible."""
+    return f"{state_folder(version)}/{STATE_FILE}"
+
+
+@dataclass(slots=True)
+class Listing:
+    """What stands in the log folder, by kind; names of no known kind are passed over."""
+
+    versions: dict[int, ObjectInfo] = field(default_factory=dict)
+    checkpoints: dict[int, ObjectInfo] = field(default_factory=dict)
+    checkpoint_parts: list[tuple[int, ObjectInfo]] = field(default_factory=list)
+    states: dict[int, ObjectInfo] = field(default_factory=dict)
+    manifests: dict[str, ObjectInfo] = field(default_factory=dict)
+    pointer: ObjectInfo | None = None
+
+    @classmethod
+    def of(cls, objects: Iterable[ObjectInfo]) -> "Listing":
+        """Sort objects of the log folder into their kinds."""
+        listing = cls()
+        for info in objects:
+            listing._take(info)
+        return listing
+
+    def _take(self, info: ObjectInfo) -> None:
+        if match := _VERSION.fullmatch(info.path):
+            self.versions[int(match[1])] = info
+        elif match := _STATE.fullmatch(info.path):
+            # The Avro file wins where both forms stand in one folder: it is what releases wrote.
+            if match[3] == "avro" or int(match[2]) not in self.states:
+                self.states[int(match[2])] = info
+        elif _STATE_MANIFEST.fullmatch(info.path):
+            self.manifests[info.path] = info
+        elif match := _CHECKPOINT.fullmatch(info.path):
+            self.checkpoints[int(match[1])] = info
+        elif match := _CHECKPOINT_PART.fullmatch(info.path):
+            self.checkpoint_parts.append((int(match[1]), info))
+        elif info.path == POINTER:
+            self.pointer = info
+
+    @property
+    def latest(self) -> int | None:
+        """The highest version that anything here speaks of."""
+        return max((*self.versions, *self.states, *self.checkpoints), default=None)

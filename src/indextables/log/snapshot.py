@@ -1,0 +1,208 @@
+"""The table at one version: its schema, its settings and its live splits.
+
+```
+manifests of the state  -  tombstones  -  removed since  +  added since  =  live splits
+```
+
+The file list is an Arrow table, read when it is asked for; with a condition, only manifests and blocks
+that can hold a match are read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol as Protocol_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables import metrics
+from indextables.log import files
+from indextables.log.actions import Action, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.manifest import read_manifest
+from indextables.log.prune import bounds_may_match, prune
+from indextables.log.replay import Delta
+from indextables.log.schema_registry import registry_of
+from indextables.log.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
+from indextables.predicate import Predicate
+from indextables.schema.spark import to_arrow
+from indextables.store import Store
+
+# Manifests of ours have ids of this many characters; it promises bounds in the columns' own order.
+MANIFEST_ID_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BaseState:
+    """What a snapshot starts from: a state whose manifests are read on demand, or a list in memory."""
+
+    version: int = -1
+    folder: str = ""
+    state: StateManifest | None = None
+    listed: pa.Table | None = None
+
+
+class FileLists(Protocol_):
+    """Where file lists of this table's versions are kept, if anywhere."""
+
+    def get(self, version: int) -> pa.Table | None:
+        """The live splits of a version, if they are kept."""
+
+    def put(self, version: int, listed: pa.Table) -> None:
+        """Keep the live splits of a version."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table, as it was read from `log`."""
+
+    log: Store
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    base: BaseState
+    delta: Delta
+    timestamp: int | None = None
+    base_skips: Mapping[str, MergeSkip] = field(default_factory=dict)
+    base_txns: Mapping[str, Txn] = field(default_factory=dict)
+    parallelism: int = 8
+    lists: FileLists | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def url(self) -> str:
+        """Where the table is."""
+        return self.log.url.rsplit("/", 1)[0]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's columns, partition columns included."""
+        return to_arrow(self.metadata.schema_string)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns whose values are in the splits' folders, in order."""
+        return tuple(self.metadata.partition_columns or ())
+
+    @cached_property
+    def registry(self) -> dict[str, str]:
+        """Document mappings by their hash."""
+        state = self.base.state
+        return registry_of(self.metadata, state.schema_registry if state else {})
+
+    @cached_property
+    def skips(self) -> dict[str, MergeSkip]:
+        """Splits that a merge could not take, by path, as long as they are live."""
+        kept = {p: s for p, s in self.base_skips.items() if p not in self.delta.removed}
+        return {**kept, **self.delta.skips}
+
+    @cached_property
+    def txns(self) -> dict[str, Txn]:
+        """The last batch of each application."""
+        return {**self.base_txns, **self.delta.txns}
+
+    def files(self, where: Predicate | None = None) -> pa.Table:
+        """The live splits that can hold a row for which the condition is true.
+
+        Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
+        """
+        listed = self.lists.get(self.version) if self.lists else None
+        if listed is None:
+            listed = self._read(where)
+            if where is None and self.lists:
+                self.lists.put(self.version, listed)
+        if where is None or listed.num_rows == 0:
+            return listed
+        return listed.filter(prune(listed, where, self.schema, self.partition_columns))
+
+    def then(self, versions: Sequence[tuple[int, Sequence[Action]]]) -> "Snapshot":
+        """The snapshot after further versions; a file list that is known already is carried on."""
+        delta = self.delta.then(versions)
+        later = replace(
+            self,
+            version=versions[-1][0],
+            delta=delta,
+            protocol=delta.protocol or self.protocol,
+            metadata=delta.metadata or self.metadata,
+            timestamp=delta.timestamp if delta.timestamp is not None else self.timestamp,
+        )
+        if self.lists and (listed := self.lists.get(self.version)) is not None:
+            self.lists.put(later.version, _applied(listed, Delta().then(versions)))
+        return later
+
+    @property
+    def num_files(self) -> int:
+        """How many splits are live."""
+        return int(self.files().num_rows)
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all live splits."""
+        return pc.sum(self.files()["size"]).as_py() or 0
+
+    def _read(self, where: Predicate | None) -> pa.Table:
+        with metrics.timed("indextables.state.read.duration_ms"):
+            tombstones = self.base.state.tombstones if self.base.state else ()
+            listed = _applied(self._base_files(where), self.delta, tombstones)
+        metrics.record("indextables.state.read.file_count", listed.num_rows)
+        return listed
+
+    def _base_files(self, where: Predicate | None) -> pa.Table:
+        if self.base.listed is not None:
+            return self.base.listed
+        state = self.base.state
+        wanted = [m for m in state.manifests if self._may_hold(m, where)] if state else []
+        metrics.record("indextables.state.read.manifest_count", len(wanted))
+        if not wanted:
+            return files.FILES.empty_table()
+        if len(wanted) == 1:
+            tables = [self._manifest(wanted[0], where)]
+        else:
+            with ThreadPoolExecutor(min(self.parallelism, len(wanted))) as pool:
+                tables = list(pool.map(lambda m: self._manifest(m, where), wanted))
+        return _last_of_each_path(tables)
+
+    def _may_hold(self, manifest: ManifestInfo, where: Predicate | None) -> bool:
+        if where is None or not manifest.partition_bounds:
+            return True
+        return self._overlap(where, manifest.partition_bounds, ordered=is_ours(manifest.path))
+
+    def _overlap(self, where: Predicate, bounds: Mapping[str, Bounds], *, ordered: bool) -> bool:
+        plain = {name: (b.min, b.max) for name, b in bounds.items()}
+        return bounds_may_match(where, plain, self.schema, self.partition_columns, ordered=ordered)
+
+    def _manifest(self, manifest: ManifestInfo, where: Predicate | None) -> pa.Table:
+        path = resolve_manifest_path(manifest.path, self.base.folder)
+        keep_block = None
+        if where is not None and self.partition_columns:
+            condition = where
+
+            def keep_block(bounds: Mapping[str, Bounds]) -> bool:
+                return self._overlap(condition, bounds, ordered=True)
+
+        return read_manifest(self.log, path, entries=manifest.num_entries, keep_block=keep_block)
+
+
+def is_ours(manifest_path: str) -> bool:
+    """Whether a manifest was written by this engine, to be told from its name."""
+    name = manifest_path.rsplit("/", 1)[-1]
+    return len(name.removeprefix("manifest-").removesuffix(".avro")) == MANIFEST_ID_LENGTH
+
+
+def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
+    """A file list after a delta: what it removed or added anew is taken out, what it added is put in."""
+    hidden = {*tombstones, *delta.removed, *delta.added}
+    if hidden and listed.num_rows:
+        paths = pa.array(list(hidden), pa.string())
+        listed = listed.filter(pc.invert(pc.is_in(listed["path"], value_set=paths)))
+    return pa.concat_tables([listed, delta.files()]) if delta.added else listed
+
+
+def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
+    """One list; where manifests name a path twice, the later manifest is right."""
+    whole = pa.concat_tables(tables)
+    if len(tables) == 1 or pc.count_distinct(whole["path"]).as_py() == whole.num_rows:
+        return whole
+    numbered = whole.select(["path"]).append_column("row", pa.array(range(whole.num_rows)))
+    last = numbered.group_by("path").aggregate([("row", "max")])["row_max"]
+    return whole.take(last.sort())

@@ -1,0 +1,114 @@
+"""A table in plain Python: open it, see what is in it, look back in time."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from indextables.errors import OptionError
+from indextables.log.history import HistoryEntry
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.store import open_store
+from indextables.version import ENGINE
+
+__all__ = ["Table", "open_table"]
+
+
+class Table:
+    """One version of a table. It does not change when others write; `refresh()` takes the newest."""
+
+    def __init__(self, log: TransactionLog, snapshot: Snapshot) -> None:
+        """Use `indextables.open(path)`."""
+        self._log = log
+        self._snapshot = snapshot
+
+    @property
+    def url(self) -> str:
+        """Where the table is."""
+        return self._snapshot.url
+
+    @property
+    def version(self) -> int:
+        """The version that is open."""
+        return self._snapshot.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, as Arrow types; partition columns included."""
+        return self._snapshot.schema
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns the table is partitioned by."""
+        return self._snapshot.partition_columns
+
+    def files(self) -> pa.Table:
+        """The live splits, one a row: path, size, records, partition values, statistics."""
+        return self._snapshot.files()
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """What was done to the table, newest version first."""
+        return _history_table(self._log.history(limit))
+
+    def refresh(self) -> "Table":
+        """The newest version of the same table."""
+        return Table(self._log, self._log.snapshot())
+
+    def __repr__(self) -> str:
+        """Say where and which version."""
+        return f"Table({self.url!r}, version={self.version})"
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Table:
+    """Open a table where it is: on a local disk or an object store, without Spark.
+
+    Args:
+        path: a folder, or a URL (`s3://`, `abfss://`, `gs://`, ...).
+        version: an earlier version; by default the newest.
+        timestamp: the newest version of that time, instead of a version. A time without a zone is UTC.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    if version is not None and timestamp is not None:
+        raise OptionError("give a version or a timestamp, not both")
+    checked = Options.parse(options)
+    log = TransactionLog(open_store(path, checked), checked, engine=ENGINE)
+    moment = None if timestamp is None else _milliseconds(timestamp)
+    return Table(log, log.snapshot(version=version, timestamp=moment))
+
+
+def _milliseconds(moment: datetime | str) -> int:
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise OptionError(
+                f"timestamp '{moment}' is not a date and time such as 2024-05-01 or 2024-05-01T12:00:00+02:00"
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _history_table(entries: list[HistoryEntry]) -> pa.Table:
+    texts = pa.map_(pa.string(), pa.string())
+    counts = pa.map_(pa.string(), pa.int64())
+    return pa.table(
+        {
+            "version": pa.array([e.version for e in entries], pa.int64()),
+            "timestamp": pa.array([e.timestamp for e in entries], pa.timestamp("ms", tz="UTC")),
+            "operation": pa.array([e.operation for e in entries], pa.string()),
+            "parameters": pa.array([list(e.parameters.items()) for e in entries], texts),
+            "metrics": pa.array([list(e.metrics.items()) for e in entries], counts),
+            "engine": pa.array([e.engine for e in entries], pa.string()),
+            "user_metadata": pa.array([e.user_metadata for e in entries], pa.string()),
+        }
+    )

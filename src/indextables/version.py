@@ -1,0 +1,4 @@
+"""Which release this is."""
+
+VERSION = "0.1.0"
+ENGINE = f"indextables/{VERSION}"
