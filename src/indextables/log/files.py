@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import LogError
 from indextables.log.actions import NULL_PARTITION, Add
+from indextables.log.nested import map_of, map_parts, null_mask
 
 _STRING_MAP = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
@@ -120,8 +121,8 @@ def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if not pa.types.is_map(field.type):
         return pc.fill_null(column, default)
     rows = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    offsets, keys, items = _map_parts(rows)
-    return pa.chunked_array([_map_of(offsets, keys, items, None)])
+    offsets, keys, items = map_parts(rows)
+    return pa.chunked_array([map_of(offsets, keys, items, None)])
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -132,51 +133,18 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _cast_map(array: pa.MapArray) -> pa.MapArray:
     """The map with plain nullable strings; without a copy when only the flags differ."""
-    offsets, keys, items = _map_parts(array)
-    return _map_of(offsets, keys.cast(pa.string()), items.cast(pa.string()), _null_mask(array))
+    offsets, keys, items = map_parts(array)
+    return map_of(offsets, keys.cast(pa.string()), items.cast(pa.string()), null_mask(array))
 
 
 def _null_values(array: pa.MapArray) -> pa.MapArray:
     """The map with nulls where the disk has the name of the null partition."""
-    offsets, keys, items = _map_parts(array)
+    offsets, keys, items = map_parts(array)
     named = pc.equal(items, NULL_PARTITION)
     if not pc.any(named).as_py():
         return array
     items = pc.if_else(named, pa.scalar(None, pa.string()), items)
-    return _map_of(offsets, keys, items, _null_mask(array))
-
-
-# --- maps and lists by their parts -----------------------------------------------------------------
-
-
-def _map_parts(array: pa.MapArray) -> tuple[np.ndarray[Any, Any], pa.Array, pa.Array]:
-    """Offsets that start at 0, and the keys and items that they cut; nothing hides below a null."""
-    if array.null_count and _has_hidden(array):
-        array = pa.concat_arrays([pa.array(array.to_pylist(), array.type)])
-    offsets = array.offsets.to_numpy()
-    start, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    length = end - start
-    return offsets - start, array.keys.slice(start, length), array.items.slice(start, length)
-
-
-def _has_hidden(array: pa.MapArray) -> bool:
-    lengths = np.diff(array.offsets.to_numpy())
-    return bool(lengths[_null_mask_numpy(array)].any())
-
-
-def _null_mask_numpy(array: pa.Array) -> np.ndarray[Any, Any]:
-    mask: np.ndarray[Any, Any] = array.is_null().to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _null_mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
-
-
-def _map_of(
-    offsets: np.ndarray[Any, Any], keys: pa.Array, items: pa.Array, mask: pa.Array | None
-) -> pa.MapArray:
-    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, mask=mask)
+    return map_of(offsets, keys, items, null_mask(array))
 
 
 # --- from and to actions ---------------------------------------------------------------------------
@@ -248,7 +216,7 @@ def _map_column(values: list[dict[str, str | None] | None]) -> pa.MapArray:
     keys = pa.array(list(chain.from_iterable(filled)), pa.string())
     items = pa.array(list(chain.from_iterable(map(dict.values, filled))), pa.string())
     mask = pa.array([value is None for value in values], pa.bool_()) if None in values else None
-    return _map_of(offsets, keys, items, mask)
+    return map_of(offsets, keys, items, mask)
 
 
 def _python(column: pa.ChunkedArray) -> Iterable[Any]:
@@ -258,7 +226,7 @@ def _python(column: pa.ChunkedArray) -> Iterable[Any]:
 
 
 def _dicts(array: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
-    offsets, keys, items = _map_parts(array)
+    offsets, keys, items = map_parts(array)
     names, values, cuts = keys.to_pylist(), items.to_pylist(), offsets.tolist()
     valid = array.is_valid().to_pylist()
     for row, (start, end) in enumerate(pairwise(cuts)):

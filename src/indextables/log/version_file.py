@@ -98,7 +98,7 @@ def _gunzip(data: bytes, url: str) -> bytes:
         member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
         try:
             part = member.decompress(rest, room + 1)
-        except OSError as error:
+        except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub takes a class for an instance
             raise CorruptLogError(url, f"is not whole gzip ({error})") from error
         room -= len(part)
         if room < 0:

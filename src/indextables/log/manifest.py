@@ -1,0 +1,240 @@
+"""Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Manifests").
+
+Written from Arrow, read into Arrow by DataFusion. DataFusion takes a container that is cut short for an
+empty one and does not look at sync markers, so every container is taken to pieces and checked before it
+is handed over, and its rows are counted after.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datafusion import SessionConfig, SessionContext
+
+from indextables.errors import CorruptLogError, LogError, ObjectMissingError
+from indextables.log import avro
+from indextables.log.actions import NULL_PARTITION
+from indextables.log.avro import AvroError
+from indextables.log.avro_encode import encode_records, record_layout
+from indextables.log.avro_schemas import FILE_ENTRY, schema_json
+from indextables.log.block_index import BLOCKS_KEY, BlockInfo, Bounds, block_bounds, encode_index, read_index
+from indextables.log.files import FILES, conform
+from indextables.log.nested import kept_offsets, list_parts, map_of, map_parts, null_mask
+from indextables.store import Store
+
+# A block is the least that a reader of one partition fetches and unpacks.
+BLOCK_ENTRIES = 2048
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+# Entries are encoded so many at a time, or fewer when they are large.
+_BATCH_ENTRIES = 4 * BLOCK_ENTRIES
+_BATCH_BYTES = 64 * 1024 * 1024
+
+# As much of a manifest is fetched to see which of its blocks are needed.
+_HEAD_BYTES = 32 * 1024
+
+KeepBlock = Callable[[Mapping[str, Bounds]], bool]
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec: str, level: int) -> bytes:
+    """The file of a manifest.
+
+    Args:
+        files: the entries (`log.files.FILES`), in the order in which they are to be written.
+        partition_columns: the columns for which the blocks get bounds.
+        codec: Avro's name of the codec: `zstandard`, `snappy` or `null`.
+        level: how hard zstd tries, 1 to 22.
+    """
+    files = conform(files)
+    sync = avro.new_sync()
+    blocks: list[bytes] = []
+    counts: list[int] = []
+    for batch in files.to_batches(max_chunksize=_batch_entries(files)):
+        starts, records = record_layout(encode_records(FILE_ENTRY, _writable(batch)))
+        for first, last in _cut(starts):
+            data = records[starts[first] : starts[last]]
+            blocks.append(avro.block_bytes(last - first, data, codec, level, sync))
+            counts.append(last - first)
+    cuts = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
+    bounds = block_bounds(files.column("partitionValues"), partition_columns, cuts)
+    index = encode_index(map(BlockInfo.of, counts, blocks, bounds))
+    header = avro.header_bytes(schema_json(FILE_ENTRY), codec, {BLOCKS_KEY: index}, sync)
+    return b"".join((header, *blocks))
+
+
+def _batch_entries(files: pa.Table) -> int:
+    entry_bytes: int = files.nbytes // max(files.num_rows, 1) + 1
+    return min(max(_BATCH_BYTES // entry_bytes, 1), _BATCH_ENTRIES)
+
+
+def _cut(starts: np.ndarray[tuple[int], np.dtype[np.int32]]) -> list[tuple[int, int]]:
+    """The first and the last row of each block: so many entries, or so many bytes, but at least one."""
+    cuts: list[tuple[int, int]] = []
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        reached = int(np.searchsorted(starts, int(starts[first]) + _BLOCK_BYTES, "right")) - 1
+        last = min(max(reached, first + 1), first + BLOCK_ENTRIES, rows)
+        cuts.append((first, last))
+        first = last
+    return cuts
+
+
+def _writable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries with what Avro's maps and lists cannot hold put into words: they have no nulls."""
+    columns = [_without_nulls(field, batch.column(field.name)) for field in FILES]
+    return pa.RecordBatch.from_arrays(columns, schema=FILES)
+
+
+def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
+    if pa.types.is_map(field.type):
+        offsets, keys, items = map_parts(array)
+        if not items.null_count:
+            return array
+        if field.name == "partitionValues":
+            return map_of(offsets, keys, pc.fill_null(items, NULL_PARTITION), null_mask(array))
+        kept = items.is_valid()
+        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
+        return map_of(offsets, keys.filter(kept), items.filter(kept), null_mask(array))
+    if pa.types.is_list(field.type):
+        offsets, values = list_parts(array)
+        if not values.null_count:
+            return array
+        kept = values.is_valid()
+        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
+        return pa.ListArray.from_arrays(pa.array(offsets), values.filter(kept), mask=null_mask(array))
+    return array
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def read_manifest(
+    store: Store,
+    path: str,
+    *,
+    entries: int | None,
+    columns: Sequence[str] | None = None,
+    keep_block: KeepBlock | None = None,
+) -> pa.Table:
+    """The entries of a manifest.
+
+    Args:
+        store: where the manifest lies.
+        path: its path there.
+        entries: how many entries it must have, if that is known.
+        columns: only these columns of `log.files.FILES`; all of them if None.
+        keep_block: told the bounds of a block, says whether its entries are wanted; blocks without
+            bounds are always read.
+
+    Returns:
+        The entries in their order, with the columns of `log.files.FILES` or those asked for.
+
+    Raises:
+        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+    """
+    url = f"{store.url}/{path}"
+    try:
+        data, rows = _fetch(store, path, entries, keep_block)
+        return _entries(data, rows, columns)
+    except ObjectMissingError:
+        raise CorruptLogError(url, "the manifest is missing, though the state refers to it") from None
+    except (AvroError, LogError) as error:
+        raise CorruptLogError(url, f"the manifest cannot be read: {error}") from error
+
+
+def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock | None) -> tuple[bytes, int]:
+    """A container with the wanted blocks, all of them checked, and the number of their records."""
+    if keep_block is not None:
+        head = _head(store, path)
+        if head is not None:
+            header, index = head
+            _check_count(sum(block.count for block in index), entries)
+            kept = [number for number, block in enumerate(index) if keep_block(block.bounds)]
+            if len(kept) < len(index):
+                return _splice(store, path, header, index, kept)
+    data = store.get(path)
+    return data, _check(data, entries)
+
+
+def _check(data: bytes, entries: int | None) -> int:
+    """The number of records of a whole container, after a look at all of it."""
+    header = avro.read_header(data)
+    blocks = avro.read_blocks(data, header)
+    index = read_index(header)
+    if index is not None:
+        if [block.count for block in blocks] != [block.count for block in index]:
+            raise AvroError("the header's list of blocks does not match the blocks")
+        view = memoryview(data)
+        for block, expected in zip(blocks, index, strict=True):
+            expected.check(view[block.start : block.end])
+    rows = sum(block.count for block in blocks)
+    _check_count(rows, entries)
+    return rows
+
+
+def _check_count(rows: int, entries: int | None) -> None:
+    if entries is not None and rows != entries:
+        raise AvroError(f"it has {rows} entries, and the state counts {entries}")
+
+
+def _head(store: Store, path: str) -> tuple[bytes, list[BlockInfo]] | None:
+    """The header's bytes and its list of blocks; None if there is no such list."""
+    size = _HEAD_BYTES
+    while True:
+        data = store.get_range(path, 0, size)
+        try:
+            header = avro.read_header(data)
+        except avro.HeaderCutError:
+            if len(data) < size:
+                raise
+            size *= 4
+            continue
+        index = read_index(header)
+        return None if index is None else (data[: header.size], index)
+
+
+def _splice(
+    store: Store, path: str, header: bytes, index: list[BlockInfo], kept: list[int]
+) -> tuple[bytes, int]:
+    """A container of some of the blocks."""
+    starts = [len(header)]
+    for block in index:
+        starts.append(starts[-1] + block.size)
+    parts = store.get_ranges(path, [(starts[number], starts[number + 1]) for number in kept]) if kept else []
+    for number, part in zip(kept, parts, strict=True):
+        index[number].check(part)
+    return b"".join((header, *parts)), sum(index[number].count for number in kept)
+
+
+def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
+    """The records of a container that was checked."""
+    if rows == 0:
+        return conform(FILES.empty_table(), columns)
+    table = _read_avro(data, columns)
+    if table.num_rows != rows:
+        raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
+    return conform(table, columns)
+
+
+def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:
+    # DataFusion reads files only, and only by this ending.
+    with tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro") as file:
+        Path(file.name).write_bytes(data)
+        context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(_BATCH_ENTRIES))
+        try:
+            frame = context.read_avro(file.name)
+            if columns is not None:
+                present = frame.schema().names
+                frame = frame.select(*(f'"{name}"' for name in columns if name in present))
+            return frame.to_arrow_table()
+        # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
+        except BaseException as error:
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                raise AvroError(f"its blocks cannot be decoded ({error})") from error
+            raise
