@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.state_manifest import Bounds
-from indextables.schema.values import parse_values
+from indextables.schema.values import Parsed, parse_values
 
 # What another engine would take for a number when it compares bounds.
 _NUMBER_LIKE = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
@@ -16,7 +16,7 @@ def sorted_by_partition(entries: pa.Table, schema: pa.Schema, columns: Sequence[
     """Entries sorted by their partition values, compared as the columns' types; nulls last."""
     if not columns or entries.num_rows < 2:
         return entries
-    keys = pa.table({f"k{i}": _typed(entries, schema, name) for i, name in enumerate(columns)})
+    keys = pa.table({f"k{i}": _typed(entries, schema, name).values for i, name in enumerate(columns)})
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
     return entries.take(order)
 
@@ -30,13 +30,12 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
     found: dict[str, Bounds] = {}
     for name in columns:
         texts = partition_texts(entries, name)
-        values = _typed(entries, schema, name)
-        if values.null_count == len(values):
-            if texts.null_count == len(texts):
-                found[name] = Bounds(None, None)
-            continue
-        if values.null_count > texts.null_count:
+        values, unreadable = _typed(entries, schema, name)
+        if unreadable.any():
             continue  # a value that is not of the column's type: no order to speak of
+        if values.null_count == len(values):
+            found[name] = Bounds(None, None)
+            continue
         order = pc.sort_indices(values, null_placement="at_end")
         low = texts[order[0].as_py()].as_py()
         high = texts[order[len(values) - values.null_count - 1].as_py()].as_py()
@@ -57,5 +56,5 @@ def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _NUMBER_LIKE)).as_py())
 
 
-def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> pa.Array:
-    return parse_values(partition_texts(entries, name), schema.field(name).type)
+def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> Parsed:
+    return parse_values(partition_texts(entries, name), schema.field(name).type, partition=True)
