@@ -179,7 +179,7 @@ class Store:
         return self._use().open_upload(self._key(path))
 
     def delete(self, paths: Iterable[str]) -> int:
-        """Delete objects in bulk; missing ones are fine. How many were deleted, as far as the store tells."""
+        """Delete objects in bulk; missing ones are fine. How many; object stores count missing ones too."""
         backend = self._use()
         keys = (self._key(path) for path in paths)
         deleted = 0
@@ -209,7 +209,7 @@ class Store:
             self.delete([path])
         if not first or second or kept != b"first":
             raise UnsafeStoreError(
-                f"{self.url} does not honour create-if-absent (the If-None-Match header): both of two writers "
+                f"{self.url} does not honour create-if-absent (the If-None-Match header): both writers "
                 "would win, and commits would be lost; use a store that does, such as AWS S3, Azure Blob "
                 "Storage, Google Cloud Storage or a recent MinIO or Ceph"
             )

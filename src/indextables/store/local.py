@@ -92,10 +92,9 @@ class LocalBackend:
 
     def upload(self, key: str, local_file: str) -> int:
         """Copy a local file in, atomically."""
-        with _told(key):
-            with open(local_file, "rb") as source:
-                _write(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), _rename)
-                return source.tell()
+        with _told(key), open(local_file, "rb") as source:
+            _write(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), _rename)
+            return source.tell()
 
     def open_upload(self, key: str) -> Sink:
         """Write a file piece by piece."""

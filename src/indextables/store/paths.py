@@ -1,7 +1,8 @@
 """Paths inside a store: what is allowed, and how they are put together.
 
 A path is names joined by "/", relative to the store's root. Names are taken as they are: "=", "%", spaces,
-":" and any letter of any alphabet reach every kind of store unchanged.
+":" and any letter of any alphabet reach every kind of store unchanged; what some store cannot keep is refused
+on all.
 """
 
 import re
@@ -28,6 +29,8 @@ def check(path: str) -> str:
             f"path {path!r} has the control character {control[0]!r}, which not every store can keep; "
             "escape it, for example as %0A"
         )
+    if "\\" in path:
+        raise StoreError(f"path '{path}' has a backslash, which Azure takes for a slash; escape it as %5C")
     for part in path.split("/"):
         if part == "":
             raise StoreError(

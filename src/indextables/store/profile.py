@@ -65,7 +65,7 @@ def _through_boto3(name: str, way: str) -> CredentialsProvider:
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
     except ImportError:
         raise CredentialsError(
-            f"the AWS profile '{name}' gets its keys by '{way}', which needs the package boto3; install it or "
+            f"the AWS profile '{name}' takes keys by '{way}', which needs the package boto3; install it or "
             "put keys into the environment (aws configure export-credentials --format env)"
         ) from None
     provider: CredentialsProvider = Boto3CredentialProvider(boto3.Session(profile_name=name))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from indextables.store.clients import Client, Clients
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location
 from indextables.store.paths import join
+from indextables.store.ranges import cut, merged
 from indextables.store.translate import cause, refused, translate
 
 T = TypeVar("T")
@@ -24,7 +26,6 @@ _PAGE = 1000
 _MOST_PARTS = 10_000
 _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
-_COALESCE_BYTES = 1 << 20
 # obstore speaks through these; ValueError for a key that it cannot send
 _FAILURES = (BaseError, OSError, ValueError)
 
@@ -121,13 +122,13 @@ class RemoteBackend:
         return _RemoteSink(self, key)
 
     def delete(self, keys: Sequence[str], root: str) -> int:  # noqa: ARG002 - there are no folders to tidy up
-        """In bulk where the store can."""
+        """In bulk where the store can. It does not tell which were there, so all are counted."""
         if self._location.kind in (Kind.S3, Kind.MEMORY):  # missing keys are no error there
             self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
             return len(keys)
-        return sum(
-            self._delete_batch(keys[at : at + _AZURE_BATCH]) for at in range(0, len(keys), _AZURE_BATCH)
-        )
+        for at in range(0, len(keys), _AZURE_BATCH):
+            self._delete_batch(keys[at : at + _AZURE_BATCH])
+        return len(keys)
 
     def remove_abandoned(self, folder: str, before_ms: int) -> int:  # noqa: ARG002 - see Store.remove_abandoned
         """Unfinished uploads are out of sight; a rule of the bucket ends them."""
@@ -210,21 +211,17 @@ class RemoteBackend:
         while (page := self._reading(folder, lambda _: next(stream, None))) is not None:
             yield [_info(meta) for meta in page]
 
-    def _delete_batch(self, keys: Sequence[str]) -> int:
+    def _delete_batch(self, keys: Sequence[str]) -> None:
         try:
             self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
         except ObjectMissingError:
             # the first missing key ends the call, and the fate of the others is open: one by one
             with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
-                return sum(pool.map(self._delete_one, keys))
-        return len(keys)
+                list(pool.map(self._delete_one, keys))
 
-    def _delete_one(self, key: str) -> bool:
-        try:
+    def _delete_one(self, key: str) -> None:
+        with suppress(ObjectMissingError):
             self._reading(key, lambda client: obstore.delete(client, key))
-        except ObjectMissingError:
-            return False
-        return True
 
     def _url(self, key: str) -> str:
         return join(self._location.base, key)
@@ -251,9 +248,11 @@ class _RemoteSink(Sink):
 
 
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-    found = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=_COALESCE_BYTES)
-    return [bytes(part) for part in found]
+    # merged here: obstore, merging by itself, panics when the object ends inside a merged range
+    whole = merged(ranges)
+    starts, ends = [start for start, _ in whole], [end for _, end in whole]
+    found = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=0)
+    return cut(ranges, whole, [memoryview(part) for part in found])
 
 
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
