@@ -172,9 +172,11 @@ def from_adds(adds: Sequence[Add], *, version: int, timestamp: int) -> pa.Table:
 
 def to_adds(files: pa.Table) -> list[Add]:
     """The actions that would add the files, in their order."""
-    files = conform(files).combine_chunks()
-    values = [_python(files.column(name)) for name in _ADD_FIELDS]
-    names = [_attribute(name) for name in _ADD_FIELDS]
+    files = conform(files)
+    # Columns without a value are left to the action's defaults, which are null as well.
+    used = [name for name in _ADD_FIELDS if files.column(name).null_count < files.num_rows]
+    values = [_python(files.column(name)) for name in used]
+    names = [_attribute(name) for name in used]
     return [Add(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
 
 
