@@ -1,10 +1,46 @@
-"""Conditions evaluated over rows, as Spark would."""
+"""Conditions evaluated over rows, as Spark would.
 
+Three-valued throughout: a null in the result means unknown. NaN equals NaN and is greater than every
+other number, -0.0 equals 0.0, texts are compared by their UTF-8 bytes, and a field of a null struct is
+null.
+"""
+
+import functools
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from indextables.predicate.tree import Predicate, Search
+from indextables.errors import PredicateError
+from indextables.predicate.compare import compare, membership
+from indextables.predicate.like import match_like
+from indextables.predicate.tree import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+    TextMatchKind,
+)
+from indextables.predicate.truth import constant_unless_null
+from indextables.predicate.types import Family, family_of, sql_name, value_type
+
+_COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
+_TEXT = {
+    TextMatchKind.STARTS: pc.starts_with,
+    TextMatchKind.ENDS: pc.ends_with,
+    TextMatchKind.CONTAINS: pc.match_substring,
+}
 
 
 def evaluate(
@@ -13,5 +49,165 @@ def evaluate(
     *,
     search: Callable[[Search], pa.BooleanArray] | None = None,
 ) -> pa.BooleanArray:
-    """Whether the condition is true, false or unknown (null) for each row."""
-    raise NotImplementedError
+    """Whether the condition is true, false or unknown (null) for each row.
+
+    Args:
+        predicate: The condition. Values may have another type than their column, if Spark compares them.
+        rows: The rows, with every column that the condition names.
+        search: Answers search operators, one value for each row.
+
+    Raises:
+        PredicateError: A column is missing, types cannot be compared, or a search operator has no answer.
+    """
+    result = _Evaluation(rows, search).of(predicate)
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    return result
+
+
+class _Evaluation:
+    def __init__(
+        self, rows: pa.RecordBatch | pa.Table, search: Callable[[Search], pa.BooleanArray] | None
+    ) -> None:
+        self.rows = rows
+        self.search = search
+        self.columns: dict[Column, Any] = {}
+
+    def of(self, predicate: Predicate) -> Any:  # noqa: ANN401
+        match predicate:
+            case And(parts):
+                return functools.reduce(pc.and_kleene, map(self.of, parts), self.constant(True))
+            case Or(parts):
+                return functools.reduce(pc.or_kleene, map(self.of, parts), self.constant(False))
+            case Not(part):
+                return pc.invert(self.of(part))
+            case Always(value):
+                return self.constant(value)
+            case IsNull(column):
+                return pc.is_null(self.values(column))
+            case Compare():
+                return self.compared(predicate)
+            case In():
+                return self.contained(predicate)
+            case TextMatch(kind, column, text):
+                return _TEXT[kind](self.texts(column), pattern=text)
+            case Like(column):
+                return match_like(self.texts(column), predicate)
+            case Search():
+                return self.searched(predicate)
+
+    def constant(self, value: bool | None) -> Any:  # noqa: ANN401, FBT001
+        return pa.repeat(pa.scalar(value, pa.bool_()), self.rows.num_rows)
+
+    def values(self, column: Column) -> Any:  # noqa: ANN401
+        """The column in a plain form: no dictionary, no view, no extension."""
+        if column not in self.columns:
+            found = self.rows.schema.get_all_field_indices(column.path[0])
+            if len(found) != 1:
+                raise PredicateError(f"the rows have {len(found)} columns named {column.path[0]!r}")
+            values = self.rows.column(found[0])
+            for name in column.path[1:]:
+                if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
+                    raise PredicateError(f"the rows have no column {column.name!r}")
+                values = pc.struct_field(values, [values.type.get_field_index(name)])
+            plain = _plain(value_type(values.type))
+            self.columns[column] = values if values.type == plain else pc.cast(values, plain)
+        return self.columns[column]
+
+    def texts(self, column: Column) -> Any:  # noqa: ANN401
+        values = self.values(column)
+        if family_of(values.type) is Family.NULL:
+            return pc.cast(values, pa.string())
+        if family_of(values.type) is not Family.STRING:
+            raise PredicateError(
+                f"{column.name} is {sql_name(values.type)}; only a STRING is matched by letters"
+            )
+        return values
+
+    def compared(self, predicate: Compare) -> Any:  # noqa: ANN401
+        op, column, value = predicate.op, predicate.column, predicate.value
+        values = self.values(column)
+        if not value.is_valid:
+            return pc.is_null(values) if op is Op.NULL_SAFE else self.constant(None)
+        if value.type != values.type:
+            if _plain(value_type(value.type)) != values.type:
+                return self.of(compare(column, values.type, op, value))
+            value = value.cast(values.type)
+        if op is Op.NULL_SAFE:
+            return pc.fill_null(_ordered(Op.EQ, values, value), False)
+        return _ordered(op, values, value)
+
+    def contained(self, predicate: In) -> Any:  # noqa: ANN401
+        values = self.values(predicate.column)
+        known = [value for value in predicate.values if value.is_valid]
+        if any(_plain(value_type(value.type)) != values.type for value in known):
+            return self.of(membership(predicate.column, values.type, predicate.values))
+        if not known:
+            empty = not predicate.values
+            return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
+        found = _is_in(values, [value.cast(values.type) for value in known])
+        if len(known) < len(predicate.values):
+            found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+
+    def searched(self, predicate: Search) -> Any:  # noqa: ANN401
+        if self.search is None:
+            where = "all fields" if predicate.column is None else predicate.column.name
+            raise PredicateError(
+                f"{predicate.kind.value.upper()} on {where} needs an index and cannot be evaluated here"
+            )
+        answer = self.search(predicate)
+        if len(answer) != self.rows.num_rows or answer.type != pa.bool_():
+            raise ValueError(f"a search answered {len(answer)} {answer.type} for {self.rows.num_rows} rows")
+        return answer
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """A type that every kernel takes, with the same values."""
+    if pa.types.is_string_view(type_):
+        return pa.large_string()
+    if pa.types.is_binary_view(type_):
+        return pa.large_binary()
+    if pa.types.is_float16(type_):
+        return pa.float32()
+    if pa.types.is_decimal(type_) and type_.bit_width < 128:
+        return pa.decimal128(type_.precision, type_.scale)
+    return type_
+
+
+def _ordered(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
+    """The comparison of values with one of their type; NaN is the greatest number."""
+    if family_of(values.type) is not Family.FLOAT:
+        return _COMPARE[op](values, value)
+    if not math.isnan(value.as_py()):
+        result = _COMPARE[op](values, value)
+        return pc.or_(result, pc.is_nan(values)) if op in {Op.GT, Op.GE} else result
+    match op:
+        case Op.EQ | Op.GE:
+            return pc.is_nan(values)
+        case Op.LT:
+            return pc.invert(pc.is_nan(values))
+        case _:
+            known = pc.is_nan(values)
+            return pc.or_(known, pc.invert(known)) if op is Op.LE else pc.and_(known, pc.invert(known))
+
+
+def _is_in(values: Any, wanted: list[pa.Scalar]) -> Any:  # noqa: ANN401
+    """Whether each value is among the wanted ones (false for null)."""
+    if family_of(values.type) is Family.FLOAT:
+        # Hashing tells the zeros apart.
+        if any(value.as_py() == 0 for value in wanted):
+            wanted = [*wanted, pa.scalar(0.0, values.type), pa.scalar(-0.0, values.type)]
+        found = pc.is_in(values, value_set=pa.array([v.as_py() for v in wanted], values.type))
+        if any(math.isnan(value.as_py()) for value in wanted):
+            found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
+        return found
+    return pc.is_in(values, value_set=_array(wanted, values.type))
+
+
+def _array(scalars: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
+    """Scalars as an array, also those for which Python has no object (years beyond 9999)."""
+    if pa.types.is_temporal(type_):
+        whole = pa.int32() if type_.bit_width == 32 else pa.int64()
+        return pa.array([scalar.value for scalar in scalars], whole).cast(type_)
+    return pa.array([scalar.as_py() for scalar in scalars], type_)

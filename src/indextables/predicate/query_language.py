@@ -375,8 +375,9 @@ class _Parser:
             value = self.bound("a value of the set")
             if value is None:
                 self.fail_wildcard("a value of the set", value_at)
-            if self.text[self.at - 1] == ",":
-                self.fail("values of a set are separated by blanks, not by commas", self.at - 1)
+            comma = self.text.find(",", value_at, self.at)
+            if self.text[value_at] != '"' and comma >= 0:
+                self.fail("values of a set are separated by blanks; quote one that contains a comma", comma)
             values.append(value)
         if not values:
             self.fail("the set is empty; it is written IN [a b c]", opening)

@@ -1,22 +1,433 @@
-"""A SQL condition as text, parsed into the condition tree."""
+"""A SQL condition as text, parsed into the condition tree.
+
+The grammar is the part of Spark's that compares columns with values, with the search operators added.
+What lies outside is refused by name, never guessed.
+"""
 
 import pyarrow as pa
 
-from indextables.predicate.tree import Predicate
+from indextables.errors import PredicateError
+from indextables.predicate.lexer import Token, TokenKind
+from indextables.predicate.literals import LOCAL, ZONED, cast, negated, number, parsed
+from indextables.predicate.names import resolve, suggestion
+from indextables.predicate.operands import (
+    ColumnOperand,
+    ConditionOperand,
+    EveryField,
+    LiteralOperand,
+    Operand,
+    among,
+    compared,
+    condition_of,
+    inverted,
+    joined,
+    like,
+    null_test,
+    text_match,
+)
+from indextables.predicate.query_language import parse_query
+from indextables.predicate.sql_cursor import OPERATORS, SEARCHES, Cursor
+from indextables.predicate.sql_types import CASTS, read_type
+from indextables.predicate.tree import And, Compare, Op, Or, Predicate, Search, SearchKind, TextMatchKind
+from indextables.predicate.types import Family, family_of
+
+_DEEPEST = 100
+_COMPARISONS = {
+    "=": Op.EQ,
+    "==": Op.EQ,
+    "<": Op.LT,
+    "<=": Op.LE,
+    "!>": Op.LE,
+    ">": Op.GT,
+    ">=": Op.GE,
+    "!<": Op.GE,
+    "<=>": Op.NULL_SAFE,
+}
+_UNEQUAL = ("<>", "!=")
+_TEXT_FUNCTIONS = {
+    "STARTSWITH": TextMatchKind.STARTS,
+    "ENDSWITH": TextMatchKind.ENDS,
+    "CONTAINS": TextMatchKind.CONTAINS,
+}
+_TYPED_STRINGS = {
+    "DATE": pa.date32(),
+    "TIMESTAMP": ZONED,
+    "TIMESTAMP_LTZ": ZONED,
+    "TIMESTAMP_NTZ": LOCAL,
+}
+_FUNCTIONS = (
+    "startswith, endswith, contains, isnull, isnotnull, isnan, "
+    "indexquery, textsearch, fieldmatch, indexqueryall"
+)
+_REGEX_WORDS = ("RLIKE", "REGEXP")
 
 
 def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> Predicate:
     """Parse a Spark SQL WHERE condition against a schema.
 
-    Every value of a `Compare` or `In` in the result has exactly the type of its column.
+    Columns are found in any case and come back in the schema's spelling. Every value of a `Compare` or
+    `In` in the result has exactly the type of its column's values; a literal of another type is moved as
+    Spark's own casts would have it. Queries of search operators are checked for their syntax.
 
     Args:
-        text: The condition.
+        text: The condition, as `status >= 500 AND message INDEXQUERY 'timeout OR refused'`.
         schema: The columns it may name.
-        time_zone: The session's time zone, in which zoneless texts are timestamps.
+        time_zone: The session's time zone, in which a TIMESTAMP without a zone is read.
 
     Raises:
         PredicateError: The condition is malformed, names an unknown column, or asks for something that
             cannot be answered; the message shows where.
+        QuerySyntaxError: The query of a search operator is malformed.
     """
-    raise NotImplementedError
+    return _Parser(text, schema, time_zone).whole()
+
+
+class _Parser(Cursor):
+    def __init__(self, text: str, schema: pa.Schema, zone: str) -> None:
+        super().__init__(text)
+        self.schema = schema
+        self.zone = zone
+        self.depth = 0
+
+    # --- conditions --------------------------------------------------------------------------------
+
+    def whole(self) -> Predicate:
+        if self.ended():
+            raise self.error("the condition is empty")
+        operand = self.condition()
+        if not self.ended():
+            raise self.unexpected()
+        return self.as_condition(operand)
+
+    def as_condition(self, operand: Operand) -> Predicate:
+        with self.at(operand.start):
+            return condition_of(operand)
+
+    def condition(self) -> Operand:
+        """Alternatives joined by OR, each of parts joined by AND; a lone operand stays what it is."""
+        start = self.token.start
+        alternatives: list[Predicate] = []
+        while True:
+            parts = [self.negation()]
+            while self.accept_word("AND"):
+                parts.append(self.negation())
+            more = self.accept_word("OR")
+            if not more and not alternatives and len(parts) == 1:
+                return parts[0]
+            alternatives.append(joined(And, [self.as_condition(part) for part in parts]))
+            if not more:
+                return ConditionOperand(joined(Or, alternatives), start)
+
+    def negation(self) -> Operand:
+        start = self.token.start
+        count = 0
+        while self.accept_word("NOT") or self.accept_symbol("!"):
+            count += 1
+        operand = self.predicate()
+        if not count:
+            return operand
+        predicate = self.as_condition(operand)
+        return ConditionOperand(inverted(predicate) if count % 2 else predicate, start)
+
+    def predicate(self) -> Operand:
+        """An operand with the comparisons or the one test that follow it."""
+        left = self.operand()
+        while (token := self.token).is_symbol(*_COMPARISONS, *_UNEQUAL):
+            self.take()
+            right = self.operand()
+            with self.at(left.start if isinstance(right, ColumnOperand) else right.start):
+                if token.text in _UNEQUAL:
+                    found = inverted(compared(Op.EQ, left, right, self.zone))
+                else:
+                    found = compared(_COMPARISONS[token.text], left, right, self.zone)
+            left = ConditionOperand(found, left.start)
+        negative = self.token.is_word("NOT")
+        test = self.following if negative else self.token
+        if not test.is_word("BETWEEN", "IN", "LIKE", "ILIKE", "IS", *SEARCHES, *_REGEX_WORDS):
+            return left
+        self.index += negative
+        predicate = self.test(left, self.take())
+        return ConditionOperand(inverted(predicate) if negative else predicate, left.start)
+
+    def test(self, left: Operand, operator: Token) -> Predicate:
+        word = operator.text.upper()
+        if word in SEARCHES:
+            return self.search(SEARCHES[word], left)
+        with self.at(left.start):
+            match word:
+                case "BETWEEN":
+                    lower = self.operand()
+                    if not self.accept_word("AND"):
+                        raise self.error("AND is missing between the two values of BETWEEN")
+                    upper = self.operand()
+                    return And(
+                        (
+                            compared(Op.GE, left, lower, self.zone),
+                            compared(Op.LE, left, upper, self.zone),
+                        )
+                    )
+                case "IN":
+                    return among(left, self.operands("IN"), self.zone)
+                case "LIKE" | "ILIKE":
+                    return self.like(left, ignore_case=word == "ILIKE")
+                case "IS":
+                    return self.state(left)
+        raise self.error(
+            f"{word} is not supported, as its regular expressions are Java's; "
+            f"use LIKE, or INDEXQUERY '/.../' to match single words",
+            operator.start,
+        )
+
+    def operands(self, name: str) -> list[Operand]:
+        """A list in parentheses."""
+        self.expect_symbol("(", f"after {name}")
+        if self.token.is_word("SELECT", "WITH"):
+            raise self.error("subqueries are not supported in a condition")
+        found = [self.operand()]
+        while self.accept_symbol(","):
+            found.append(self.operand())
+        if not self.token.is_symbol(")"):
+            raise self.unexpected()
+        self.take()
+        return found
+
+    def like(self, left: Operand, *, ignore_case: bool) -> Predicate:
+        quantifier = self.accept_word("ANY", "SOME", "ALL")
+        if quantifier:
+            items = [self.text_of(item, "LIKE") for item in self.operands(quantifier.text.upper())]
+            kind = And if quantifier.is_word("ALL") else Or
+            return joined(kind, [like(left, item, "\\", ignore_case=ignore_case) for item in items])
+        pattern_at = self.token.start
+        pattern = self.text_of(self.operand(), "LIKE")
+        escape = "\\"
+        if self.accept_word("ESCAPE"):
+            if self.token.kind is not TokenKind.STRING or len(self.token.value) != 1:
+                raise self.error("ESCAPE takes one character in quotes")
+            escape = self.take().value
+        with self.at(left.start if not isinstance(left, ColumnOperand) else pattern_at):
+            return like(left, pattern, escape, ignore_case=ignore_case)
+
+    def text_of(self, operand: Operand, name: str) -> str | None:
+        """The text of a string literal, None for NULL."""
+        if isinstance(operand, LiteralOperand):
+            if not operand.scalar.is_valid:
+                return None
+            if family_of(operand.scalar.type) is Family.STRING:
+                return str(operand.scalar.as_py())
+        raise self.error(f"{name} takes a text in quotes here", operand.start)
+
+    def state(self, left: Operand) -> Predicate:
+        """What follows IS."""
+        negative = bool(self.accept_word("NOT"))
+        word = self.accept_word("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT")
+        if not word:
+            raise self.error(
+                "after IS comes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM, perhaps with NOT before it"
+            )
+        match word.text.upper():
+            case "NULL":
+                found = null_test(left)
+            case "UNKNOWN":
+                condition_of(left)
+                found = null_test(left)
+            case "DISTINCT":
+                if not self.accept_word("FROM"):
+                    raise self.error("FROM is missing after DISTINCT")
+                found = inverted(compared(Op.NULL_SAFE, left, self.operand(), self.zone))
+            case truth:
+                value = LiteralOperand(pa.scalar(truth == "TRUE"), word.start)
+                found = compared(Op.NULL_SAFE, left, value, self.zone)
+        return inverted(found) if negative else found
+
+    def search(self, kind: SearchKind, left: Operand) -> Predicate:
+        name = kind.value.upper()
+        if not isinstance(left, ColumnOperand | EveryField):
+            raise self.error(f"{name} takes a column, or * for all fields, on its left", left.start)
+        if self.token.kind is not TokenKind.STRING:
+            raise self.error(f"{name} takes its query in quotes")
+        query = self.text_of(self.operand(), name)
+        assert query is not None
+        parse_query(query)
+        return Search(kind, left.column if isinstance(left, ColumnOperand) else None, query)
+
+    # --- operands ----------------------------------------------------------------------------------
+
+    def operand(self) -> Operand:
+        token = self.token
+        operand = self.primary()
+        while self.accept_symbol("::"):
+            operand = self.cast(operand, token.start)
+        return operand
+
+    def primary(self) -> Operand:
+        token = self.token
+        match token.kind:
+            case TokenKind.STRING:
+                return LiteralOperand(pa.scalar(self.strings()), token.start)
+            case TokenKind.NUMBER:
+                return self.number("")
+            case TokenKind.NAME:
+                return self.column()
+            case TokenKind.WORD:
+                return self.word()
+            case TokenKind.END:
+                raise self.error("a column or a value is missing here")
+        if token.is_symbol("("):
+            return self.parenthesised()
+        if token.is_symbol("*"):
+            return EveryField(self.take().start)
+        if self.accept_symbol("-", "+"):
+            if self.token.kind is TokenKind.NUMBER:
+                return self.number(token.text)
+            inner = self.operand()
+            if not isinstance(inner, LiteralOperand):
+                raise self.error(
+                    "arithmetic on columns is not supported; compare the column with a value", token.start
+                )
+            with self.at(token.start):
+                return LiteralOperand(
+                    negated(inner.scalar) if token.text == "-" else inner.scalar, token.start
+                )
+        if token.is_symbol("?", ":"):
+            raise self.error("parameters are not supported; write the value")
+        raise self.error(f"a column or a value should stand here, not {token.text!r}")
+
+    def parenthesised(self) -> Operand:
+        opening = self.take()
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.error(f"the condition is nested more than {_DEEPEST} deep", opening.start)
+        if self.token.is_word("SELECT", "WITH"):
+            raise self.error("subqueries are not supported in a condition")
+        operand = self.condition()
+        if self.ended():
+            raise self.error("this '(' is never closed", opening.start)
+        if not self.accept_symbol(")"):
+            raise self.unexpected()
+        self.depth -= 1
+        return operand
+
+    def strings(self) -> str:
+        """Strings next to each other are one, as in Spark."""
+        pieces = [self.take().value]
+        while self.token.kind is TokenKind.STRING:
+            pieces.append(self.take().value)
+        return "".join(pieces)
+
+    def number(self, sign: str) -> Operand:
+        token = self.take()
+        with self.at(token.start):
+            return LiteralOperand(number(sign + token.text), token.start)
+
+    def word(self) -> Operand:
+        token, following = self.token, self.following
+        upper = token.text.upper()
+        if following.is_symbol("("):
+            return self.function(upper)
+        if following.kind is TokenKind.STRING and (upper in _TYPED_STRINGS or upper == "X"):
+            self.take()
+            with self.at(following.start):
+                return LiteralOperand(self.typed_string(upper), token.start)
+        match upper:
+            case "NULL":
+                return LiteralOperand(pa.scalar(None), self.take().start)
+            case "TRUE" | "FALSE":
+                return LiteralOperand(pa.scalar(upper == "TRUE"), self.take().start)
+            case "_INDEXALL" if not self.has_column(token.text):
+                return EveryField(self.take().start)
+            case "CASE" | "INTERVAL" | "EXISTS" if not self.has_column(token.text):
+                raise self.error(f"{upper} is not supported in a condition")
+            case _ if upper in {*OPERATORS, *_REGEX_WORDS} and not self.has_column(token.text):
+                raise self.error(f"a column or a value is missing before {upper}")
+        return self.column()
+
+    def has_column(self, name: str) -> bool:
+        return any(name.lower() == known.lower() for known in self.schema.names)
+
+    def typed_string(self, upper: str) -> pa.Scalar:
+        text = self.strings()
+        if upper != "X":
+            return parsed(text, _TYPED_STRINGS[upper], self.zone)
+        try:
+            return pa.scalar(
+                bytes.fromhex("0" * (len(text) % 2) + text) if " " not in text else None, pa.binary()
+            )
+        except ValueError:
+            raise PredicateError(f"X'...' takes hexadecimal digits, not {text[:40]!r}") from None
+
+    def column(self) -> Operand:
+        start = self.token.start
+        path = [self.take().value]
+        while self.token.is_symbol(".") and self.following.kind in {TokenKind.WORD, TokenKind.NAME}:
+            self.take()
+            path.append(self.take().value)
+        with self.at(start):
+            column, type_ = resolve(self.schema, path)
+        return ColumnOperand(column, type_, start)
+
+    # --- functions ---------------------------------------------------------------------------------
+
+    def function(self, upper: str) -> Operand:
+        start = self.take().start
+        if upper == "CAST":
+            self.take()
+            operand = self.operand()
+            if not self.accept_word("AS"):
+                raise self.error("AS is missing in CAST(value AS type)")
+            found = self.cast(operand, start)
+            self.expect_symbol(")", "after CAST")
+            return found
+        if upper in {*SEARCHES, "INDEXQUERYALL"}:
+            return ConditionOperand(self.search_function(upper), start)
+        if upper in CASTS:
+            (operand,) = self.arguments(upper, 1)
+            return self.cast_to(operand, CASTS[upper], start)
+        if upper in _TEXT_FUNCTIONS:
+            left, right = self.arguments(upper, 2)
+            text = self.text_of(right, upper.lower())
+            with self.at(left.start):
+                return ConditionOperand(text_match(_TEXT_FUNCTIONS[upper], left, text), start)
+        if upper in {"ISNULL", "ISNOTNULL"}:
+            (operand,) = self.arguments(upper, 1)
+            found_null = null_test(operand)
+            return ConditionOperand(found_null if upper == "ISNULL" else inverted(found_null), start)
+        if upper == "ISNAN":
+            (operand,) = self.arguments(upper, 1)
+            if not isinstance(operand, ColumnOperand) or family_of(operand.type) is not Family.FLOAT:
+                raise self.error("isnan takes a FLOAT or DOUBLE column", operand.start)
+            nan = pa.scalar(float("nan"), operand.type)
+            return ConditionOperand(Compare(Op.NULL_SAFE, operand.column, nan), start)
+        hint = suggestion(upper.lower(), _FUNCTIONS.split(", "))
+        raise self.error(
+            f"the function {upper.lower()} is not supported{hint or ';'} these are: {_FUNCTIONS}", start
+        )
+
+    def arguments(self, name: str, count: int) -> list[Operand]:
+        start = self.token.start
+        found = self.operands(name.lower())
+        if len(found) != count:
+            raise self.error(
+                f"{name.lower()} takes {count} argument{'s' if count > 1 else ''}, not {len(found)}", start
+            )
+        return found
+
+    def search_function(self, upper: str) -> Predicate:
+        """`indexquery(column, 'query')` and `indexqueryall('query')`."""
+        left: Operand = EveryField(self.token.start)
+        self.expect_symbol("(", f"after {upper.lower()}")
+        if upper != "INDEXQUERYALL":
+            left = self.operand()
+            self.expect_symbol(",", f"before the query of {upper.lower()}")
+        found = self.search(SEARCHES.get(upper, SearchKind.INDEXQUERY), left)
+        self.expect_symbol(")", f"after the query of {upper.lower()}")
+        return found
+
+    def cast(self, operand: Operand, start: int) -> Operand:
+        """The operand as the type whose name comes next."""
+        return self.cast_to(operand, read_type(self), start)
+
+    def cast_to(self, operand: Operand, type_: pa.DataType, start: int) -> Operand:
+        if not isinstance(operand, LiteralOperand):
+            raise self.error("only values are cast, not columns; write the value in the column's type", start)
+        with self.at(start):
+            return LiteralOperand(cast(operand.scalar, type_, self.zone), start)

@@ -1,0 +1,64 @@
+"""Column names of a condition found in a schema, in any case, with suggestions for those that are not."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate.tree import Column
+from indextables.predicate.types import sql_name, value_type
+
+_LISTED = 20
+
+
+def resolve(schema: pa.Schema, path: Sequence[str]) -> tuple[Column, pa.DataType]:
+    """The column (in the schema's spelling) and the type of its values.
+
+    Raises:
+        PredicateError: There is no such column or field, or more than one.
+    """
+    fields: list[pa.Field] = list(schema)
+    found: list[str] = []
+    type_: pa.DataType = pa.null()
+    for depth, name in enumerate(path):
+        matching = [field for field in fields if field.name.lower() == name.lower()]
+        if not matching:
+            raise PredicateError(_unknown(path[: depth + 1], found, [field.name for field in fields]))
+        if len(matching) > 1:
+            raise PredicateError(
+                f"{name} is ambiguous: {', '.join(field.name for field in matching)} differ only in case"
+            )
+        found.append(matching[0].name)
+        type_ = value_type(matching[0].type)
+        if depth + 1 < len(path):
+            fields = _inner(found, type_)
+    return Column(tuple(found)), type_
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """`; did you mean x?`, or nothing if no known name is near."""
+    spelled = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(wrong.lower()[:100], spelled, n=1)
+    return f"; did you mean {spelled[near[0]]}?" if near else ""
+
+
+def _inner(found: list[str], type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(type_):
+        return [type_.field(index) for index in range(type_.num_fields)]
+    name = ".".join(found)
+    if pa.types.is_map(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        raise PredicateError(
+            f"{name} is an array or a map, whose elements have no names in a condition; "
+            f"search them: {found[0]} INDEXQUERY '{name}.key:value'"
+        )
+    raise PredicateError(f"{name} is {sql_name(type_)} and has no fields")
+
+
+def _unknown(path: Sequence[str], parents: list[str], known: list[str]) -> str:
+    listed = ", ".join(known[:_LISTED]) + (
+        f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    )
+    what = f"field {path[-1]} in {'.'.join(parents)}" if parents else f"column {path[-1]}"
+    hint = suggestion(path[-1], known) or ";"
+    return f"there is no {what}{hint} the {'fields' if parents else 'columns'} are {listed or 'none'}"

@@ -1,0 +1,196 @@
+"""What a condition is made of while it is read: columns, literals, conditions; and how they combine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate.compare import compare, membership
+from indextables.predicate.evaluate import evaluate
+from indextables.predicate.like import simplified
+from indextables.predicate.tree import (
+    Always,
+    And,
+    Column,
+    Compare,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    TextMatch,
+    TextMatchKind,
+)
+from indextables.predicate.truth import is_false, is_true
+from indextables.predicate.types import Family, family_of, sql_name
+
+_FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
+_COLUMN_WITH_VALUE = "a comparison is of a column with a value"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOperand:
+    """A column and the type of its values."""
+
+    column: Column
+    type: pa.DataType
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralOperand:
+    """A value."""
+
+    scalar: pa.Scalar
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionOperand:
+    """A condition that has been read already."""
+
+    predicate: Predicate
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class EveryField:
+    """`*` or `_indexall`: all fields that can be searched."""
+
+    start: int
+
+
+Operand: TypeAlias = ColumnOperand | LiteralOperand | ConditionOperand | EveryField
+
+
+def condition_of(operand: Operand) -> Predicate:
+    """The operand as a condition: a boolean column or literal is one."""
+    match operand:
+        case ConditionOperand(predicate):
+            return predicate
+        case ColumnOperand(column, type_):
+            if family_of(type_) is Family.BOOLEAN:
+                return Compare(Op.EQ, column, pa.scalar(True, type_))
+            raise PredicateError(
+                f"{column.name} is {sql_name(type_)} and no condition; compare it with a value"
+            )
+        case LiteralOperand(scalar):
+            if not scalar.is_valid:
+                return Always(None)
+            if family_of(scalar.type) is Family.BOOLEAN:
+                return Always(scalar.as_py())
+            raise PredicateError(f"a {sql_name(scalar.type)} is no condition; compare a column with it")
+        case EveryField():
+            raise PredicateError("all fields can only be searched: * INDEXQUERY 'words'")
+
+
+def compared(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
+    """`left op right`, the column on either side."""
+    match left, right:
+        case ColumnOperand(column, type_), LiteralOperand(scalar):
+            return compare(column, type_, op, scalar, time_zone=zone)
+        case LiteralOperand(scalar), ColumnOperand(column, type_):
+            return compare(column, type_, _FLIPPED[op], scalar, time_zone=zone)
+        case LiteralOperand(first), LiteralOperand(second):
+            return _folded(op, first, second, zone)
+        case ColumnOperand(column), ColumnOperand(other):
+            raise PredicateError(f"{_COLUMN_WITH_VALUE}, not of the columns {column.name} and {other.name}")
+        case ConditionOperand(predicate), LiteralOperand(scalar):
+            return _against_truth(op, predicate, scalar)
+        case LiteralOperand(scalar), ConditionOperand(predicate):
+            return _against_truth(_FLIPPED[op], predicate, scalar)
+    raise PredicateError(_COLUMN_WITH_VALUE)
+
+
+def _folded(op: Op, first: pa.Scalar, second: pa.Scalar, zone: str) -> Predicate:
+    """Two literals compared now."""
+    if not first.is_valid:
+        return Always(not second.is_valid if op is Op.NULL_SAFE else None)
+    if family_of(first.type) is Family.STRING and family_of(second.type) is not Family.STRING:
+        first, second, op = second, first, _FLIPPED[op]
+        if not first.is_valid:
+            return _folded(op, first, second, zone)
+    value = Column(("the value",))
+    row = pa.table({value.name: pa.repeat(first, 1)})
+    return Always(evaluate(compare(value, first.type, op, second, time_zone=zone), row)[0].as_py())
+
+
+def _against_truth(op: Op, predicate: Predicate, scalar: pa.Scalar) -> Predicate:
+    """A condition compared with TRUE, FALSE or NULL."""
+    if not scalar.is_valid:
+        return unknown(predicate) if op is Op.NULL_SAFE else Always(None)
+    if family_of(scalar.type) is Family.BOOLEAN and op in {Op.EQ, Op.NULL_SAFE}:
+        if op is Op.EQ:
+            return predicate if scalar.as_py() else inverted(predicate)
+        return is_true(predicate) if scalar.as_py() else is_false(predicate)
+    raise PredicateError("a condition can only be equal to TRUE, FALSE or NULL")
+
+
+def unknown(predicate: Predicate) -> Predicate:
+    """Where the condition is neither true nor false."""
+    return Not(Or((is_true(predicate), is_false(predicate))))
+
+
+def null_test(operand: Operand) -> Predicate:
+    """`operand IS NULL`."""
+    match operand:
+        case ColumnOperand(column):
+            return IsNull(column)
+        case LiteralOperand(scalar):
+            return Always(not scalar.is_valid)
+        case _:
+            return unknown(condition_of(operand))
+
+
+def among(left: Operand, items: Sequence[Operand], zone: str) -> Predicate:
+    """`left IN (items)`."""
+    scalars = [item.scalar for item in items if isinstance(item, LiteralOperand)]
+    if isinstance(left, ColumnOperand) and len(scalars) == len(items):
+        return membership(left.column, left.type, scalars, time_zone=zone)
+    return joined(Or, [compared(Op.EQ, left, item, zone) for item in items])
+
+
+def like(left: Operand, pattern: str | None, escape: str, *, ignore_case: bool) -> Predicate:
+    """`left LIKE pattern`, in its simplest form; an unknown pattern is never matched."""
+    column = _text_column(left, "ILIKE" if ignore_case else "LIKE")
+    if pattern is None:
+        return Always(None)
+    return simplified(Like(column.column, pattern, escape, ignore_case), column.type)
+
+
+def text_match(kind: TextMatchKind, left: Operand, text: str | None) -> Predicate:
+    """`startswith(left, text)` and its relatives."""
+    column = _text_column(left, kind.value.replace("_", ""))
+    return Always(None) if text is None else TextMatch(kind, column.column, text)
+
+
+def _text_column(operand: Operand, name: str) -> ColumnOperand:
+    if not isinstance(operand, ColumnOperand):
+        raise PredicateError(f"{name} takes a column on its left")
+    if family_of(operand.type) is not Family.STRING:
+        raise PredicateError(
+            f"{operand.column.name} is {sql_name(operand.type)}; {name} takes a STRING column"
+        )
+    return operand
+
+
+def inverted(predicate: Predicate) -> Predicate:
+    """NOT the condition; a constant is turned over, a double NOT is none."""
+    if isinstance(predicate, Not):
+        return predicate.part
+    if isinstance(predicate, Always):
+        return Always(None if predicate.value is None else not predicate.value)
+    return Not(predicate)
+
+
+def joined(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
+    """The parts under one And or Or; parts of the same kind are taken in, a single part stays itself."""
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[Predicate] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, kind) else (part,))
+    return kind(tuple(flat))
