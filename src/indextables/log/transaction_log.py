@@ -79,9 +79,13 @@ class TransactionLog:
 
     # --- writing ---------------------------------------------------------------------------------
 
+    def check_store(self) -> None:
+        """Refuse a store that cannot create an object only if it is absent: commits could be lost there."""
+        self._loader.log.check_create_if_absent()
+
     def create(self, metadata: Metadata, *, operation: str = "CREATE TABLE") -> Snapshot | None:
         """Make a table: version 0. Nothing if somebody else made one first."""
-        self._loader.log.check_create_if_absent()
+        self.check_store()
         draft = Draft(
             operation=operation,
             metadata=metadata,

@@ -1,0 +1,120 @@
+"""Rows sorted into their partitions, on local disk, so that memory does not grow with their number."""
+
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import SchemaError
+from indextables.log.actions import NULL_PARTITION
+from indextables.schema.values import format_values
+
+# How many spool files are open at once; the others are closed and opened again.
+_OPEN_FILES = 128
+
+Values = tuple[str | None, ...]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Spool:
+    """Rows by partition: put batches in, take each partition's rows out again."""
+
+    def __init__(self, columns: Sequence[str], folder: str | None) -> None:
+        """`columns` are the partition columns; files go below `folder` (none: the system's)."""
+        self._columns = tuple(columns)
+        self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
+        self._names: dict[Values, Path] = {}
+        self._open: OrderedDict[Values, tuple[pa.NativeFile, pa.ipc.RecordBatchStreamWriter]] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        """Delete the files when done."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete the files."""
+        for values in list(self._open):
+            self._close(values)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Sort a batch's rows into their partitions."""
+        for values, rows in by_partition(batch, self._columns):
+            self._writer(values, batch.schema).write_batch(rows)
+
+    def partitions(self) -> Iterator[tuple[Values, Iterator[pa.RecordBatch]]]:
+        """Each partition with its rows, in the order in which they came."""
+        for values in list(self._open):
+            self._close(values)
+        for values, path in self._names.items():
+            yield values, _read(path)
+            path.unlink()
+
+    def _writer(self, values: Values, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+        if values in self._open:
+            self._open.move_to_end(values)
+            return self._open[values][1]
+        if len(self._open) >= _OPEN_FILES:
+            self._close(next(iter(self._open)))
+        path = self._names.setdefault(values, self._folder / f"{len(self._names)}.arrows")
+        # A file may hold several streams, one after the other: each time it is opened starts one.
+        sink = pa.OSFile(str(path), mode="ab")
+        writer = pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        self._open[values] = (sink, writer)
+        return writer
+
+    def _close(self, values: Values) -> None:
+        sink, writer = self._open.pop(values)
+        writer.close()
+        sink.close()
+
+
+def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """The rows of a batch by the values of the partition columns, as the log writes them."""
+    if batch.num_rows == 0:
+        return
+    codes: Numbers = np.zeros(batch.num_rows, dtype=np.int64)
+    dictionaries = []
+    for name in columns:
+        texts = format_values(batch.column(name), partition=True)
+        if pc.any(pc.equal(texts, NULL_PARTITION)).as_py():
+            raise SchemaError(
+                f"partition column {name} holds the text {NULL_PARTITION}, which stands for null; "
+                "write null instead"
+            )
+        encoded = pc.dictionary_encode(texts, null_encoding="encode")
+        dictionaries.append(encoded.dictionary)
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    ends = [*starts[1:], batch.num_rows]
+    for code, start, end in zip(found.tolist(), starts, ends, strict=True):
+        yield _values(code, dictionaries), batch.take(pa.array(order[start:end]))
+
+
+def partition_text(value: str | None) -> str:
+    """A partition value as actions and folders write it."""
+    return NULL_PARTITION if value is None else value
+
+
+def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
+    values: list[str | None] = []
+    for dictionary in reversed(dictionaries):
+        code, position = divmod(code, len(dictionary))
+        values.append(dictionary[position].as_py())
+    return tuple(reversed(values))
+
+
+def _read(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(str(path)) as source:
+        end = source.size()
+        while source.tell() < end:
+            yield from pa.ipc.open_stream(source)

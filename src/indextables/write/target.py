@@ -1,0 +1,166 @@
+"""What a write does to the table it meets: make it, extend its schema, or refuse."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+import pyarrow as pa
+
+from indextables.errors import OptionError, SchemaError
+from indextables.log.actions import Format, Metadata
+from indextables.log.conflict import without_registry
+from indextables.log.snapshot import Snapshot
+from indextables.options import Options
+from indextables.options import writing as opt
+from indextables.schema.evolve import check_append, check_names
+from indextables.schema.spark import from_arrow, to_arrow
+from indextables.schema.stored import normalise
+from indextables.split.mapping import Mapping as FieldMapping
+from indextables.split.mapping import mapping_for
+
+# Options that describe the index; the table remembers them, so that later writes need not repeat them.
+_REMEMBERED = "indexing."
+
+
+class Mode(StrEnum):
+    """What a write does when there is a table already."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    ERROR = "error"
+    IGNORE = "ignore"
+
+    @classmethod
+    def of(cls, word: str) -> "Mode":
+        """The mode by its name; Spark's longer word for `error` is understood."""
+        lowered = word.lower()
+        if lowered in ("errorifexists", "default"):
+            return cls.ERROR
+        try:
+            return cls(lowered)
+        except ValueError:
+            raise OptionError(
+                f"mode '{word}' is unknown; give append, overwrite, error or ignore"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How rows are written: their schema, what of it is indexed, and the table's new metadata.
+
+    `metadata` is set when the table is new or when the write changes what the table says of itself.
+    """
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    mapping: FieldMapping
+    metadata: Metadata | None
+
+
+def new_table(
+    incoming: pa.Schema, partition_by: Sequence[str], options: Options, *, now_ms: int, new_id: Callable[[], str] | None = None
+) -> Target:
+    """The table that a first write makes."""
+    schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
+    check_names(schema)
+    partition_columns = _partition_columns(schema, partition_by)
+    metadata = Metadata(
+        id=(new_id or _new_id)(),
+        schema_string=from_arrow(schema),
+        partition_columns=list(partition_columns),
+        format=Format(),
+        configuration=_remembered(options),
+        created_time=now_ms,
+    )
+    # What is stored is what later writes will find: types by their Spark names.
+    stored = to_arrow(metadata.schema_string)
+    return Target(stored, partition_columns, mapping_for(stored, options, partition_columns), metadata)
+
+
+def existing_table(
+    snapshot: Snapshot, incoming: pa.Schema, partition_by: Sequence[str], options: Options, mode: Mode
+) -> Target:
+    """The table as this write leaves it, or an error that says what does not fit."""
+    if mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
+        return _replaced(snapshot, incoming, partition_by, options)
+    if partition_by and _lower(partition_by) != _lower(snapshot.partition_columns):
+        raise SchemaError(
+            f"the table at {snapshot.url} is partitioned by ({', '.join(snapshot.partition_columns)}), "
+            f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
+        )
+    schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
+    known = Options.parse(_indexing_of(snapshot.metadata))
+    effective = options.over(known)
+    mapping = mapping_for(schema, effective, snapshot.partition_columns)
+    if mode is not Mode.OVERWRITE:
+        _check_same_fields(snapshot, known, mapping)
+    metadata = _changed(snapshot.metadata, from_arrow(schema), _remembered(effective))
+    return Target(schema, snapshot.partition_columns, mapping, metadata)
+
+
+def _replaced(
+    snapshot: Snapshot, incoming: pa.Schema, partition_by: Sequence[str], options: Options
+) -> Target:
+    fresh = new_table(incoming, partition_by, options, now_ms=0, new_id=lambda: snapshot.metadata.id)
+    assert fresh.metadata is not None
+    metadata = msgspec.structs.replace(fresh.metadata, created_time=snapshot.metadata.created_time)
+    return Target(fresh.schema, fresh.partition_columns, fresh.mapping, metadata)
+
+
+def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, str]) -> Metadata | None:
+    configuration = metadata.configuration or {}
+    if metadata.schema_string == schema_string and remembered == _indexing_of(metadata):
+        return None
+    kept = {k: v for k, v in configuration.items() if not k.startswith(_REMEMBERED)}
+    return msgspec.structs.replace(
+        metadata, schema_string=schema_string, configuration={**kept, **remembered}
+    )
+
+
+def _check_same_fields(snapshot: Snapshot, known: Options, mapping: FieldMapping) -> None:
+    before = mapping_for(snapshot.schema, known, snapshot.partition_columns)
+    for column in snapshot.schema.names:
+        old = [f for f in before.fields if f.column == column]
+        new = [f for f in mapping.fields if f.column == column]
+        if old != new:
+            raise SchemaError(
+                f"column {column} of the table at {snapshot.url} is indexed otherwise already; leave the "
+                "indexing options out, or overwrite the table to index it anew"
+            )
+
+
+def _partition_columns(schema: pa.Schema, wanted: Sequence[str]) -> tuple[str, ...]:
+    names = {name.lower(): name for name in schema.names}
+    found = []
+    for name in wanted:
+        if name.lower() not in names:
+            raise SchemaError(
+                f"there is no column {name} to partition by; the columns are {', '.join(schema.names)}"
+            )
+        if names[name.lower()] in found:
+            raise SchemaError(f"the table would be partitioned by {name} twice; give it once")
+        if pa.types.is_nested(schema.field(names[name.lower()]).type):
+            raise SchemaError(f"column {name} is nested; a table is partitioned by plain values")
+        found.append(names[name.lower()])
+    if found and len(found) == len(schema.names):
+        raise SchemaError("every column is a partition column; at least one must hold data")
+    return tuple(found)
+
+
+def _remembered(options: Options) -> dict[str, str]:
+    return {k: v for k, v in sorted(options.values.items()) if k.startswith(_REMEMBERED)}
+
+
+def _indexing_of(metadata: Metadata) -> dict[str, str]:
+    kept = without_registry(metadata.configuration)
+    return {k: v for k, v in sorted(kept.items()) if k.startswith(_REMEMBERED)}
+
+
+def _lower(names: Sequence[str]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
