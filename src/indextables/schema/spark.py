@@ -67,7 +67,7 @@ def _fields(struct: dict[str, Any], path: tuple[str, ...]) -> list[pa.Field]:
 
 def _field(
     name: str,
-    json_type: object,
+    json_type: str | dict[str, Any],
     path: tuple[str, ...],
     extra: dict[bytes, bytes] | None = None,
     *,
@@ -80,7 +80,7 @@ def _field(
     return pa.field(name, arrow, nullable=bool(nullable), metadata=metadata or None)
 
 
-def _arrow(json_type: object, path: tuple[str, ...]) -> tuple[pa.DataType, str | None]:
+def _arrow(json_type: str | dict[str, Any], path: tuple[str, ...]) -> tuple[pa.DataType, str | None]:
     if isinstance(json_type, str):
         return type_named(json_type, path)
     match json_type:

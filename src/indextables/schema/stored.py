@@ -128,10 +128,13 @@ def fits(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _stored_field(field: pa.Field, path: str) -> pa.Field:
-    arrow = _stored(field.type, path)
-    metadata = {key: value for key, value in (field.metadata or {}).items() if key == METADATA_KEY}
-    if (tag := (field.metadata or {}).get(TYPE_KEY)) is not None and type_named(tag.decode())[0] == arrow:
-        metadata[TYPE_KEY] = tag
+    given = field.metadata or {}
+    metadata = {key: value for key, value in given.items() if key == METADATA_KEY}
+    named = type_named(given[TYPE_KEY].decode())[0] if TYPE_KEY in given else None
+    # A name that does not go with the type was left behind by a cast, and means nothing.
+    arrow = named if named == field.type else _stored(field.type, path)
+    if named == arrow:
+        metadata[TYPE_KEY] = given[TYPE_KEY]
     return pa.field(field.name, arrow, nullable=field.nullable, metadata=metadata or None)
 
 

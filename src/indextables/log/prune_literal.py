@@ -1,0 +1,175 @@
+"""A literal brought to the scale of a column, exactly, or not at all.
+
+Bounds and literals meet on one of three scales: whole numbers (integers, booleans, days, microseconds, and
+doubles by the order of their bits), decimals of one scale, texts. A literal that lies between two points
+of the scale is known by the point below it. What Spark would compare in some other way (a decimal as a
+double, a date in the session's time zone) is not judged.
+"""
+
+import math
+import re
+import struct
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from indextables.schema.calendar import parse_date, parse_time
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# Spark compares an integer with a double as doubles: beyond these, integers are rounded on the way.
+_EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
+_DIGITS = re.compile(r"-?[0-9]{1,15}")
+_WIDE = Context(prec=80)
+
+
+class Threshold(NamedTuple):
+    """Where a literal stands: at `point`, or between it and the next one if not `exact`.
+
+    A point of None lies below (`side` -1) or above (`side` 1) everything the column can hold. With a `limit`,
+    only columns within plus and minus it can be judged.
+    """
+
+    point: pa.Scalar | None
+    exact: bool = True
+    side: int = 0
+    limit: int | None = None
+
+    def sort_key(self) -> object:
+        """Python's order of thresholds of one scale; only for those with a point."""
+        assert self.point is not None
+        value = self.point.as_py()
+        return value.encode() if isinstance(value, str) else value
+
+
+def to_scale(values: pa.Array) -> pa.Array | None:
+    """Values of a column on the scale on which they are compared; None if they are not compared."""
+    arrow = values.type
+    if pt.is_string(arrow):
+        return values
+    if pt.is_floating(arrow):
+        return _float_order(values)
+    if pt.is_boolean(arrow):
+        return values.cast(pa.int8()).cast(pa.int64())
+    if pt.is_date32(arrow):
+        return values.cast(pa.int32()).cast(pa.int64())
+    if pt.is_integer(arrow) or pt.is_timestamp(arrow) or pt.is_time64(arrow) or pt.is_duration(arrow):
+        return values.cast(pa.int64())
+    if pt.is_decimal128(arrow):
+        return values.cast(pa.decimal128(38, arrow.scale))
+    return None
+
+
+def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
+    """The literal on the column's scale; None if it cannot be brought there exactly."""
+    kind = value.type
+    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+        return _of_text(value.as_py(), arrow)
+    if pt.is_boolean(arrow):
+        return _whole(int(value.as_py())) if pt.is_boolean(kind) else None
+    if pt.is_date32(arrow):
+        if pt.is_date64(kind):
+            return _whole(Fraction(value.value, 86_400_000))
+        return _whole(value.value) if pt.is_date32(kind) else None
+    if pt.is_timestamp(arrow):
+        same = pt.is_timestamp(kind) and (kind.tz is None) == (arrow.tz is None)
+        return _timed(value, arrow) if same else None
+    if pt.is_time64(arrow):
+        return _timed(value, arrow) if pt.is_time(kind) else None
+    if pt.is_duration(arrow):
+        return _timed(value, arrow) if pt.is_duration(kind) else None
+    if pt.is_floating(arrow):
+        return _among_floats(value, arrow)
+    if pt.is_integer(arrow):
+        return _among_integers(value)
+    if pt.is_decimal128(arrow) and (pt.is_integer(kind) or pt.is_decimal(kind)):
+        return _among_decimals(Fraction(value.as_py()), arrow.scale)
+    return None
+
+
+def _of_text(text: str, arrow: pa.DataType) -> Threshold | None:
+    number: int | None = None
+    if pt.is_string(arrow):
+        return Threshold(pa.scalar(text, pa.string()))
+    if pt.is_date32(arrow):
+        number = parse_date(text) if len(text) == 10 else None
+    elif pt.is_timestamp(arrow):
+        # Without a zone the session's would be meant, and that is not known here.
+        naive = parse_time(text, zoned=False) is not None
+        if naive == (arrow.tz is None):
+            number = parse_time(text, zoned=True)
+    elif pt.is_integer(arrow) and _DIGITS.fullmatch(text):
+        number = int(text)
+    return None if number is None else _whole(number)
+
+
+def _whole(number: int | Fraction, limit: int | None = None) -> Threshold:
+    floor = math.floor(number)
+    if floor < _INT64_MIN:
+        return Threshold(None, exact=False, side=-1, limit=limit)
+    if floor > _INT64_MAX:
+        return Threshold(None, exact=False, side=1, limit=limit)
+    return Threshold(pa.scalar(floor, pa.int64()), floor == number, limit=limit)
+
+
+def _timed(value: pa.Scalar, arrow: pa.DataType) -> Threshold:
+    return _whole(Fraction(value.value * _PER_SECOND[arrow.unit], _PER_SECOND[value.type.unit]))
+
+
+def _among_integers(value: pa.Scalar) -> Threshold | None:
+    kind = value.type
+    if pt.is_integer(kind):
+        return _whole(value.as_py())
+    if pt.is_decimal(kind):
+        return _whole(Fraction(value.as_py()))
+    if not pt.is_floating(kind):
+        return None
+    number = float(value.as_py())
+    limit = _EXACT_DOUBLE if pt.is_float64(kind) else _EXACT_FLOAT
+    if math.isfinite(number):
+        return _whole(Fraction(number), limit)
+    return Threshold(None, exact=False, side=-1 if number < 0 else 1, limit=limit)
+
+
+def _among_floats(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
+    kind = value.type
+    if pt.is_floating(kind):
+        number = float(value.as_py())
+    elif pt.is_integer(kind) or pt.is_decimal(kind):
+        exact = Fraction(value.as_py())
+        number = float(exact) if abs(exact) < 2**127 else math.inf
+        held = float(np.float32(number)) if pt.is_float32(arrow) and math.isfinite(number) else number
+        if not math.isfinite(held) or Fraction(held) != exact:
+            return None
+    else:
+        return None
+    return Threshold(pa.scalar(_order_of(number), pa.int64()))
+
+
+def _among_decimals(number: Fraction, scale: int) -> Threshold:
+    scaled = number * 10**scale
+    floor = math.floor(scaled)
+    if abs(floor) >= 10**38:
+        return Threshold(None, exact=False, side=-1 if floor < 0 else 1)
+    point = Decimal(floor).scaleb(-scale, _WIDE)
+    return Threshold(pa.scalar(point, pa.decimal128(38, scale)), floor == scaled)
+
+
+def _order_of(number: float) -> int:
+    """The place of a double among all doubles: both zeros are one, NaN is last."""
+    number = math.nan if math.isnan(number) else number + 0.0
+    bits: int = struct.unpack("<q", struct.pack("<d", abs(number) if math.isnan(number) else number))[0]
+    return bits if bits >= 0 else bits ^ _INT64_MAX
+
+
+def _float_order(values: pa.Array) -> pa.Array:
+    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits = np.where(np.isnan(numbers), np.abs(np.float64(np.nan)), numbers).view(np.int64)
+    order = np.where(bits >= 0, bits, bits ^ np.int64(_INT64_MAX))
+    return pa.array(
+        order, pa.int64(), mask=np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    )
