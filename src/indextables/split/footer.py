@@ -7,7 +7,7 @@ ids of the index become row numbers (docs/protocol-split.md). Reading it costs o
 import base64
 import json
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import SplitError
 from indextables.split.mapping import Mapping
+from indextables.store import Store
 
 FORMAT_VERSION = 1
 FOOTER_KEY = b"indextables.split"
@@ -25,28 +26,25 @@ ROW_COLUMN = "_row"
 OUR_TAG = "parquet"
 # A row id of the index is `source << ROW_BITS | row of that source`.
 ROW_BITS = 32
+# Index files are packed in blocks of so many bytes.
+BLOCK_BYTES = 4 << 20
 _TAIL = 64 << 10
-
-
-class _Readable(Protocol):
-    """What is needed of a store here."""
-
-    url: str
-
-    def head(self, path: str) -> Any: ...  # noqa: ANN401
-    def get_range(self, path: str, start: int, end: int) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """One file of the Tantivy index: `length` bytes at `offset` of the split, `size` bytes once unpacked."""
+    """One file of the Tantivy index: `length` bytes at `offset` of the split, `size` bytes once unpacked.
+
+    `blocks` are the lengths of its packed blocks, each `BLOCK_BYTES` long unpacked but for the last;
+    none if the file is stored as it is. `crc32` is that of the stored bytes.
+    """
 
     name: str
     offset: int
     length: int
     size: int
-    codec: str
     crc32: int
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def encode_footer(footer: "Facts") -> str:
             "index": [
                 {
                     "name": f.name, "offset": f.offset, "length": f.length,
-                    "size": f.size, "codec": f.codec, "crc32": f.crc32,
+                    "size": f.size, "crc32": f.crc32, "blocks": f.blocks,
                 }
                 for f in footer.index_files
             ],
@@ -152,7 +150,7 @@ class Facts:
     index_files: tuple[IndexFile, ...]
 
 
-def read_footer(store: _Readable, path: str, size: int | None = None, start: int | None = None) -> Footer:
+def read_footer(store: Store, path: str, size: int | None = None, start: int | None = None) -> Footer:
     """Read a split's footer; with its size and footer's start (both are in the log) in one ranged read.
 
     Raises SplitError, naming the split, if the file is cut, not Parquet, not a split, or of a newer format.
@@ -202,7 +200,7 @@ def _footer_of(
             f"{path}: split format {version} is not known, this release reads {FORMAT_VERSION}; upgrade"
         )
     files = tuple(
-        IndexFile(f["name"], f["offset"], f["length"], f["size"], f["codec"], f["crc32"])
+        IndexFile(f["name"], f["offset"], f["length"], f["size"], f["crc32"], tuple(f["blocks"]))
         for f in said["index"]
     )
     chunks = tuple(Chunk(*chunk) for chunk in said["chunks"])

@@ -34,6 +34,7 @@ from indextables.options.indexing import (
     parse_tokenizer,
     parse_types,
 )
+from indextables.schema.types import is_collated, is_variant
 
 ROW_FIELD = "_row"
 PARTIAL_FIELD = "_partial"
@@ -248,7 +249,7 @@ class _Wishes:
         listed = [part.strip().lower() for part in text.split(",") if part.strip()]
         as_column = suffix in self.columns and _reads(parse, text)
         as_list = _reads(parse, suffix) and all(name in self.columns for name in listed)
-        if as_column and as_list:
+        if as_column and as_list and listed != [suffix]:
             raise OptionError(
                 f"option '{key}' can be read in two ways, since columns are called like its values; "
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
@@ -298,10 +299,13 @@ def _fields_of(column: pa.Field, wishes: _Wishes) -> list[Field]:
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if key in wishes.types and not is_text and wishes.types[key] != ("json",):
         raise _unfit(TYPEMAP, name, kind, "only string columns can be " + " or ".join(FIELD_TYPES))
-    if key in wishes.store_only:
+    if key in wishes.store_only or is_variant(kind):
         fields: list[Field] = []
     elif is_text:
-        fields = [_string_field(name, each, wishes) for each in wishes.types.get(key, ("auto",))]
+        if is_collated(column) and not set(wishes.types.get(key, ("text",))) <= {"text", "json", "ip"}:
+            raise _unfit(TYPEMAP, name, kind, "it has a collation, and the index compares bytes; use text")
+        plain: tuple[str, ...] = () if is_collated(column) else ("auto",)
+        fields = [_string_field(name, each, wishes) for each in wishes.types.get(key, plain)]
     elif pa.types.is_nested(kind):
         root = "" if pa.types.is_struct(kind) or pa.types.is_map(kind) else name
         fields = [_json_field(name, wishes, root=root)]
@@ -353,7 +357,9 @@ def _value_fields(column: pa.Field, wishes: _Wishes) -> list[Field]:
     if kind is None:
         return []
     fast = column.name.lower() not in wishes.non_fast
-    return [Field(column.name, field_name(kind, column.name), kind, indexed=not fast, fast=fast)]
+    # Tantivy looks up truth values by their terms only.
+    indexed = not fast or kind is Kind.BOOL
+    return [Field(column.name, field_name(kind, column.name), kind, indexed=indexed, fast=fast)]
 
 
 def value_kind(arrow: pa.DataType) -> Kind | None:

@@ -1,0 +1,196 @@
+"""A split from a stream of batches, in bounded memory."""
+
+import secrets
+import time
+from collections.abc import Mapping as Values
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, Self
+
+import pyarrow as pa
+
+from indextables.errors import SchemaError, SplitError
+from indextables.options import Options
+from indextables.options.indexing import COMPRESSION_LEVEL
+from indextables.schema.statistics import Statistics
+from indextables.split.footer import OUR_TAG, ROW_BITS, Chunk, Facts, encode_footer
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.index_files import pack
+from indextables.split.mapping import Mapping
+from indextables.split.rows_writer import RowsWriter
+from indextables.split.settle import settled
+
+# How much is looked at before encodings and open choices of the mapping are settled.
+_SAMPLE_ROWS = 50_000
+_SAMPLE_BYTES = 32 << 20
+# Index and rows, packed, against the rows in memory: only a first guess until row groups are written.
+_GUESS = 0.45
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A finished split: what the log's `add` says of it, but for its path."""
+
+    size: int
+    num_records: int
+    footer_start: int
+    footer_end: int
+    partition_values: dict[str, str | None]
+    min_values: dict[str, str]
+    max_values: dict[str, str]
+    stats: str | None
+    mapping: Mapping
+    uncompressed_bytes: int
+    num_merge_ops: int = 0
+    split_tags: tuple[str, ...] = (OUR_TAG,)
+
+    @property
+    def doc_mapping_json(self) -> str:
+        """The mapping as the log keeps it."""
+        return self.mapping.to_json()
+
+
+def new_source() -> int:
+    """A random number for the rows of a split, by which row ids stay apart when splits are merged."""
+    return secrets.randbelow((1 << (63 - ROW_BITS)) - 1) + 1
+
+
+class SplitWriter:
+    """Writes one split to a sink.
+
+    Batches have the table's schema (`indextables.schema`), partition columns included; all rows have the same
+    partition values. Rows go to the sink as they come, the index is built beside in a temporary folder
+    and follows. `finish` leaves the sink to the caller, who closes it, and only then the split may be
+    seen; after an error, call `abort`. Use it as a context manager to have that done.
+    """
+
+    def __init__(
+        self,
+        sink: IO[bytes],
+        schema: pa.Schema,
+        mapping: Mapping,
+        options: Options,
+        partition_values: Values[str, str | None] | None = None,
+    ) -> None:
+        self._sink = sink
+        self._schema = schema
+        self._mapping = mapping
+        self._options = options
+        self._partition_values = dict(partition_values or {})
+        self._statistics = Statistics(schema, options, tuple(self._partition_values))
+        self._source = new_source()
+        self._sample: list[pa.RecordBatch] = []
+        self._sample_bytes = 0
+        self._rows: RowsWriter | None = None
+        self._index: IndexBuilder | None = None
+        self.num_records = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take in rows."""
+        if not batch.schema.equals(self._schema):
+            raise SchemaError(
+                f"a batch has other columns than the split:\n{batch.schema}\nnot\n{self._schema}"
+            )
+        if not batch.num_rows:
+            return
+        if self.num_records + batch.num_rows >= 1 << ROW_BITS:
+            raise SplitError(f"a split holds fewer than {1 << ROW_BITS} rows; begin another one")
+        self._statistics.accumulate(batch)
+        self.num_records += batch.num_rows
+        if self._rows is None:
+            self._sample.append(batch)
+            self._sample_bytes += batch.nbytes
+            if self.num_records >= _SAMPLE_ROWS or self._sample_bytes >= _SAMPLE_BYTES:
+                self._begin()
+        else:
+            self._add(batch)
+
+    @property
+    def estimated_size(self) -> int:
+        """About how large the split would be if it were finished now: to decide when to begin another."""
+        if self._rows is None:
+            return int(self._sample_bytes * _GUESS)
+        written, seen = self._sink.tell(), self._rows.uncompressed
+        ratio = 1.6 * written / seen if seen else _GUESS
+        return int(ratio * (seen + self._rows.pending_bytes))
+
+    def finish(self) -> Built:
+        """Write what is left, the index and the footer."""
+        if self._rows is None:
+            self._begin()
+        assert self._rows is not None
+        assert self._index is not None
+        # The last row group is encoded while the index is committed.
+        with ThreadPoolExecutor(1) as beside:
+            flushed = beside.submit(self._rows.flush)
+            folder = self._index.finish()
+            flushed.result()
+        files = pack(folder, self._sink, self._options.get(COMPRESSION_LEVEL))
+        texts = self._statistics.texts()
+        facts = Facts(
+            num_records=self.num_records,
+            schema=self._schema,
+            mapping=self._mapping,
+            partition_values=self._partition_values,
+            min_values=texts.min_values,
+            max_values=texts.max_values,
+            stats=texts.stats,
+            uncompressed_bytes=self._rows.uncompressed + sum(file.size for file in files),
+            num_merge_ops=0,
+            created_ms=time.time_ns() // 1_000_000,
+            chunks=(Chunk(self._source, 0, self.num_records),),
+            index_files=tuple(files),
+        )
+        built = close_split(self._rows, self._sink, facts)
+        self._index.discard()
+        return built
+
+    def abort(self) -> None:
+        """Give up: remove what is temporary. The sink is the caller's to abort."""
+        if self._rows is not None:
+            self._rows.abandon()
+        if self._index is not None:
+            self._index.discard()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Clean up after an error."""
+        if error is not None:
+            self.abort()
+
+    def _begin(self) -> None:
+        sample = pa.Table.from_batches(self._sample, self._schema)
+        self._mapping = settled(self._mapping, sample)
+        self._rows = RowsWriter(self._sink, self._schema, sample, self._options)
+        self._index = IndexBuilder(self._mapping, self._source, self._options)
+        batches, self._sample = self._sample, []
+        for batch in batches:
+            self._add(batch)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        assert self._rows is not None
+        assert self._index is not None
+        self._rows.write(batch)
+        self._index.add(batch)
+
+
+def close_split(rows: RowsWriter, sink: IO[bytes], facts: Facts) -> Built:
+    """Write the footer; says what the split became."""
+    start = rows.close(encode_footer(facts))
+    end = sink.tell()
+    return Built(
+        size=end,
+        num_records=facts.num_records,
+        footer_start=start,
+        footer_end=end,
+        partition_values=facts.partition_values,
+        min_values=facts.min_values,
+        max_values=facts.max_values,
+        stats=facts.stats,
+        mapping=facts.mapping,
+        uncompressed_bytes=facts.uncompressed_bytes,
+        num_merge_ops=facts.num_merge_ops,
+    )

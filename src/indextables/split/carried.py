@@ -1,0 +1,82 @@
+"""Arrow types that Parquet cannot hold, carried in types that it can.
+
+An object without fields gets one field `_empty`, always null; an interval of months, days and nanoseconds
+becomes its 16 bytes. Everything else is held as it is.
+"""
+
+import pyarrow as pa
+
+_EMPTY = pa.struct([pa.field("_empty", pa.bool_())])
+_INTERVAL = pa.month_day_nano_interval()
+
+
+def carried_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which values of this one stand in the Parquet part.
+
+    >>> carried_type(pa.struct([]))
+    StructType(struct<_empty: bool>)
+    """
+    if kind == _INTERVAL:
+        return pa.binary(16)
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(carried_type(f.type)) for f in kind]) if kind.num_fields else _EMPTY
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(carried_type(kind.key_type)),
+            kind.item_field.with_type(carried_type(kind.item_type)),
+        )
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(carried_type(kind.value_type)))
+    return kind
+
+
+def carried_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of the Parquet part, without `_row`."""
+    return pa.schema([f.with_type(carried_type(f.type)) for f in schema], schema.metadata)
+
+
+def carry(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column as another type of the same layout: into Parquet's, or back from it."""
+    if column.type == kind:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([carry(chunk, kind) for chunk in column.chunks], kind)
+    if _INTERVAL in (kind, column.type):
+        buffers = column.buffers()
+        return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, column.offset)
+    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
+        return _carry_struct(column, kind)
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        return _carry_lists(column, kind)
+    return column.cast(kind)
+
+
+def _carry_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind.num_fields == 0 or column.type.num_fields == 0:
+        children = [] if kind.num_fields == 0 else [pa.nulls(len(column), pa.bool_())]
+        return _struct(column, children, kind)
+    # Fields by position, without the parent's nulls: those are put back below.
+    children = [carry(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)]
+    return _struct(column, children, kind)
+
+
+def _struct(column: pa.Array, children: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not children:
+        validity = column.is_valid().cast(pa.bool_())
+        bits = validity.buffers()[1] if column.null_count else None
+        return pa.Array.from_buffers(kind, len(column), [bits], -1, validity.offset)
+    missing = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+
+
+def _carry_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    missing = column.is_null() if column.null_count else None
+    offsets = column.offsets
+    start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
+    shifted = pa.array(offsets.to_numpy() - start, pa.int32())
+    if pa.types.is_map(kind):
+        keys = carry(column.keys.slice(start, end - start), kind.key_type)
+        items = carry(column.items.slice(start, end - start), kind.item_type)
+        return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
+    values = carry(column.values.slice(start, end - start), kind.value_type)
+    return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)

@@ -1,0 +1,173 @@
+"""Arrow values as JSON text, whole arrays at a time.
+
+Every function gives a string array with one JSON value per row, null where the row is null, and a mask of
+rows whose value is not wholly in the text (a float that JSON cannot write, binary inside of an object).
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+_SPECIAL = r'["\\\x00-\x1f]'
+_CONTROL = r"[\x00-\x1f]"
+# Powers of ten as the JSON reader of the index has them.
+_TEN = np.array([float(f"1e{power}") for power in range(309)])
+_TRIES = (0, -1, 1, -2)
+
+
+def escaped(strings: pa.Array) -> pa.Array:
+    r"""The strings with quotes, backslashes and control characters escaped, without outer quotes.
+
+    >>> print(escaped(pa.array(['say "hi"']))[0])
+    say \"hi\"
+    """
+    if not pc.any(pc.match_substring_regex(strings, _SPECIAL)).as_py():
+        return strings
+    strings = pc.replace_substring(strings, "\\", "\\\\")
+    strings = pc.replace_substring(strings, '"', '\\"')
+    if pc.any(pc.match_substring_regex(strings, _CONTROL)).as_py():
+        for code in range(32):
+            strings = pc.replace_substring(strings, chr(code), f"\\u{code:04x}")
+    return strings
+
+
+def quoted(strings: pa.Array) -> pa.Array:
+    """The strings as JSON strings."""
+    return pc.binary_join_element_wise('"', escaped(strings), '"', "")
+
+
+def float_text(values: Floats) -> tuple[pa.Array, Mask]:
+    """Numbers in a form that the index reads back to the same bits, and which ones have no such form.
+
+    Its JSON reader computes `digits * 10^exponent` in floating point, which is off by one bit for
+    many shortest forms; so digits are looked for that come out right.
+
+    >>> float_text(np.array([0.5, float("inf")]))[1].tolist()
+    [False, True]
+    """
+    size = np.abs(values)
+    usable = np.isfinite(values) & (size > 1e-250) & (size < 1e250)
+    safe = np.where(usable, size, 1.0)
+    first = 17 - np.floor(np.log10(safe)).astype(np.int64)
+    digits = np.zeros(len(values), np.float64)
+    powers = np.zeros(len(values), np.int64)
+    whole = usable & (size < 2.0**53) & (size == np.floor(size))
+    digits[whole] = size[whole]
+    missing = np.flatnonzero(usable & ~whole)
+    for shift in _TRIES:
+        if not len(missing):
+            break
+        power = first[missing] + shift
+        wanted = safe[missing]
+        near = _scaled(wanted, power)
+        for candidate in (near, np.nextafter(near, 0.0), np.nextafter(near, np.inf)):
+            fits = (candidate < 2.0**63) & (candidate == np.floor(candidate)) & (digits[missing] == 0)
+            hit = fits & (_scaled(candidate, -power) == wanted)
+            digits[missing[hit]] = candidate[hit]
+            powers[missing[hit]] = power[hit]
+        missing = missing[digits[missing] == 0]
+    failed = ~usable & (values != 0)
+    failed[missing] = True
+    sign = pc.if_else(pa.array(values < 0), "-", "")
+    text = pc.binary_join_element_wise(
+        sign, pa.array(digits.astype(np.int64)).cast(pa.string()), "e",
+        pa.array(-powers).cast(pa.string()), "",
+    )  # fmt: skip
+    return text, failed
+
+
+def _scaled(values: Floats, powers: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
+    ten = _TEN[np.minimum(np.abs(powers), 308)]
+    return np.where(powers >= 0, values * np.where(powers >= 0, ten, 1.0), values / ten)
+
+
+def json_text(values: pa.Array) -> tuple[pa.Array, Mask]:
+    """Any array as JSON values: structs and maps as objects, lists as arrays, nulls left out."""
+    kind = values.type
+    nothing: Mask = np.zeros(len(values), np.bool_)
+    if pa.types.is_struct(kind):
+        return _struct_text(values)
+    if pa.types.is_map(kind):
+        return _map_text(values)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _list_text(values)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return quoted(values.cast(pa.string())), nothing
+    if pa.types.is_floating(kind):
+        numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        text, failed = float_text(numbers)
+        return pc.if_else(pa.array(failed), pa.scalar(None, pa.string()), _like(text, values)), failed
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        return values.cast(pa.string()), nothing
+    if pa.types.is_timestamp(kind):
+        return _timestamp_text(values), nothing
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return quoted(values.cast(pa.string())), nothing
+    return pa.nulls(len(values), pa.string()), values.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _like(text: pa.Array, values: pa.Array) -> pa.Array:
+    """The text, null where the value is."""
+    return (
+        text if not values.null_count else pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
+    )
+
+
+def _timestamp_text(values: pa.Array) -> pa.Array:
+    """RFC 3339 in UTC, which the index takes as a date; a year it cannot write stays plain text."""
+    text = values.cast(pa.timestamp("us")).cast(pa.string())
+    return quoted(pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", ""))
+
+
+def _struct_text(values: pa.Array) -> tuple[pa.Array, Mask]:
+    partial: Mask = np.zeros(len(values), np.bool_)
+    pieces: list[Any] = []
+    for i, field in enumerate(values.type):
+        child = pc.struct_field(values, [i])
+        text, incomplete = json_text(child)
+        key = escaped(pa.array([field.name]))[0].as_py()
+        pieces.append(pc.binary_join_element_wise(f',"{key}":', text, ""))
+        partial |= incomplete
+    inner = _joined(pieces, len(values))
+    text = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(inner, 1), "}", "")
+    return _like(text, values), partial
+
+
+def _joined(pieces: list[Any], rows: int) -> pa.Array:
+    if not pieces:
+        return pa.array([""] * rows, pa.string())
+    return pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+
+
+def _map_text(values: pa.Array) -> tuple[pa.Array, Mask]:
+    keys, incomplete_keys = json_text(values.keys)
+    if not pa.types.is_string(values.type.key_type) and not pa.types.is_large_string(values.type.key_type):
+        keys = quoted(pc.replace_substring(keys, '"', ""))
+    items, incomplete = json_text(values.items)
+    pairs = pc.binary_join_element_wise(keys, ":", items, "")
+    return _gathered(values, pairs, incomplete | incomplete_keys, "{", "}")
+
+
+def _list_text(values: pa.Array) -> tuple[pa.Array, Mask]:
+    if pa.types.is_fixed_size_list(values.type):
+        values = values.cast(pa.list_(values.type.value_type))
+    items, incomplete = json_text(values.values)
+    return _gathered(values, items, incomplete, "[", "]")
+
+
+def _gathered(
+    values: pa.Array, items: pa.Array, incomplete: Mask, start: str, end: str
+) -> tuple[pa.Array, Mask]:
+    """Join the items of each list; null items are left out."""
+    offsets = values.offsets.to_numpy().astype(np.int64)
+    present = items.is_valid().to_numpy(zero_copy_only=False)
+    before = np.concatenate(([0], np.cumsum(present)))
+    lists = pa.ListArray.from_arrays(pa.array(before[offsets].astype(np.int32)), items.drop_null())
+    text = pc.binary_join_element_wise(start, pc.binary_join(lists, ","), end, "")
+    spoilt = np.concatenate(([0], np.cumsum(incomplete)))
+    return _like(text, values), spoilt[offsets[1:]] > spoilt[offsets[:-1]]

@@ -1,0 +1,198 @@
+"""The Parquet part of a split: row groups, pages and encodings chosen from the data."""
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from indextables.options import Options
+from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
+from indextables.split.carried import carried_schema, carry
+from indextables.split.footer import FOOTER_KEY, ROW_COLUMN
+
+# A dictionary must be small, or every fetch of a row pays for reading it.
+_DICTIONARY_BYTES = 64 << 10
+
+
+def parquet_schema(schema: pa.Schema) -> pa.Schema:
+    """The table's columns as Parquet holds them, and `_row`."""
+    return carried_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+
+
+class _Tap(io.RawIOBase):
+    """A sink that others may not close, and that remembers the last bytes written to it."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self.tail = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
+        self._sink.write(data)
+        view = memoryview(data)
+        self.tail = (self.tail + bytes(view[-8:]))[-8:]
+        return len(view)
+
+    def close(self) -> None:
+        """The sink belongs to somebody else."""
+
+
+class RowsWriter:
+    """Writes row groups to a sink on a thread of its own, at most one row group ahead.
+
+    The sink is left open and in place for what follows the rows; `close` writes the Parquet footer.
+    """
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, sample: pa.Table, options: Options) -> None:
+        self._schema = parquet_schema(schema)
+        self._limit = options.get(ROW_GROUP_BYTES)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="indextables-rows")
+        self._last: Future[None] | None = None
+        self.rows = 0
+        self.uncompressed = 0
+        self._tap = _Tap(sink)
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._tap, "w"),
+            self._schema,
+            compression="zstd",
+            compression_level=options.get(COMPRESSION_LEVEL),
+            data_page_size=options.get(PAGE_BYTES),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            write_page_index=True,
+            write_batch_size=_batch_size(sample, options.get(PAGE_BYTES)),
+            **_encodings(self._schema, sample),
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take in rows; they are written when a row group is full."""
+        for part in self._fitting(batch):
+            self._pending.append(part)
+            self._pending_bytes += part.nbytes
+            if self._pending_bytes >= self._limit:
+                self._flush()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory that wait for their row group."""
+        return self._pending_bytes
+
+    def flush(self) -> None:
+        """Write what is pending and wait until all row groups are in the sink."""
+        self._flush()
+        self._wait()
+
+    def close(self, footer: str) -> int:
+        """Write the Parquet footer, with the split's own facts; says where it begins."""
+        self._writer.add_key_value_metadata({FOOTER_KEY.decode(): footer})
+        self._writer.close()
+        self._thread.shutdown()
+        return self._tap.tell() - 8 - int.from_bytes(self._tap.tail[:4], "little")
+
+    def abandon(self) -> None:
+        """Stop; what is in the sink is no Parquet file."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Slices that do not exceed a row group by far, however large the batch."""
+        if batch.nbytes <= self._limit or batch.num_rows <= 1:
+            yield batch
+            return
+        rows = max(1, batch.num_rows * self._limit // batch.nbytes)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        batches, self._pending = self._pending, []
+        self.uncompressed += self._pending_bytes
+        self._pending_bytes = 0
+        self._wait()
+        count = sum(batch.num_rows for batch in batches)
+        self._last = self._thread.submit(self._write_group, batches, self.rows, count)
+        self.rows += count
+
+    def _wait(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def _write_group(self, batches: list[pa.RecordBatch], first: int, count: int) -> None:
+        table = pa.Table.from_batches(batches)
+        columns = [carry(table.column(i), self._schema.field(i).type) for i in range(table.num_columns)]
+        numbers = pa.array(np.arange(first, first + count, dtype=np.int64))
+        group = pa.Table.from_arrays([*columns, numbers], schema=self._schema)
+        self._writer.write_table(group, row_group_size=count)
+
+
+def _batch_size(sample: pa.Table, page: int) -> int:
+    """How many values are written between two looks at the size of the page."""
+    widest = max((column.nbytes for column in sample.columns), default=0)
+    return int(min(1024, max(1, page * max(1, sample.num_rows) // max(1, widest))))
+
+
+def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
+    """Dictionaries where few values recur, differences for other numbers, lengths apart for other strings."""
+    dictionaries: list[str] = []
+    encodings: dict[str, str] = {}
+    for path, top in _leaves(schema):
+        field = schema.field(top)
+        if pa.types.is_nested(field.type) or (
+            top < sample.num_columns and recurring(sample.column(top).combine_chunks())
+        ):
+            dictionaries.append(path)
+        elif (encoding := _plain_encoding(field.type)) is not None:
+            encodings[path] = encoding
+    return {"use_dictionary": dictionaries or False, "column_encoding": encodings or None}
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[str, int]]:
+    """The Parquet paths of all leaf columns, with the number of the column they belong to."""
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, schema).close()
+    leaves = pq.ParquetFile(empty).schema
+    tops = {name: i for i, name in enumerate(schema.names)}
+    owners = _owners(schema)
+    paths = [leaves.column(i).path for i in range(len(leaves))]
+    return [(path, owner if owner >= 0 else tops[path]) for path, owner in zip(paths, owners, strict=True)]
+
+
+def _owners(schema: pa.Schema) -> list[int]:
+    """The column number of each leaf, in order."""
+    return [i for i, field in enumerate(schema) for _ in range(_leaf_count(field.type))]
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    return _leaf_count(kind.value_type) if pa.types.is_nested(kind) else 1
+
+
+def recurring(values: pa.Array) -> bool:
+    """Whether few distinct values stand for many rows."""
+    kind = values.type
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or not len(values):
+        return False
+    distinct = pc.unique(values)
+    return len(distinct) * 8 <= len(values) and distinct.nbytes <= _DICTIONARY_BYTES
+
+
+def _plain_encoding(kind: pa.DataType) -> str | None:
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return "DELTA_LENGTH_BYTE_ARRAY"
+    whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+    return "DELTA_BINARY_PACKED" if whole else None
