@@ -2,8 +2,10 @@
 
 from indextables.errors import IndexTablesError
 from indextables.metrics import figures as metrics_figures
-from indextables.table import Table
+from indextables.table import Table, write
 from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
-from indextables.version import VERSION as __version__
+from indextables.version import VERSION
 
-__all__ = ["IndexTablesError", "Table", "__version__", "metrics_figures", "open"]
+__version__ = VERSION
+
+__all__ = ["IndexTablesError", "Table", "__version__", "metrics_figures", "open", "write"]

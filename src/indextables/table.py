@@ -1,7 +1,7 @@
 """A table in plain Python: open it, see what is in it, look back in time."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import open_store
 from indextables.version import ENGINE
+from indextables.write import Mode, write_table
 
-__all__ = ["Table", "open_table"]
+__all__ = ["Table", "open_table", "write"]
 
 
 class Table:
@@ -83,6 +84,36 @@ def open_table(
     log = TransactionLog(open_store(path, checked), checked, engine=ENGINE)
     moment = None if timestamp is None else _milliseconds(timestamp)
     return Table(log, log.snapshot(version=version, timestamp=moment))
+
+
+def write(
+    path: str | os.PathLike[str],
+    data: object,
+    *,
+    mode: str = "append",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, object] | None = None,
+) -> Table:
+    """Write rows to a table, without Spark; the table as it is after that.
+
+    Args:
+        path: a folder, or a URL (`s3://`, `abfss://`, `gs://`, ...).
+        data: an Arrow table, batch or reader, a pandas or Polars frame, anything with the Arrow C stream
+            interface, a list of dicts, or a dict of columns.
+        mode: when there is a table already: `append`, `overwrite`, `error`, or `ignore`.
+        partition_by: columns whose values become folders; only when the table is new.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    checked = Options.parse(options)
+    log, snapshot = write_table(
+        open_store(path, checked),
+        data,
+        mode=Mode.of(mode),
+        partition_by=[partition_by] if isinstance(partition_by, str) else partition_by,
+        options=checked,
+        engine=ENGINE,
+    )
+    return Table(log, snapshot)
 
 
 def _milliseconds(moment: datetime | str) -> int:

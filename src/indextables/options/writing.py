@@ -34,7 +34,7 @@ TXN_APP_ID = option(
     "txn.appId",
     optional_text,
     None,
-    "With txn.version: the application whose batch this is; a batch that is in the table is not written again.",
+    "With txn.version: the application whose batch this is; a batch is never written twice.",
     where=_WRITE,
 )
 TXN_VERSION = option(

@@ -32,9 +32,7 @@ def _from_items(items: list[object]) -> pa.RecordBatchReader:
         return pa.Table.from_batches(items).to_reader()
     rows = [item for item in items if isinstance(item, Mapping)]
     if not rows:
-        raise SchemaError(
-            f"a list without dicts has no columns, so it cannot be written; give {_ACCEPTED}"
-        )
+        raise SchemaError(f"a list without dicts has no columns, so it cannot be written; give {_ACCEPTED}")
     if len(rows) != len(items):
         odd = next(item for item in items if not isinstance(item, Mapping))
         raise SchemaError(f"a list of rows holds a {type(odd).__name__}; every row must be a dict")

@@ -100,11 +100,6 @@ def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tupl
         yield _values(code, dictionaries), batch.take(pa.array(order[start:end]))
 
 
-def partition_text(value: str | None) -> str:
-    """A partition value as actions and folders write it."""
-    return NULL_PARTITION if value is None else value
-
-
 def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
     values: list[str | None] = []
     for dictionary in reversed(dictionaries):

@@ -41,9 +41,7 @@ class Mode(StrEnum):
         try:
             return cls(lowered)
         except ValueError:
-            raise OptionError(
-                f"mode '{word}' is unknown; give append, overwrite, error or ignore"
-            ) from None
+            raise OptionError(f"mode '{word}' is unknown; give append, overwrite, error or ignore") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,12 @@ class Target:
 
 
 def new_table(
-    incoming: pa.Schema, partition_by: Sequence[str], options: Options, *, now_ms: int, new_id: Callable[[], str] | None = None
+    incoming: pa.Schema,
+    partition_by: Sequence[str],
+    options: Options,
+    *,
+    now_ms: int,
+    new_id: Callable[[], str] | None = None,
 ) -> Target:
     """The table that a first write makes."""
     schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
