@@ -29,7 +29,10 @@ def test_no_module_is_a_landfill() -> None:
 def test_every_runtime_dependency_earns_its_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = (ROOT / "docs" / "dependencies.md").read_text()
-    wanted = [*project["dependencies"], *(d for group in project["optional-dependencies"].values() for d in group)]
+    wanted = [
+        *project["dependencies"],
+        *(d for group in project["optional-dependencies"].values() for d in group),
+    ]
     for requirement in wanted:
         name = re.split(r"[\[<>=~!]", requirement)[0]
         assert f"`{name}`" in listed, f"say in docs/dependencies.md why {name} is needed"
