@@ -36,7 +36,7 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
         if values.null_count == len(values):
             found[name] = Bounds(None, None)
             continue
-        order = pc.sort_indices(values, null_placement="at_end")
+        order = pc.sort_indices(values)  # nulls last
         low = texts[order[0].as_py()].as_py()
         high = texts[order[len(values) - values.null_count - 1].as_py()].as_py()
         if low == high or not _mistakable(texts, schema.field(name).type):

@@ -83,11 +83,11 @@ class Delta:
 
     def files(self) -> pa.Table:
         """The added splits as a file list."""
-        by_commit: dict[tuple[int, int], list[Add]] = {}
-        for add, version, stamp in self.added.values():
-            by_commit.setdefault((version, stamp), []).append(add)
-        tables = [
-            files.from_adds(adds, version=version, timestamp=stamp)
-            for (version, stamp), adds in by_commit.items()
-        ]
-        return pa.concat_tables(tables) if tables else files.FILES.empty_table()
+        if not self.added:
+            return files.FILES.empty_table()
+        adds, versions, stamps = zip(*self.added.values(), strict=True)
+        listed = files.from_adds(adds, version=0, timestamp=0)
+        for name, values in (("addedAtVersion", versions), ("addedAtTimestamp", stamps)):
+            place = listed.schema.get_field_index(name)
+            listed = listed.set_column(place, listed.schema.field(place), pa.array(values, pa.int64()))
+        return listed
