@@ -1,0 +1,1 @@
+"""Measurements: what the engine takes, beside its targets and the bare libraries."""

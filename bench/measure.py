@@ -1,0 +1,97 @@
+"""Time and memory of one piece of work, measured in a process of its own.
+
+A piece of work is a function named as `module:function`. Called with its arguments it returns `prepare`;
+`prepare()` makes everything ready, untimed, and returns what is to be measured. Nothing that an earlier
+measurement left behind (allocated memory, filled caches, threads) can help or harm a later one.
+"""
+
+import gc
+import importlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Prepare: TypeAlias = Callable[[], Callable[[], object]]
+
+ROOT = Path(__file__).parents[1]
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a piece of work took: the median and the extremes of the runs, the first run, and memory.
+
+    `first_ms` is the first run in the process; it warms libraries and is not among the runs. `peak_mb` is
+    how far the memory of the process rose during it, above what it had, imports and all, just before.
+    """
+
+    runs: int
+    median_ms: float
+    least_ms: float
+    most_ms: float
+    first_ms: float
+    peak_mb: float
+
+
+def measure(work: str, *arguments: object, runs: int) -> Measured:
+    """Measure a piece of work in a fresh process.
+
+    Args:
+        work: `module:function`.
+        arguments: what the function is called with; plain values.
+        runs: how many runs the median is taken of.
+    """
+    command = [sys.executable, "-m", "bench.measure", work, json.dumps(arguments), str(runs)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{work} failed, see above; exit code {done.returncode}")
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def ratio(ours: Measured, other: Measured) -> float:
+    """How many times as long ours took."""
+    return ours.median_ms / other.median_ms
+
+
+def _measure_here(work: str, arguments: list[Any], runs: int) -> Measured:
+    module, _, function = work.partition(":")
+    prepare: Prepare = getattr(importlib.import_module(module), function)(*arguments)
+    act = prepare()
+    gc.collect()
+    idle = _reset_peak()
+    first = _milliseconds(act)
+    peak = _memory("VmHWM") - idle
+    times = [_milliseconds(prepare()) for _ in range(runs)]
+    return Measured(runs, statistics.median(times), min(times), max(times), first, peak)
+
+
+def _milliseconds(act: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    result = act()
+    taken = (time.perf_counter() - start) * 1000
+    del result  # only now, so that freeing it is not part of the time
+    return taken
+
+
+def _reset_peak() -> float:
+    """Forget the highest memory so far; the memory now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS")
+
+
+def _memory(name: str) -> float:
+    """A figure of this process's memory, in megabytes."""
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    _, _work, _arguments, _runs = sys.argv
+    _found = _measure_here(_work, json.loads(_arguments), int(_runs))
+    print(json.dumps({name: getattr(_found, name) for name in Measured.__slots__}))
