@@ -151,13 +151,17 @@ def read_manifest(
 def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock | None) -> tuple[bytes, int]:
     """A container with the wanted blocks, all of them checked, and the number of their records."""
     if keep_block is not None:
-        head = _head(store, path)
-        if head is not None:
-            header, index = head
+        size = store.head(path).size
+        start = store.get_range(path, 0, min(size, _HEAD_BYTES))
+        start, header = _header(store, path, start, size)
+        index = read_index(header)
+        if index is not None:
+            if header.size + sum(block.size for block in index) != size:
+                raise AvroError("it is shorter or longer than its list of blocks says")
             _check_count(sum(block.count for block in index), entries)
             kept = [number for number, block in enumerate(index) if keep_block(block.bounds)]
             if len(kept) < len(index):
-                return _splice(store, path, header, index, kept)
+                return _splice(store, path, start, header.size, index, kept)
     data = store.get(path)
     return data, _check(data, entries)
 
@@ -183,33 +187,32 @@ def _check_count(rows: int, entries: int | None) -> None:
         raise AvroError(f"it has {rows} entries, and the state counts {entries}")
 
 
-def _head(store: Store, path: str) -> tuple[bytes, list[BlockInfo]] | None:
-    """The header's bytes and its list of blocks; None if there is no such list."""
-    size = _HEAD_BYTES
+def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, avro.Header]:
+    """The header, with as much of the container's start as it took to read it."""
     while True:
-        data = store.get_range(path, 0, size)
         try:
-            header = avro.read_header(data)
+            return start, avro.read_header(start)
         except avro.HeaderCutError:
-            if len(data) < size:
+            if len(start) == size:
                 raise
-            size *= 4
-            continue
-        index = read_index(header)
-        return None if index is None else (data[: header.size], index)
+        start += store.get_range(path, len(start), min(size, 4 * len(start)))
 
 
 def _splice(
-    store: Store, path: str, header: bytes, index: list[BlockInfo], kept: list[int]
+    store: Store, path: str, start: bytes, header_size: int, index: list[BlockInfo], kept: list[int]
 ) -> tuple[bytes, int]:
-    """A container of some of the blocks."""
-    starts = [len(header)]
+    """A container of some of the blocks; those that came with its start are not fetched again."""
+    offsets = [header_size]
     for block in index:
-        starts.append(starts[-1] + block.size)
-    parts = store.get_ranges(path, [(starts[number], starts[number + 1]) for number in kept]) if kept else []
-    for number, part in zip(kept, parts, strict=True):
-        index[number].check(part)
-    return b"".join((header, *parts)), sum(index[number].count for number in kept)
+        offsets.append(offsets[-1] + block.size)
+    here = [number for number in kept if offsets[number + 1] <= len(start)]
+    there = kept[len(here) :]
+    blocks = [start[offsets[number] : offsets[number + 1]] for number in here]
+    if there:
+        blocks += store.get_ranges(path, [(offsets[number], offsets[number + 1]) for number in there])
+    for number, data in zip(kept, blocks, strict=True):
+        index[number].check(data)
+    return b"".join((start[:header_size], *blocks)), sum(index[number].count for number in kept)
 
 
 def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
