@@ -1,0 +1,172 @@
+"""Which columns a search speaks of: names resolved, unknown ones refused, operators checked."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError, UnknownFieldError
+from indextables.options import Options, reading
+from indextables.predicate import Search, SearchKind
+from indextables.predicate.query_language import parse_query
+from indextables.predicate.query_tree import FieldPath, QueryNode, fields_of
+from indextables.split.mapping import Field, Kind, Mapping
+
+# The kinds of a column's fields in which a search looks, the first one first.
+SEARCH_ORDER = (Kind.TEXT, Kind.STRING, Kind.HASH, Kind.IP, Kind.JSON, Kind.I64, Kind.F64, Kind.BOOL)
+EXACT_ORDER = (Kind.STRING, Kind.HASH, Kind.IP, Kind.I64, Kind.F64, Kind.BOOL, Kind.JSON, Kind.TEXT)
+_TEXT_LIKE = (Kind.TEXT, Kind.STRING, Kind.HASH)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    """A column, or what stands at a path within a nested one; `exact` prefers its untokenized field."""
+
+    column: str
+    path: tuple[str, ...] = ()
+    exact: bool = False
+
+    def field_in(self, mapping: Mapping) -> Field | None:
+        """The field of a split in which to look."""
+        return mapping.find(self.column, *(EXACT_ORDER if self.exact else SEARCH_ORDER))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A search operator, understood: its query, and the fields that unqualified terms speak of."""
+
+    query: QueryNode
+    defaults: tuple[FieldRef, ...]
+    fields: "Fields"
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The columns of a table and how its splits index them."""
+
+    schema: pa.Schema
+    mappings: tuple[Mapping, ...]
+    partition_columns: tuple[str, ...] = ()
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {name.lower(): name for name in self.schema.names}
+
+    @cached_property
+    def _kinds(self) -> dict[str, set[Kind]]:
+        kinds: dict[str, set[Kind]] = {}
+        for mapping in self.mappings:
+            for field in mapping.fields:
+                kinds.setdefault(field.column.lower(), set()).add(field.kind)
+        return kinds
+
+    def searchable(self) -> list[str]:
+        """The columns that a search can name."""
+        partitions = {name.lower() for name in self.partition_columns}
+        return [
+            n
+            for n in self.schema.names
+            if n.lower() in partitions or not self.mappings or self._kinds.get(n.lower())
+        ]
+
+    def resolve(self, path: FieldPath, *, exact: bool = False) -> FieldRef:
+        """The column that a name in a query means, and the path within it.
+
+        Raises:
+            UnknownFieldError: There is none, or it is not indexed.
+        """
+        for end in range(len(path), 0, -1):
+            found = self._names.get(".".join(path[:end]).lower())
+            if found is None:
+                continue
+            if found not in self.searchable():
+                raise UnknownFieldError(
+                    f"the column '{found}' is not indexed, so it cannot be searched; use a comparison or "
+                    f"LIKE, or index it (spark.indextables.indexing.*); searchable are: "
+                    f"{', '.join(self.searchable())}"
+                )
+            inner = _inner(self.schema.field(found).type, path[end:], found)
+            return FieldRef(found, inner, exact)
+        raise _unknown(".".join(path), self.searchable())
+
+    def question(self, search: Search, options: Options) -> Question:
+        """Understand a search operator: parse its query and check every field it names."""
+        query = parse_query(search.query)
+        use = fields_of(query)
+        for path in use.fields:
+            self.resolve(path)
+        exact = search.kind is SearchKind.FIELDMATCH
+        if search.column is not None:
+            defaults = [self.resolve(search.column.path, exact=exact)]
+        else:
+            defaults = [FieldRef(name, exact=exact) for name in self._text_like()] if use.unqualified else []
+            self._check_spread(defaults, options)
+        self._check_kind(search.kind, defaults)
+        return Question(query, tuple(defaults), self)
+
+    def _text_like(self) -> list[str]:
+        wanted = set(_TEXT_LIKE)
+        found = [name for name in self.schema.names if self._kinds.get(name.lower(), set()) & wanted]
+        if not found and self.mappings:
+            raise UnknownFieldError(
+                "the table has no text or string column to search; name a column, or qualify the terms "
+                f"(column:value); its columns are: {', '.join(self.schema.names)}"
+            )
+        return found
+
+    def _check_spread(self, defaults: Sequence[FieldRef], options: Options) -> None:
+        limit = options.get(reading.MAX_UNQUALIFIED_FIELDS)
+        if limit and len(defaults) > limit:
+            names = [ref.column for ref in defaults]
+            raise PredicateError(
+                f"a search over all fields would look for unqualified terms in {len(names)} fields "
+                f"({', '.join(names[:20])}{', ..' if len(names) > 20 else ''}), more than the {limit} "
+                "allowed; qualify the terms (column:term), search one column, or raise "
+                "spark.indextables.indexquery.indexall.maxUnqualifiedFields (0 sets no limit)"
+            )
+
+    def _check_kind(self, kind: SearchKind, refs: Iterable[FieldRef]) -> None:
+        if kind is SearchKind.INDEXQUERY or not self.mappings:
+            return
+        tokenized = kind is SearchKind.TEXTSEARCH
+        for ref in refs:
+            kinds = self._kinds.get(ref.column.lower(), set())
+            fits = self._has_tokens(ref.column) if tokenized else bool(kinds - {Kind.TEXT}) or not kinds
+            if fits:
+                continue
+            is_, other = ("not tokenized", "FIELDMATCH") if tokenized else ("tokenized text", "TEXTSEARCH")
+            raise PredicateError(
+                f"Cannot use {kind.upper()} on field '{ref.column}', which is {is_}; use {other} or "
+                f"INDEXQUERY, or write the column with spark.indextables.indexing.typemap.{ref.column}="
+                f"{'text' if tokenized else 'string'}"
+            )
+
+    def _has_tokens(self, column: str) -> bool:
+        own = [field for mapping in self.mappings for field in mapping.of(column)]
+        return any(f.kind is Kind.TEXT or (f.kind is Kind.JSON and f.tokenizer != "raw") for f in own)
+
+
+def _inner(arrow: pa.DataType, path: Sequence[str], column: str) -> tuple[str, ...]:
+    """The path within a column, struct fields in the schema's spelling."""
+    if not path:
+        return ()
+    while pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        arrow = arrow.value_type
+    if pa.types.is_map(arrow):
+        return (path[0], *_inner(arrow.item_type, path[1:], column))
+    if pa.types.is_struct(arrow):
+        found = next((f for f in arrow if f.name.lower() == path[0].lower()), None)
+        if found is None:
+            raise _unknown(".".join([column, *path]), [f"{column}.{f.name}" for f in arrow])
+        return (found.name, *_inner(found.type, path[1:], column))
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return tuple(path)  # JSON text has whatever fields it has
+    raise UnknownFieldError(f"'{'.'.join([column, *path])}' goes too deep: '{column}' has no fields there")
+
+
+def _unknown(name: str, known: Sequence[str]) -> UnknownFieldError:
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    hint = next((f"did you mean '{k}'? " for k in known if close and k.lower() == close[0]), "")
+    return UnknownFieldError(f"no field '{name}'; {hint}available fields: {', '.join(known)}")

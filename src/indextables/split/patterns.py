@@ -1,0 +1,117 @@
+"""Regular expressions over the terms of an index, for prefixes, wildcards, LIKE and ranges of text.
+
+They are read by Tantivy (Rust's syntax), and match a whole term. Anything that is not a plain letter or digit
+is written by its number, so no text can be taken for an operator.
+"""
+
+from collections.abc import Iterable
+
+from indextables.predicate.query_tree import Wild
+
+ANY = "(?s:.)*"
+ONE = "(?s:.)"
+# Bounds longer than this would make an automaton too large to be worth it.
+MAX_BOUND = 48
+_LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def literal(text: str) -> str:
+    r"""An expression for exactly this text.
+
+    >>> literal("a.b")
+    'a\\x{2e}b'
+    """
+    return "".join(c if c.isascii() and c.isalnum() else f"\\x{{{ord(c):x}}}" for c in text)
+
+
+def wildcard(parts: Iterable[str | Wild]) -> str:
+    """An expression for literal texts with placeholders between them."""
+    return "".join(ANY if part is Wild.MANY else ONE if part is Wild.ONE else literal(part) for part in parts)
+
+
+def like_parts(pattern: str, escape: str) -> tuple[str | Wild, ...] | None:
+    """SQL's LIKE pattern as literals and placeholders; None if it ends in its escape character."""
+    parts: list[str | Wild] = []
+    characters = iter(pattern)
+    for c in characters:
+        if c == escape:
+            following = next(characters, None)
+            if following is None or following not in (escape, "%", "_"):
+                return None
+            parts.append(following)
+        else:
+            parts.append(Wild.MANY if c == "%" else Wild.ONE if c == "_" else c)
+    return tuple(parts)
+
+
+def between(
+    lower: str | None, upper: str | None, *, lower_inclusive: bool = True, upper_inclusive: bool = True
+) -> str | None:
+    """An expression for all texts between two bounds, in the order of their code points.
+
+    None if there are no such texts; open ends are None.
+    """
+    if upper is None:
+        return _from(lower or "", inclusive=lower_inclusive or lower is None)
+    if lower is None:
+        return _up_to(upper, inclusive=upper_inclusive)
+    if lower > upper or (lower == upper and not (lower_inclusive and upper_inclusive)):
+        return None
+    if lower == upper:
+        return literal(lower)
+    shared = 0
+    while shared < len(lower) and lower[shared] == upper[shared]:
+        shared += 1
+    start, low, high = literal(lower[:shared]), lower[shared:], upper[shared:]
+    if not low:
+        tail = _up_to(high, inclusive=upper_inclusive, empty=lower_inclusive)
+        return None if tail is None else start + tail
+    ways = [literal(low[0]) + _from(low[1:], inclusive=lower_inclusive)]
+    if (middle := _class(_after(low[0]), _before(high[0]))) is not None:
+        ways.append(middle + ANY)
+    if (tail := _up_to(high[1:], inclusive=upper_inclusive)) is not None:
+        ways.append(literal(high[0]) + tail)
+    return f"{start}(?:{'|'.join(ways)})"
+
+
+def too_long(*bounds: str | None) -> bool:
+    """Whether a bound is too long to become an expression."""
+    return any(bound is not None and len(bound) > MAX_BOUND for bound in bounds)
+
+
+def _from(bound: str, *, inclusive: bool) -> str:
+    if not bound:
+        return ANY if inclusive else ONE + ANY
+    ways = [literal(bound[0]) + _from(bound[1:], inclusive=inclusive)]
+    if (greater := _class(_after(bound[0]), _LAST)) is not None:
+        ways.append(greater + ANY)
+    return f"(?:{'|'.join(ways)})"
+
+
+def _up_to(bound: str, *, inclusive: bool, empty: bool = True) -> str | None:
+    """All texts up to a bound; without the empty text if so asked. None if there are none."""
+    if not bound:
+        return "" if inclusive and empty else None
+    ways = []
+    if (tail := _up_to(bound[1:], inclusive=inclusive)) is not None:
+        ways.append(literal(bound[0]) + tail)
+    if (smaller := _class(0, _before(bound[0]))) is not None:
+        ways.append(smaller + ANY)
+    if not ways:
+        return "" if empty else None
+    return f"(?:{'|'.join(ways)}){'?' if empty else ''}"
+
+
+def _after(character: str) -> int:
+    code = ord(character) + 1
+    return _SURROGATES.stop if code in _SURROGATES else code
+
+
+def _before(character: str) -> int:
+    code = ord(character) - 1
+    return _SURROGATES.start - 1 if code in _SURROGATES else code
+
+
+def _class(first: int, last: int) -> str | None:
+    return None if first > last else f"[\\x{{{first:x}}}-\\x{{{last:x}}}]"

@@ -1,0 +1,50 @@
+"""How a query's text is cut: as the field's own text was, but with no token left out."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from indextables.split.mapping import Field
+from indextables.split.tokenizers import analyzer
+
+# Longer than any token: nothing is dropped.
+_NO_LIMIT = (1 << 32) - 2
+
+
+class Token(NamedTuple):
+    """A token and its place among the tokens of its text."""
+
+    position: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token with the characters of the text that it stands for."""
+
+    token: Token
+    start: int
+    end: int
+
+
+def cut(field: Field, text: str) -> list[Token]:
+    """The tokens of a text on this field, overlong ones too."""
+    return _tokens(field.tokenizer, text)
+
+
+def plain_cut(field: Field, text: str) -> list[Token]:
+    """The tokens without stemming: for words that are only begun, or misspelt."""
+    return _tokens("default" if field.tokenizer.endswith("_stem") else field.tokenizer, text)
+
+
+def _tokens(tokenizer: str, text: str) -> list[Token]:
+    found = analyzer(tokenizer, _NO_LIMIT).pre_tokenize(text).tokens
+    return [Token(token.position, token.text) for token in found]
+
+
+def lowered(text: str) -> str:
+    """Lower case, letter by letter, as the index does it.
+
+    >>> lowered("ΟΔΟΣ")
+    'οδοσ'
+    """
+    return "".join(c.lower() for c in text)

@@ -1,0 +1,123 @@
+"""What an index can say about a condition: for which rows it holds, for which not, and where it is unsure.
+
+A condition is true, false or unknown for a row. A `Side` is a set of rows that is large enough (no row is
+missing) together with the rows of which the index is not sure; a `Verdict` has a side for *true* and one
+for *false*, and a row on neither is unknown. So NOT swaps the sides, AND and OR combine them, and
+three-valued logic needs no case of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import tantivy
+from tantivy import Occur, Query
+
+# Told apart by identity: combining with them costs nothing.
+ALL: Query = Query.all_query()
+NOTHING: Query = Query.empty_query()
+
+
+def every(queries: Iterable[Query]) -> Query:
+    """Rows that all of the queries match."""
+    parts: list[Query] = []
+    for query in queries:
+        if query is NOTHING:
+            return NOTHING
+        if query is not ALL:
+            parts.append(query)
+    if len(parts) < 2:
+        return parts[0] if parts else ALL
+    return Query.boolean_query([(Occur.Must, part) for part in parts])
+
+
+def either(queries: Iterable[Query]) -> Query:
+    """Rows that at least one of the queries matches."""
+    parts: list[Query] = []
+    for query in queries:
+        if query is ALL:
+            return ALL
+        if query is not NOTHING:
+            parts.append(query)
+    if len(parts) < 2:
+        return parts[0] if parts else NOTHING
+    return Query.boolean_query([(Occur.Should, part) for part in parts])
+
+
+def without(query: Query, other: Query) -> Query:
+    """Rows that the query matches and the other does not."""
+    if other is NOTHING or query is NOTHING:
+        return query
+    if other is ALL:
+        return NOTHING
+    return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, other)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """Rows that may be on this side: no row of it is missing; those in `doubt` may not belong to it."""
+
+    rows: tantivy.Query
+    doubt: tantivy.Query = NOTHING
+
+    @property
+    def exact(self) -> bool:
+        """Whether the index is sure of every row."""
+        return self.doubt is NOTHING or self.rows is NOTHING
+
+    @property
+    def sure(self) -> tantivy.Query:
+        """The rows that surely are on this side."""
+        return without(self.rows, self.doubt)
+
+    @property
+    def unsure(self) -> tantivy.Query:
+        """The rows that have to be looked at."""
+        return every((self.rows, self.doubt))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What the index says about a condition."""
+
+    true: Side
+    false: Side
+
+
+UNKNOWN = Verdict(Side(NOTHING), Side(NOTHING))
+TRUE = Verdict(Side(ALL), Side(NOTHING))
+FALSE = Verdict(Side(NOTHING), Side(ALL))
+# The index cannot tell: every row has to be looked at.
+ANYTHING = Verdict(Side(ALL, ALL), Side(ALL, ALL))
+
+
+def plain(rows: tantivy.Query, doubt: tantivy.Query = NOTHING) -> Verdict:
+    """A condition that is never unknown: what it does not match, it fails for."""
+    return Verdict(Side(rows, doubt), Side(without(ALL, without(rows, doubt)), doubt))
+
+
+def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """AND."""
+    listed = list(verdicts)
+    return Verdict(_both(v.true for v in listed), _any(v.false for v in listed))
+
+
+def any_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """OR."""
+    listed = list(verdicts)
+    return Verdict(_any(v.true for v in listed), _both(v.false for v in listed))
+
+
+def negate(verdict: Verdict) -> Verdict:
+    """NOT."""
+    return Verdict(verdict.false, verdict.true)
+
+
+def _both(sides: Iterable[Side]) -> Side:
+    listed = list(sides)
+    return Side(every(s.rows for s in listed), either(s.doubt for s in listed))
+
+
+def _any(sides: Iterable[Side]) -> Side:
+    # A side without rows has no doubt to add.
+    listed = [s for s in sides if s.rows is not NOTHING]
+    return Side(either(s.rows for s in listed), either(s.doubt for s in listed))
