@@ -69,15 +69,28 @@ def lookup(maps: pa.Array, key: str) -> tuple[pa.Array, Mask]:
         keys = keys.cast(pa.string())
     if not pt.is_string(items.type):
         items = items.cast(pa.string())
+    if (places := _same_places(offsets, keys, key)) is not None:
+        return items.take(places), np.ones(len(maps), dtype=np.bool_)
     hits = np.flatnonzero(as_mask(pc.equal(keys, key)))
     owners = _owners(offsets, hits)
     found = np.zeros(len(maps), dtype=np.bool_)
     found[owners] = True
-    if found.all() and len(hits) == len(maps):
-        return items.take(pa.array(hits)), found
     places = np.zeros(len(maps), dtype=np.int64)
     places[owners] = hits
     return items.take(pa.array(places, mask=~found)), found
+
+
+def _same_places(offsets: Offsets, keys: pa.Array, key: str) -> pa.Array | None:
+    """Where the key stands in every map, if the maps are all alike, as those of one writer are."""
+    widths = np.diff(offsets)
+    width = int(widths[0]) if len(widths) else 0
+    if not width or not (widths == width).all():
+        return None
+    first = pc.index(keys.slice(0, width), key).as_py()
+    if first < 0:
+        return None
+    places = pa.array(np.arange(first, len(keys), width))
+    return places if as_mask(pc.equal(keys.take(places), key)).all() else None
 
 
 def _owners(offsets: Offsets, hits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -119,8 +132,11 @@ class Entries:
         known = self.known(column)
         if known.may_null is not None:
             return known.spread(known.may_null)
-        nulls, rows = self._null_counts(column.name, None)
-        made: Mask = (nulls != 0) | (rows < 0)
+        made = np.ones(self.count, dtype=np.bool_)
+        stats, places = self._column("stats"), np.flatnonzero(self.ours)
+        if stats is not None and len(places):
+            told = stats if len(places) == self.count else stats.take(pa.array(places))
+            made[places] = ~as_mask(pc.match_substring_regex(told, _count_pattern(column.name, "0")))
         return made
 
     def may_value(self, column: pa.Field) -> Mask:
@@ -136,8 +152,7 @@ class Entries:
         # Only where there are no bounds can it be null throughout.
         places = np.flatnonzero(silent & self.ours)
         if len(places):
-            nulls, rows = self._null_counts(column.name, places)
-            made[places] = (nulls < rows) | (nulls < 0)
+            made[places] = self._some_not_null(column.name, places)
         return made
 
     @cached_property
@@ -190,34 +205,30 @@ class Entries:
         high = to_scale(parse_values(high_texts, column.type).values)
         if low is None or high is None:
             return Known(self.count)
-        if as_mask(crossed := pc.greater(low, high)).any():
+        if any_foreign and as_mask(crossed := pc.greater(low, high)).any():
             low, high = (pc.if_else(pc.fill_null(crossed, False), None, bound) for bound in (low, high))
         return Known(
             self.count, low, high, open_ended=foreign if any_foreign and pt.is_string(column.type) else None
         )
 
-    def _null_counts(
-        self, name: str, places: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Nulls of the column and rows of the file, at all or some places; -1 where they are not known."""
-        stats, ours = self._column("stats"), self.ours
-        if places is not None:
-            stats, ours = (None if stats is None else stats.take(pa.array(places))), ours[places]
+    def _some_not_null(self, name: str, places: npt.NDArray[np.int64]) -> Mask:
+        """For some of our entries: whether fewer values of the column are null than there are rows."""
+        stats = self._column("stats")
         if stats is None:
-            unknown = np.full(len(ours), -1, dtype=np.int64)
-            return unknown, unknown
-        # Every quote within a key is escaped, so a bare one after a comma or brace begins a key.
-        key = re.escape(json.dumps(name, ensure_ascii=False))
-        pattern = (
-            rf'(?s)^\{{"numRecords":(?P<rows>[0-9]+),"nullCount":\{{(?:.*,)?{key}:(?P<nulls>[0-9]+)[,}}]'
-        )
-        found = pc.extract_regex(stats, pattern)
-        trusted = ours & as_mask(found.is_valid())
-        nulls, rows = (
-            np.where(trusted, pc.fill_null(found.field(part).cast(pa.int64()), -1).to_numpy(), -1)
-            for part in ("nulls", "rows")
-        )
-        return nulls, rows
+            return np.ones(len(places), dtype=np.bool_)
+        found = pc.extract_regex(stats.take(pa.array(places)), _count_pattern(name, "[0-9]+"))
+        rows, nulls = (found.field(part) for part in ("rows", "nulls"))
+        return as_mask(pc.or_(found.is_null(), pc.not_equal(rows, nulls)), null=True)
+
+
+def _count_pattern(name: str, count: str) -> str:
+    """What our `stats` look like if a column has such a count of nulls.
+
+    Every quote within a key is escaped, so a bare one after a comma or brace begins a key.
+    """
+    key = re.escape(json.dumps(name, ensure_ascii=False))
+    head = r'(?s)^\{"numRecords":(?P<rows>[0-9]+),"nullCount":\{(?:.*,)?'
+    return head + key + ":(?P<nulls>" + count + ")[,}]"
 
 
 def find_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:

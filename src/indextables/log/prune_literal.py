@@ -11,7 +11,7 @@ import re
 import struct
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ class Threshold(NamedTuple):
     side: int = 0
     limit: int | None = None
 
-    def sort_key(self) -> object:
+    def sort_key(self) -> Any:  # noqa: ANN401 - whatever the scale's values are in Python
         """Python's order of thresholds of one scale; only for those with a point."""
         assert self.point is not None
         value = self.point.as_py()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -33,8 +34,10 @@ from indextables.predicate import (
     TextMatchKind,
 )
 
-# How many comparisons one IN may cost; a longer list is judged by groups of neighbouring values.
-_IN_BUDGET = 8_000_000
+# How many comparisons of single values one IN may cost, and how many groups of neighbouring ones.
+_IN_BUDGET = 200_000
+_IN_GROUPS = 32
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Verdict(NamedTuple):
@@ -255,23 +258,36 @@ def _compared(op: Op, known: Known, point: Threshold) -> tuple[Mask, Mask]:
 
 def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
     """Where a value within the bounds can be one of the points, and where it can be none of them."""
-    true, false = np.zeros(known.count, dtype=np.bool_), np.ones(known.count, dtype=np.bool_)
-    limited = [point for point in points if point.limit is not None]
-    whole = [point for point in points if point.limit is None and point.exact and point.point is not None]
-    budget = max(64, _IN_BUDGET // max(1, known.count))
-    if len(limited) > budget:
-        return np.ones(known.count, dtype=np.bool_), false
-    whole.sort(key=Threshold.sort_key)  # type: ignore[arg-type]
-    if len(whole) > budget:
-        size = -(-len(whole) // budget)
-        for start in range(0, len(whole), size):
-            group = whole[start : start + size]
-            true |= _sides(known, group[-1]).low_to & _sides(known, group[0]).high_from
-        whole = []
-    for point in limited + whole:
-        equal, differs = _compared(Op.EQ, known, point)
-        true, false = true | equal, false & differs
-    return true, false
+    every = np.ones(known.count, dtype=np.bool_)
+    if len(points) * known.count <= _IN_BUDGET or len(points) <= _IN_GROUPS:
+        true, false = ~every, every
+        for point in points:
+            equal, differs = _compared(Op.EQ, known, point)
+            true, false = true | equal, false & differs
+        return true, false
+    if any(point.limit is not None for point in points):
+        return every, every
+    held = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
+    assert known.low is not None
+    if pt.is_int64(known.low.type):
+        return _between(known, np.array([point.sort_key() for point in held], dtype=np.int64)), every
+    # Only the ends of groups of neighbours are compared: less is skipped, nothing wrongly.
+    size = -(-len(held) // _IN_GROUPS)
+    true = ~every
+    for start in range(0, len(held), size):
+        group = held[start : start + size]
+        true |= _sides(known, group[-1]).low_to & _sides(known, group[0]).high_from
+    return true, every
+
+
+def _between(known: Known, points: npt.NDArray[np.int64]) -> Mask:
+    """Where one of the sorted points lies within the bounds."""
+    assert known.low is not None
+    assert known.high is not None
+    low = known.low.fill_null(_LEAST).to_numpy(zero_copy_only=False)
+    high = known.high.fill_null(_GREATEST).to_numpy(zero_copy_only=False)
+    found: Mask = np.searchsorted(points, low, side="left") < np.searchsorted(points, high, side="right")
+    return found
 
 
 def _begins(prefixes: pa.Array, text: str) -> Mask:
