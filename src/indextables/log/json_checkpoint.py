@@ -94,7 +94,7 @@ def read_checkpoint(store: Store, version: int) -> list[Action]:
     if parts is None:
         actions = version_file.decode_lines(text, url)
         if not actions:
-            raise CorruptLogError(url, "the checkpoint holds no action")
+            raise CorruptLogError(url, "the checkpoint holds neither actions nor a list of parts")
         return actions
     return [action for part in parts for action in _read_part(store, part)]
 

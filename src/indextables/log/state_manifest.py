@@ -286,13 +286,13 @@ def resolve_manifest_path(path: str, state_dir: str) -> str:
     >>> resolve_manifest_path("manifest-1.avro", "state-v7")
     'state-v7/manifest-1.avro'
     """
+    folder = posixpath.dirname(state_dir)
     if "://" in path or path.startswith(("/", "file:")):
-        _, found, below = path.rpartition(_LOG_FOLDER)
+        _, found, path = path.rpartition(_LOG_FOLDER)
         if not found:
             raise CorruptLogError(path, f"the state {state_dir} refers to a manifest outside the log folder")
-        path = below
     elif "/" not in path:
-        return posixpath.join(state_dir, path)
-    if not path or any(part in ("", ".", "..") for part in path.split("/")):
+        folder = state_dir
+    if any(part in ("", ".", "..") for part in path.split("/")):
         raise CorruptLogError(path, f"the state {state_dir} refers to a manifest by no valid path")
-    return posixpath.join(posixpath.dirname(state_dir), path)
+    return posixpath.join(folder, path)
