@@ -8,11 +8,15 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object as a listing shows it; `path` is relative to the store's root."""
+    """An object as a listing shows it; `path` is relative to the store's root.
+
+    `etag` differs between objects that had the same path at different times, where the store can tell.
+    """
 
     path: str
     size: int
     modified_ms: int
+    etag: str = ""
 
 
 class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the handle answers it

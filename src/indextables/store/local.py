@@ -52,7 +52,7 @@ class LocalBackend:
             found = os.stat(_path(key))
             if not os.path.isfile(_path(key)):
                 raise ObjectMissingError(_url(key))
-            return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+            return _object(key, found)
 
     def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
         """Every file below a folder, sorted as object stores do; whole folders before `after` are skipped."""
@@ -205,12 +205,17 @@ def _read_exactly(descriptor: int, start: int, end: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _object(key: str, found: os.stat_result) -> ObjectInfo:
+    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}"
+    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
+
+
 def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
     try:
         found = entry.stat()
     except FileNotFoundError:  # deleted since the folder was read
         return None
-    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+    return _object(key, found)
 
 
 Publish = Callable[[str, str], None]
