@@ -9,6 +9,19 @@ with what to do.
 class IndexTablesError(Exception):
     """The root of all errors raised by this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes as it is: sentence and facts, without being made anew."""
+        return _arrived, (type(self), self.args, self.__dict__)
+
+
+def _arrived(
+    kind: type[IndexTablesError], args: tuple[object, ...], facts: dict[str, object]
+) -> IndexTablesError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 # --- what the caller asked for ---------------------------------------------------------------------
 

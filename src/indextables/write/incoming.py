@@ -14,6 +14,8 @@ _ACCEPTED = (
 
 def as_reader(data: object) -> pa.RecordBatchReader:
     """A reader over the rows; nothing is read yet where the source can stream."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data  # as it is: an error of its source keeps its own type
     if type(data).__module__.split(".")[0] == "pandas":
         return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     if hasattr(data, "__arrow_c_stream__"):

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import SchemaError
-from indextables.log.actions import NULL_PARTITION
 from indextables.schema.values import format_values
 
 # How many spool files are open at once; the others are closed and opened again.
@@ -85,11 +83,6 @@ def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tupl
     dictionaries = []
     for name in columns:
         texts = format_values(batch.column(name), partition=True)
-        if pc.any(pc.equal(texts, NULL_PARTITION)).as_py():
-            raise SchemaError(
-                f"partition column {name} holds the text {NULL_PARTITION}, which stands for null; "
-                "write null instead"
-            )
         encoded = pc.dictionary_encode(texts, null_encoding="encode")
         dictionaries.append(encoded.dictionary)
         codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)

@@ -1,0 +1,289 @@
+"""Rows in, one version out: modes, partitions, schemas, and what a failure leaves behind."""
+
+import datetime as dt
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import indextables as it
+from indextables.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    OptionError,
+    OutcomeUnknownError,
+    SchemaError,
+    StoreError,
+    TableExistsError,
+)
+from indextables.store import Store
+
+ROWS = [{"id": 1, "message": "connection refused"}, {"id": 2, "message": None}]
+
+
+def rows_of(table: it.Table) -> list[dict[str, object]]:
+    """All rows as Parquet says, without the engine."""
+    folder = Path(table.url.removeprefix("file://"))
+    found: list[dict[str, object]] = []
+    for path in table.files()["path"].to_pylist():
+        stored = pq.ParquetFile(folder / path).read()
+        found += stored.drop_columns(["_row"]).to_pylist()
+    return sorted(found, key=str)
+
+
+def splits_below(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.split"))
+
+
+def test_a_first_write_makes_a_table(tmp_path: Path) -> None:
+    table = it.write(tmp_path / "t", ROWS)
+    assert table.version == 1
+    assert table.schema.names == ["id", "message"]
+    assert rows_of(table) == ROWS
+    assert [e["operation"] for e in table.history().to_pylist()] == ["WRITE", "CREATE TABLE"]
+
+
+def test_append_adds_and_overwrite_replaces(tmp_path: Path) -> None:
+    it.write(tmp_path, ROWS)
+    assert it.write(tmp_path, [{"id": 3, "message": "x"}]).files()["numRecords"].to_pylist() == [2, 1]
+    table = it.write(tmp_path, [{"id": 4, "message": "y"}], mode="overwrite")
+    assert rows_of(table) == [{"id": 4, "message": "y"}]
+    assert rows_of(it.open(tmp_path, version=1)) == ROWS
+
+
+def test_mode_error_refuses_and_ignore_leaves_alone(tmp_path: Path) -> None:
+    it.write(tmp_path, ROWS, mode="error")
+    with pytest.raises(TableExistsError, match=r"append to it, overwrite it"):
+        it.write(tmp_path, ROWS, mode="errorifexists")
+    assert it.write(tmp_path, [{"other": 1}], mode="ignore").version == 1
+    with pytest.raises(OptionError, match="append, overwrite, error or ignore"):
+        it.write(tmp_path, ROWS, mode="upsert")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.table({"id": [1, 2], "message": ["connection refused", None]}),
+        pa.table({"id": [1, 2], "message": ["connection refused", None]}).to_reader(),
+        pa.record_batch({"id": [1, 2], "message": ["connection refused", None]}),
+        pa.table({"id": [1, 2], "message": ["connection refused", None]}).to_batches(),
+        pd.DataFrame({"id": [1, 2], "message": ["connection refused", None]}, index=[7, 9]),
+        pl.DataFrame({"id": [1, 2], "message": ["connection refused", None]}),
+        {"id": [1, 2], "message": ["connection refused", None]},
+        ROWS,
+        (row for row in ROWS),
+    ],
+    ids=["table", "reader", "batch", "batches", "pandas", "polars", "dict", "dicts", "generator"],
+)
+def test_whatever_has_rows_is_accepted(tmp_path: Path, data: object) -> None:
+    assert rows_of(it.write(tmp_path, data)) == ROWS
+
+
+def test_a_key_that_only_later_rows_have_is_a_column(tmp_path: Path) -> None:
+    table = it.write(tmp_path, [{"a": 1}, {"a": 2, "b": "late"}])
+    assert rows_of(table) == [{"a": 1, "b": None}, {"a": 2, "b": "late"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (7, "rows of type int"),
+        ("text", "rows of type str"),
+        ([], "a list without dicts"),
+        ([{"a": 1}, 5], "holds a int"),
+        ([{"a": 1}, {"a": "x"}], "column a have no common type"),
+        ({"a": [1], "A": [2]}, "differ at most in case"),
+        ({"_score": [1]}, "_score is reserved"),
+        ({"a": [1, 2], "b": [1]}, "do not form a table"),
+    ],
+)
+def test_what_has_no_rows_is_refused_by_name(tmp_path: Path, data: object, says: str) -> None:
+    with pytest.raises(SchemaError, match=says):
+        it.write(tmp_path / "t", data)
+    assert not (tmp_path / "t" / "_transaction_log").exists()
+
+
+def test_partitions_are_folders_with_any_value(tmp_path: Path) -> None:
+    days = [dt.date(2024, 5, 1), None, dt.date(2024, 5, 1), dt.date(2024, 5, 2)]
+    cities = ["Aix/Arc", "", None, "50% = half"]
+    table = it.write(tmp_path, {"n": [1, 2, 3, 4], "day": days, "city": cities}, partition_by=["day", "city"])
+    values = sorted(map(str, table.files()["partitionValues"].to_pylist()))
+    assert values == sorted(
+        [
+            "[('day', '2024-05-01'), ('city', 'Aix/Arc')]",
+            "[('day', None), ('city', '')]",
+            "[('day', '2024-05-01'), ('city', None)]",
+            "[('day', '2024-05-02'), ('city', '50% = half')]",
+        ]
+    )
+    assert {r["n"]: (r["day"], r["city"]) for r in rows_of(table)} == dict(
+        zip([1, 2, 3, 4], zip(days, cities, strict=True), strict=True)
+    )
+
+
+def test_more_partitions_than_open_files(tmp_path: Path) -> None:
+    table = it.write(tmp_path, {"n": list(range(600)), "p": [i % 200 for i in range(600)]}, partition_by="p")
+    assert table.files().num_rows == 200
+    assert len(rows_of(table)) == 600
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "says"),
+    [
+        (["day"], "no column day"),
+        (["a", "A"], "twice"),
+        (["a", "b"], "every column"),
+    ],
+)
+def test_partition_columns_that_make_no_sense_are_refused(
+    tmp_path: Path, partition_by: list[str], says: str
+) -> None:
+    with pytest.raises(SchemaError, match=says):
+        it.write(tmp_path, {"a": [1], "b": [2]}, partition_by=partition_by)
+
+
+def test_the_text_that_stands_for_null_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="cannot be told from null"):
+        it.write(tmp_path, {"a": [1], "p": ["__HIVE_DEFAULT_PARTITION__"]}, partition_by="p")
+
+
+def test_other_partition_columns_on_append_are_refused(tmp_path: Path) -> None:
+    it.write(tmp_path, {"a": [1], "p": ["x"]}, partition_by="p")
+    with pytest.raises(SchemaError, match=r"is partitioned by \(p\), not by \(a\)"):
+        it.write(tmp_path, {"a": [1], "p": ["x"]}, partition_by="a")
+    assert it.write(tmp_path, {"P": ["y"], "A": [2]}).files().num_rows == 2
+
+
+def test_an_append_may_reorder_and_leave_out_but_not_change_columns(tmp_path: Path) -> None:
+    it.write(tmp_path, {"id": [1], "message": ["a"], "size": [1.5]})
+    table = it.write(tmp_path, {"message": ["b"], "ID": pa.array([2], pa.int32())})
+    assert rows_of(table)[1] == {"id": 2, "message": "b", "size": None}
+    with pytest.raises(SchemaError, match="message is string"):
+        it.write(tmp_path, {"message": [1]})
+    with pytest.raises(SchemaError, match="mergeSchema"):
+        it.write(tmp_path, {"id": [1], "new": [1]})
+    grown = it.write(tmp_path, {"id": [3], "new": ["n"]}, options={"mergeSchema": True})
+    assert grown.schema.names == ["id", "message", "size", "new"]
+    assert it.write(tmp_path, {"id": [4]}).version == 4
+
+
+def test_overwrite_keeps_the_schema_unless_told(tmp_path: Path) -> None:
+    it.write(tmp_path, {"id": [1], "p": ["x"]}, partition_by="p")
+    with pytest.raises(SchemaError):
+        it.write(tmp_path, {"other": [1]}, mode="overwrite")
+    table = it.write(
+        tmp_path,
+        {"other": [1], "q": [2]},
+        mode="overwrite",
+        partition_by="q",
+        options={"overwriteSchema": True},
+    )
+    assert (table.schema.names, table.partition_columns) == (["other", "q"], ("q",))
+    assert rows_of(table) == [{"other": 1, "q": 2}]
+
+
+def test_the_table_remembers_how_its_columns_are_indexed(tmp_path: Path) -> None:
+    options = {"indexing.typemap.message": "text"}
+    it.write(tmp_path, ROWS, options=options)
+    table = it.write(tmp_path, ROWS)
+    assert len(set(table.files()["docMappingRef"].to_pylist())) == 1
+    it.write(tmp_path, ROWS, options=options)
+    with pytest.raises(SchemaError, match=r"message .* is indexed otherwise already"):
+        it.write(tmp_path, ROWS, options={"indexing.typemap.message": "string"})
+    it.write(tmp_path, ROWS, mode="overwrite", options={"indexing.typemap.message": "string"})
+
+
+def test_splits_are_cut_at_the_target_size(tmp_path: Path) -> None:
+    big = pa.table({"n": range(40_000), "text": [f"{i:0100d}" for i in range(40_000)]})
+    table = it.write(
+        tmp_path,
+        pa.Table.from_batches(big.to_batches(max_chunksize=2000)),
+        options={"write.optimizeWrite.targetSplitSize": "1M"},
+    )
+    assert table.files().num_rows > 1
+    assert len(rows_of(table)) == 40_000
+
+
+def test_no_rows_make_an_empty_table_and_no_version(tmp_path: Path) -> None:
+    empty = pa.schema([("a", pa.int64())]).empty_table()
+    table = it.write(tmp_path, empty)
+    assert (table.version, table.files().num_rows) == (0, 0)
+    assert it.write(tmp_path, empty).version == 0
+
+
+def test_a_batch_of_an_application_is_written_once(tmp_path: Path) -> None:
+    options = {"txn.appId": "clicks", "txn.version": 7}
+    assert it.write(tmp_path, ROWS, options=options).version == 1
+    assert it.write(tmp_path, ROWS, options=options).version == 1
+    assert it.write(tmp_path, ROWS, options={**options, "txn.version": 8}).version == 2
+
+
+def test_history_keeps_what_the_user_says(tmp_path: Path) -> None:
+    table = it.write(tmp_path, ROWS, options={"commit.userMetadata": "nightly load"})
+    assert table.history(1).to_pylist()[0]["user_metadata"] == "nightly load"
+
+
+def test_a_misspelt_option_is_refused_before_anything_happens(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"did you mean 'mergeSchema'"):
+        it.write(tmp_path / "t", ROWS, options={"mergeShema": True})
+    with pytest.raises(OptionError, match="massage"):
+        it.write(tmp_path / "t", ROWS, options={"indexing.typemap.massage": "text"})
+    assert not (tmp_path / "t").exists() or not splits_below(tmp_path / "t")
+
+
+def test_a_failing_source_leaves_nothing(tmp_path: Path) -> None:
+    def source() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": list(range(1000))})
+        raise RuntimeError("the source broke")
+
+    schema = pa.schema([("a", pa.int64())])
+    with pytest.raises(RuntimeError, match="the source broke"):
+        it.write(tmp_path, pa.RecordBatchReader.from_batches(schema, source()))
+    assert splits_below(tmp_path) == []
+    assert not (tmp_path / "_transaction_log").exists() or not list(
+        (tmp_path / "_transaction_log").glob("*.json")
+    )
+
+
+def test_a_failing_commit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    it.write(tmp_path, ROWS)
+    before = splits_below(tmp_path)
+
+    def broken(_self: Store, path: str, _data: bytes) -> bool:
+        raise StoreError(f"no space for {path}")
+
+    monkeypatch.setattr(Store, "create", broken)
+    with pytest.raises(StoreError, match="no space"):
+        it.write(tmp_path, ROWS)
+    monkeypatch.undo()
+    assert splits_below(tmp_path) == before
+    assert it.open(tmp_path).version == 1
+
+
+def test_when_the_outcome_is_unknown_nothing_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it.write(tmp_path, ROWS)
+    create = Store.create
+
+    def lost(self: Store, path: str, data: bytes) -> bool:
+        create(self, path, data)
+        raise OutcomeUnknownError(path, "no answer")
+
+    monkeypatch.setattr(Store, "create", lost)
+    with pytest.raises(CommitUnknownError):
+        it.write(tmp_path, ROWS)
+    monkeypatch.undo()
+    table = it.open(tmp_path)
+    assert (table.version, len(rows_of(table))) == (2, 4)
+
+
+def test_errors_travel_between_processes() -> None:
+    error = CommitConflictError("WRITE", "it changed the schema", version=4, other="WRITE at noon")
+    arrived = pickle.loads(pickle.dumps(error))
+    assert (type(arrived), str(arrived), arrived.version) == (CommitConflictError, str(error), 4)
