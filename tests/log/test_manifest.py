@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import multiprocessing
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +18,7 @@ from entries import ORIGINAL, WHEN, adds, an_add, damaged, files_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.errors import CorruptLogError
+from indextables.errors import CorruptLogError, IndexTablesError, StoreError
 from indextables.log import avro as container
 from indextables.log import manifest
 from indextables.log.actions import NULL_PARTITION
@@ -197,6 +198,34 @@ def test_nothing_is_left_in_the_temporary_folder(store, tmp_path, monkeypatch) -
     assert not list(spool.iterdir())
 
 
+def test_a_temporary_folder_that_cannot_be_written_is_said_to_be_it(store, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    store.put(PATH, encode(files_of(10)))
+    with pytest.raises(StoreError, match="set TMPDIR"):
+        read_manifest(store, PATH, entries=10)
+
+
+def _read_in_child(url: str, queue) -> None:
+    try:
+        queue.put(read_manifest(open_store(url), PATH, entries=10).num_rows)
+    except IndexTablesError as error:
+        queue.put(str(error))
+
+
+@pytest.mark.parametrize(("method", "expected"), [("fork", "forked from one that has read"), ("spawn", 10)])
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_refused_and_a_spawned_one_reads(store, tmp_path, method, expected) -> None:
+    store.put(PATH, encode(files_of(10)))
+    assert read_manifest(store, PATH, entries=10).num_rows == 10
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    child = context.Process(target=_read_in_child, args=(str(tmp_path), queue))
+    child.start()
+    found = queue.get(timeout=60)
+    child.join(60)
+    assert found == expected or expected in found
+
+
 # --- read by others --------------------------------------------------------------------------------
 
 
@@ -307,6 +336,8 @@ def test_entries_of_every_generation_of_writers_are_read(store, generation, code
     store.put(PATH, foreign(files, codec=codec, without=GENERATIONS[generation], sync_interval=1000))
     assert read_manifest(store, PATH, entries=300) == files
     assert read_manifest(store, PATH, entries=300, columns=["path"]) == files.select(["path"])
+    assert read_manifest(store, PATH, entries=300, columns=["stats"]) == files.select(["stats"])
+    assert read_manifest(store, PATH, entries=300, columns=["timeRangeEnd"]) == files.select(["timeRangeEnd"])
     asked = ["timeRangeEnd", "path"]
     assert read_manifest(store, PATH, entries=300, columns=asked) == files.select(asked)
 

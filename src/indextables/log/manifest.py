@@ -5,16 +5,17 @@ empty one and does not look at sync markers, so every container is taken to piec
 is handed over, and its rows are counted after.
 """
 
+import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import SessionConfig, SessionContext
 
-from indextables.errors import CorruptLogError, LogError, ObjectMissingError
+from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
 from indextables.log import avro
 from indextables.log.actions import NULL_PARTITION
 from indextables.log.avro import AvroError
@@ -138,6 +139,7 @@ def read_manifest(
     Raises:
         CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
     """
+    _PROCESS.check()
     url = f"{store.url}/{path}"
     try:
         data, rows = _fetch(store, path, entries, keep_block)
@@ -227,17 +229,61 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
 
 def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:
     # DataFusion reads files only, and only by this ending.
-    with tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro") as file:
-        Path(file.name).write_bytes(data)
-        context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(_BATCH_ENTRIES))
+    with _spooled(data) as path:
+        config = SessionConfig().with_target_partitions(1).with_batch_size(_BATCH_ENTRIES)
         try:
-            frame = context.read_avro(file.name)
+            frame = SessionContext(config).read_avro(path)
             if columns is not None:
-                present = frame.schema().names
-                frame = frame.select(*(f'"{name}"' for name in columns if name in present))
+                present = set(frame.schema().names)
+                # Rows are counted even where none of the columns is there.
+                wanted = [name for name in columns if name in present] or frame.schema().names[:1]
+                frame = frame.select(*(f'"{name}"' for name in wanted))
             return frame.to_arrow_table()
         # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
         except BaseException as error:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise AvroError(f"its blocks cannot be decoded ({error})") from error
             raise
+
+
+@contextmanager
+def _spooled(data: bytes) -> Iterator[str]:
+    """A file with the data, for as long as it is needed."""
+    try:
+        file = tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise _no_room(error) from error
+    with file:
+        try:
+            file.write(data)
+            file.flush()
+        except OSError as error:
+            raise _no_room(error) from error
+        yield file.name
+
+
+def _no_room(error: OSError) -> StoreError:
+    return StoreError(
+        f"a manifest cannot be unpacked in the temporary folder ({error}); make room there, or set TMPDIR to "
+        "a folder that can be written"
+    )
+
+
+class _Process:
+    """The process that DataFusion's threads live in: a forked child has none, and would wait for ever."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+
+    def check(self) -> None:
+        """Refuse to read in a child of a process that has read."""
+        if self.pid is None:
+            self.pid = os.getpid()
+        elif self.pid != os.getpid():
+            raise LogError(
+                "this process was forked from one that has read a manifest, and cannot read any itself; "
+                "start it with the spawn or forkserver method, or fork before the first read"
+            )
+
+
+_PROCESS = _Process()
