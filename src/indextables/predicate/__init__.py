@@ -1,5 +1,10 @@
-"""The condition tree shared by pruning and searching."""
+"""Conditions and search queries: their trees, their texts, and their evaluation over rows."""
 
+from indextables.predicate.compare import compare, membership
+from indextables.predicate.evaluate import evaluate
+from indextables.predicate.query_language import parse_query
+from indextables.predicate.sql import parse_condition
+from indextables.predicate.sql_text import to_sql
 from indextables.predicate.tree import (
     Always,
     And,
@@ -36,4 +41,10 @@ __all__ = [
     "TextMatch",
     "TextMatchKind",
     "columns_of",
+    "compare",
+    "evaluate",
+    "membership",
+    "parse_condition",
+    "parse_query",
+    "to_sql",
 ]

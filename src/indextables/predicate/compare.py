@@ -88,12 +88,13 @@ def membership(
 
 def _cannot(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
     family = family_of(type_)
-    told = f"{column.name} is {sql_name(type_)} and cannot be compared with a {sql_name(literal.type)}"
+    given = sql_name(literal.type)
+    told = f"{column.name} is {sql_name(type_)} and cannot be compared with a value of type {given}"
     if family is Family.STRING:
         return f"{told}; write the value in quotes"
     if family is Family.OTHER:
         return f"{told}; name a field of it, or search it with INDEXQUERY"
-    return f"{told}; write a {sql_name(type_)} value"
+    return f"{told}; write one of type {sql_name(type_)}"
 
 
 def _readable(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:

@@ -63,13 +63,13 @@ def simplified(like: Like, column_type: pa.DataType) -> Predicate:
             return Compare(Op.EQ, like.column, pa.scalar("", column_type))
         case (Wild.MANY,):
             return constant_unless_null(like.column, True)
-        case (str(text),) if not isinstance(text, Wild):
+        case (str(text),):
             return Compare(Op.EQ, like.column, pa.scalar(text, column_type))
-        case (str(text), Wild.MANY) if not isinstance(text, Wild):
+        case (str(text), Wild.MANY):
             return TextMatch(TextMatchKind.STARTS, like.column, text)
-        case (Wild.MANY, str(text)) if not isinstance(text, Wild):
+        case (Wild.MANY, str(text)):
             return TextMatch(TextMatchKind.ENDS, like.column, text)
-        case (Wild.MANY, str(text), Wild.MANY) if not isinstance(text, Wild):
+        case (Wild.MANY, str(text), Wild.MANY):
             return TextMatch(TextMatchKind.CONTAINS, like.column, text)
     return like
 

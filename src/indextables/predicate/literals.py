@@ -69,7 +69,7 @@ def negated(literal: pa.Scalar) -> pa.Scalar:
     """Minus the number."""
     family = family_of(literal.type)
     if family not in NUMBERS:
-        raise PredicateError(f"'-' takes a number, not a {sql_name(literal.type)}")
+        raise PredicateError(f"'-' takes a number, not a value of type {sql_name(literal.type)}")
     value = literal.as_py()
     if value is None:
         return literal
@@ -149,7 +149,9 @@ def cast(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
         return pa.scalar(format(value, "f"), type_)
     moment = _moment(literal, source, target, zone)
     if moment is None:
-        raise PredicateError(f"a {sql_name(literal.type)} literal cannot be cast to {sql_name(type_)} here")
+        raise PredicateError(
+            f"a value of type {sql_name(literal.type)} cannot be cast to {sql_name(type_)} here"
+        )
     return pa.scalar(moment, type_)
 
 

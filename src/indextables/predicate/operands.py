@@ -82,7 +82,9 @@ def condition_of(operand: Operand) -> Predicate:
                 return Always(None)
             if family_of(scalar.type) is Family.BOOLEAN:
                 return Always(scalar.as_py())
-            raise PredicateError(f"a {sql_name(scalar.type)} is no condition; compare a column with it")
+            raise PredicateError(
+                f"a value of type {sql_name(scalar.type)} is no condition; compare a column with it"
+            )
         case EveryField():
             raise PredicateError("all fields can only be searched: * INDEXQUERY 'words'")
 

@@ -32,7 +32,6 @@ from indextables.predicate.query_tree import (
 from indextables.predicate.query_words import (
     AND_WORDS,
     OR_WORDS,
-    RESERVED,
     Word,
     WordError,
     read_word,
@@ -42,6 +41,7 @@ from indextables.predicate.query_words import (
 _DEEPEST = 100
 _FACTOR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER = re.compile(r"[0-9]+")
+_OPERATOR = re.compile(r"(?:AND|OR|NOT|&&|\|\|)(?=[\s()\"]|$)")
 _TO = re.compile(r"TO(?=\s)")
 
 
@@ -92,11 +92,8 @@ class _Parser:
 
     def upcoming(self) -> str:
         """The operator at the head (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
-        end = self.at
-        while end < len(self.text) and not self.text[end].isspace() and self.text[end] not in '()"':
-            end += 1
-        raw = self.text[self.at : end]
-        return raw if raw in RESERVED else ""
+        found = _OPERATOR.match(self.text, self.at)
+        return found[0] if found else ""
 
     # --- operators ---------------------------------------------------------------------------------
 
@@ -266,8 +263,8 @@ class _Parser:
             return Term(word.text, field, position=start)
         if word.parts == (Wild.MANY,):
             return AllDocs(position=start) if field is None else Exists(field, position=start)
-        if len(word.parts) == 2 and isinstance(word.parts[0], str) and word.parts[1] is Wild.MANY:
-            return Prefix(str(word.parts[0]), field, position=start)
+        if len(word.parts) == 2 and not isinstance(word.parts[0], Wild) and word.parts[1] is Wild.MANY:
+            return Prefix(word.parts[0], field, position=start)
         return Wildcard(word.parts, field, position=start)
 
     def quoted(self) -> str:

@@ -9,7 +9,7 @@ no part in equality.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from typing import TypeAlias
 
 FieldPath: TypeAlias = tuple[str, ...]
@@ -52,7 +52,7 @@ class Prefix:
     position: int = _position()
 
 
-class Wild(StrEnum):
+class Wild(Enum):
     """A placeholder in a pattern: any number of characters, or exactly one."""
 
     MANY = "*"

@@ -83,8 +83,10 @@ class Cursor:
             return self.error("there is no '(' for this ')'")
         if token.is_word("COLLATE", "DIV"):
             return self.error(f"{token.text.upper()} is not supported in a condition")
+        if token.is_word(*_FUNCTION_NAMES):
+            return self.error(f"{token.text} is a function: {token.text}(column, 'text')")
         if token.kind is TokenKind.WORD:
-            hint = suggestion(token.text, (*OPERATORS, *_FUNCTION_NAMES))
+            hint = suggestion(token.text, OPERATORS)
             return self.error(
                 f"{token.text} is no operator{hint or '; expected one as =, <, IN, LIKE, AND, INDEXQUERY'}"
             )

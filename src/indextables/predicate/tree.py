@@ -97,7 +97,10 @@ class SearchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search operator; no column means all text-like fields (`*`, `_indexall`)."""
+    """A search operator; no column means all text-like fields (`*`, `_indexall`).
+
+    It is true or false for a row, never unknown: a row without a value is not found.
+    """
 
     kind: SearchKind
     column: Column | None

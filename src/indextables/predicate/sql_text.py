@@ -1,0 +1,106 @@
+"""A condition tree written back as SQL; parsing the text gives the same condition."""
+
+import math
+import re
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate.sql_cursor import OPERATORS
+from indextables.predicate.times import date_text, timestamp_text
+from indextables.predicate.tree import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+)
+from indextables.predicate.types import Family, family_of
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAKEN = frozenset(
+    {*OPERATORS, "RLIKE", "REGEXP", "NULL", "TRUE", "FALSE", "CASE", "INTERVAL", "EXISTS", "_INDEXALL"}
+)
+_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def to_sql(predicate: Predicate) -> str:
+    """The condition as SQL.
+
+    >>> to_sql(And((Not(IsNull(Column(("a", "b")))), Always(True))))
+    'NOT a.b IS NULL AND TRUE'
+    """
+    match predicate:
+        case And(parts):
+            return " AND ".join(_within(part, Or, And) for part in parts) or "TRUE"
+        case Or(parts):
+            return " OR ".join(_within(part, Or) for part in parts) or "FALSE"
+        case Not(part):
+            return f"NOT {_within(part, Or, And)}"
+        case Always(value):
+            return {True: "TRUE", False: "FALSE", None: "NULL"}[value]
+        case IsNull(column):
+            return f"{_name(column)} IS NULL"
+        case Compare(op, column, value):
+            return f"{_name(column)} {op.value} {_literal(value)}"
+        case In(column, values):
+            if not values:
+                return f"({_name(column)} IS NULL AND NULL)"
+            return f"{_name(column)} IN ({', '.join(map(_literal, values))})"
+        case TextMatch(kind, column, text):
+            return f"{kind.value.replace('_', '')}({_name(column)}, {_string(text)})"
+        case Like(column, pattern, escape, ignore_case):
+            operator = "ILIKE" if ignore_case else "LIKE"
+            ending = "" if escape == "\\" else f" ESCAPE {_string(escape)}"
+            return f"{_name(column)} {operator} {_string(pattern)}{ending}"
+        case Search(kind, column, query):
+            return f"{'*' if column is None else _name(column)} {kind.value.upper()} {_string(query)}"
+
+
+def _within(part: Predicate, *looser: type[Predicate]) -> str:
+    text = to_sql(part)
+    return f"({text})" if isinstance(part, looser) else text
+
+
+def _name(column: Column) -> str:
+    return ".".join(
+        part if _BARE.fullmatch(part) and part.upper() not in _TAKEN else "`" + part.replace("`", "``") + "`"
+        for part in column.path
+    )
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _literal(value: pa.Scalar) -> str:
+    if not value.is_valid:
+        return "NULL"
+    match family_of(value.type):
+        case Family.INTEGER:
+            return str(value.as_py())
+        case Family.FLOAT:
+            number = float(value.as_py())
+            return f"{number!r}D" if math.isfinite(number) else f"double('{number}')"
+        case Family.DECIMAL:
+            return f"{value.as_py():f}BD"
+        case Family.STRING:
+            return _string(value.as_py())
+        case Family.BINARY:
+            return f"X'{value.as_py().hex()}'"
+        case Family.BOOLEAN:
+            return str(value.as_py()).upper()
+        case Family.DATE:
+            days = value.value if value.type == pa.date32() else value.value // 86_400_000
+            return f"DATE '{date_text(days)}'"
+        case Family.TIMESTAMP | Family.LOCAL_TIMESTAMP if value.type.unit in _TICKS:
+            text = timestamp_text(value.value * _TICKS[value.type.unit])
+            return f"TIMESTAMP_NTZ '{text}'" if value.type.tz is None else f"TIMESTAMP '{text}Z'"
+    raise PredicateError(f"a value of type {value.type} cannot be written in SQL")
