@@ -18,7 +18,7 @@ from entries import ORIGINAL, WHEN, adds, an_add, damaged, files_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.errors import CorruptLogError, IndexTablesError, StoreError
+from indextables.errors import CorruptLogError, IndexTablesError, LogError, StoreError
 from indextables.log import avro as container
 from indextables.log import manifest
 from indextables.log.actions import NULL_PARTITION
@@ -159,6 +159,27 @@ def test_nulls_inside_statistics_and_tags_are_left_out(store) -> None:
     first, second = to_adds(read_manifest(store, PATH, entries=2))
     assert (first.min_values, first.split_tags) == ({"b": "1"}, ["x", "y"])
     assert (second.min_values, second.split_tags) == ({}, [])
+
+
+def test_values_that_must_be_there_are_written_where_they_are_null(store) -> None:
+    files = files_of(2)
+    for name in ("partitionValues", "dataChange", "size"):
+        field = FILES.field(name)
+        files = files.set_column(FILES.get_field_index(name), field, pa.nulls(2, field.type))
+    store.put(PATH, encode(files))
+    found = to_adds(read_manifest(store, PATH, entries=2))
+    assert [(add.partition_values, add.data_change, add.size) for add in found] == [({}, True, 0)] * 2
+
+
+def test_an_entry_without_a_path_is_not_written() -> None:
+    files = files_of(2).set_column(0, FILES.field("path"), pa.array(["p", None]))
+    with pytest.raises(LogError, match="no path"):
+        encode(files)
+
+
+def test_a_table_without_any_chunk_is_an_empty_manifest(store) -> None:
+    store.put(PATH, encode(pa.Table.from_batches([], schema=FILES)))
+    assert read_manifest(store, PATH, entries=0) == empty()
 
 
 def test_only_the_columns_asked_for_are_read(store) -> None:
@@ -595,7 +616,15 @@ def test_bounds_are_given_a_block() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [["9", "10"], ["1.5", "2"], ["-1", "1"], ["nan", "x"], ["Infinity", "a"], ["2024-01-01", "10000-01-01"]],
+    [
+        ["9", "10"],
+        ["1.5", "2"],
+        ["-1", "1"],
+        ["nan", "x"],
+        ["NaN", "NaN"],
+        ["Infinity", "a"],
+        ["2024-01-01", "10000-01-01"],
+    ],
 )
 def test_values_whose_order_depends_on_their_type_have_no_bounds(values) -> None:
     assert ordered_bounds(values) is None

@@ -100,7 +100,7 @@ def block_bounds(
     bounds: list[dict[str, Bounds]] = [{} for _ in cuts[1:]]
     for column in columns:
         values = pc.map_lookup(partition_values, pa.scalar(column, pa.string()), "last")
-        encoded = pa.chunked_array(values).combine_chunks().dictionary_encode()
+        encoded = values.combine_chunks().dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         codes = pc.fill_null(encoded.indices, -1).to_numpy()
         for block, (start, end) in enumerate(pairwise(cuts)):
@@ -123,6 +123,9 @@ def ordered_bounds(values: Sequence[str]) -> Bounds | None:
     """
     least, greatest = min(values), max(values)
     if least != greatest and not _ordered_as_strings(values):
+        return None
+    # Where NaN stands among numbers is the engine's to say.
+    if least.lower() == "nan":
         return None
     return Bounds(least, greatest)
 

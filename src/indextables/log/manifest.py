@@ -51,8 +51,12 @@ def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec:
         partition_columns: the columns for which the blocks get bounds.
         codec: Avro's name of the codec: `zstandard`, `snappy` or `null`.
         level: how hard zstd tries, 1 to 22.
+
+    Raises:
+        LogError: an entry has no path, or the columns are not those of entries.
     """
-    files = conform(files)
+    # By name, so that the values are looked at even where the columns are ours.
+    files = conform(files, FILES.names)
     sync = avro.new_sync()
     blocks: list[bytes] = []
     counts: list[int] = []
