@@ -7,6 +7,7 @@ import pyarrow.types as pt
 
 from indextables.errors import SchemaError
 from indextables.schema.stored import fits, normalise
+from indextables.schema.types import is_collated
 
 # Names that the engine gives to columns of its own.
 RESERVED_NAMES = ("_row", "_score", "_indexall")
@@ -30,6 +31,33 @@ def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Sc
     """
     check_names(incoming)
     return pa.schema(_merged(list(table), list(normalise(incoming)), (), merge=merge))
+
+
+def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
+    """The partition columns as the schema spells them; absent, doubled and unfit ones are refused."""
+    found: list[str] = []
+    for name in names:
+        field = next((f for f in schema if f.name.lower() == name.lower()), None)
+        if field is None:
+            raise SchemaError(
+                f"the table has no column {name} to partition by; its columns are {', '.join(schema.names)}"
+            )
+        if field.name in found:
+            raise SchemaError(f"the table is to be partitioned by {field.name} twice; name it once")
+        if (
+            pt.is_nested(field.type)
+            or pt.is_null(field.type)
+            or pt.is_binary(field.type)
+            or is_collated(field)
+        ):
+            raise SchemaError(
+                f"column {field.name} is {field.type}, and the table cannot be partitioned by it; "
+                "choose a column of numbers, dates, times, booleans or strings without a collation"
+            )
+        found.append(field.name)
+    if found and len(found) == len(schema):
+        raise SchemaError("the table is to be partitioned by every column; leave one for the rows")
+    return tuple(found)
 
 
 def _check(fields: list[pa.Field], path: tuple[str, ...]) -> None:

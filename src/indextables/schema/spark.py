@@ -9,6 +9,7 @@ from indextables.errors import SchemaError
 from indextables.schema.stored import normalise
 from indextables.schema.types import (
     METADATA_KEY,
+    NEVER_NULL_VOID,
     PLAIN_NAMES,
     TYPE_KEY,
     dotted,
@@ -75,6 +76,8 @@ def _field(
 ) -> pa.Field:
     arrow, tag = _arrow(json_type, path)
     metadata = dict(extra or {})
+    if pa.types.is_null(arrow) and not nullable:
+        nullable, tag = True, NEVER_NULL_VOID
     if tag is not None:
         metadata[TYPE_KEY] = tag.encode()
     return pa.field(name, arrow, nullable=bool(nullable), metadata=metadata or None)
@@ -91,6 +94,10 @@ def _arrow(json_type: str | dict[str, Any], path: tuple[str, ...]) -> tuple[pa.D
             return pa.list_(_field("element", element, (*path, "element"), nullable=nulls)), None
         case {"type": "map", "keyType": key, "valueType": value}:
             nulls = json_type.get("valueContainsNull", True)
+            if key in ("void", "null"):
+                raise SchemaError(
+                    f"column {dotted(path)} is a map with keys of no type, which cannot be stored"
+                )
             return pa.map_(
                 _field("key", key, (*path, "key"), nullable=False),
                 _field("value", value, (*path, "value"), nullable=nulls),
@@ -113,9 +120,13 @@ def _field_json(field: pa.Field, path: tuple[str, ...]) -> dict[str, Any]:
     return {
         "name": field.name,
         "type": _type_json(field, path),
-        "nullable": field.nullable,
+        "nullable": _nullable(field),
         "metadata": spark_metadata(field),
     }
+
+
+def _nullable(field: pa.Field) -> bool:
+    return bool(field.nullable) and (field.metadata or {}).get(TYPE_KEY) != NEVER_NULL_VOID.encode()
 
 
 def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
@@ -128,13 +139,13 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
         return f"decimal({arrow.precision},{arrow.scale})"
     if pa.types.is_list(arrow):
         element = _type_json(arrow.value_field, (*path, "element"))
-        return {"type": "array", "elementType": element, "containsNull": arrow.value_field.nullable}
+        return {"type": "array", "elementType": element, "containsNull": _nullable(arrow.value_field)}
     if pa.types.is_map(arrow):
         return {
             "type": "map",
             "keyType": _type_json(arrow.key_field, (*path, "key")),
             "valueType": _type_json(arrow.item_field, (*path, "value")),
-            "valueContainsNull": arrow.item_field.nullable,
+            "valueContainsNull": _nullable(arrow.item_field),
         }
     if is_variant(arrow):
         return "variant"

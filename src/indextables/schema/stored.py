@@ -219,13 +219,17 @@ def _converted(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         values = convert(array.flatten(), target.value_field, f"{path}.element")
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
     try:
-        if pt.is_date64(array.type):
-            return array.cast(pa.timestamp("ms")).cast(target)
-        return array.cast(target)
+        made = array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
             f"column {path} cannot be stored as {target}: {error}; cast or round it first"
         ) from None
+    # Arrow drops the hours of a date in milliseconds without a word.
+    if pt.is_date64(array.type) and not made.cast(pa.date64()).view(pa.int64()).equals(
+        array.view(pa.int64())
+    ):
+        raise SchemaError(f"column {path} has dates that are not whole days; cast it to a timestamp first")
+    return made
 
 
 def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:

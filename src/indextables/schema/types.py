@@ -16,6 +16,8 @@ import pyarrow as pa
 from indextables.errors import SchemaError
 
 TYPE_KEY = b"indextables.type"
+# Spark knows a void that must not be null; an Arrow field of that type is nullable, so its name says it.
+NEVER_NULL_VOID = "void"
 METADATA_KEY = b"SPARK::metadata::json"
 VARIANT_MARK = {b"variant": b"true"}
 _COLLATIONS = "__COLLATIONS"
