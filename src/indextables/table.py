@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ from indextables.version import ENGINE
 from indextables.write import Mode, write_table
 
 __all__ = ["Table", "open_table", "write"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Table:
@@ -126,7 +128,7 @@ def _milliseconds(moment: datetime | str) -> int:
             ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _history_table(entries: list[HistoryEntry]) -> pa.Table:

@@ -50,7 +50,7 @@ class Cache(Generic[V]):
         """The value, unless it is absent or older than its time to live."""
         with self._lock:
             found = self._kept.get((table, key))
-            if found is not None and (time.monotonic() - found[0]) * 1000 <= ttl_ms:
+            if found is not None and (time.monotonic() - found[0]) * 1000 < ttl_ms:
                 self._kept.move_to_end((table, key))
                 self._hits += 1
                 return found[2]

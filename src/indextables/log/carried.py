@@ -16,12 +16,17 @@ KEY = "indextables.carried"
 
 
 class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a state says beyond its record; empty for states of other writers."""
+    """What a state says beyond its record.
+
+    `whole` is false where another engine wrote the state, so that there may be more to be told.
+    """
 
     protocol: Protocol | None = None
     timestamp: int | None = None
+    token: str | None = None
     mergeskips: list[MergeSkip] = []
     txns: list[Txn] = []
+    whole: bool = True
 
 
 def encode_carried(carried: Carried) -> dict[str, str]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.errors import VersionNotFoundError
 from indextables.log.load import Loader
 from indextables.log.names import Listing
 from indextables.log.replay import Delta
-from indextables.log.segment import segment_at
+from indextables.log.segment import earliest, segment_at, version_files
 from indextables.log.snapshot import Snapshot
 
 
@@ -28,13 +29,15 @@ class Changes:
 
 
 def changes_since(loader: Loader, listing: Listing, since: int, now: Snapshot) -> Changes:
-    """The changes after version `since`, up to a snapshot.
+    """The changes after version `since` (-1: from nothing), up to a snapshot.
 
     While the version files are there, only they are read. Otherwise the two file lists are compared.
     """
+    if not -1 <= since <= now.version:
+        raise VersionNotFoundError(now.url, f"version {since}", earliest(listing), now.version)
     between = range(since + 1, now.version + 1)
     if all(version in listing.versions for version in between):
-        delta = Delta().then(loader.versions(list(between)))
+        delta = Delta().then(loader.versions(version_files(listing, between)))
         removed = [p for p in delta.removed if p not in delta.fresh and p not in delta.added]
         added = delta.files()
         added = added.filter(pc.is_in(added["path"], value_set=pa.array(list(delta.fresh), pa.string())))

@@ -14,8 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables import metrics
-from indextables.errors import StoreError
-from indextables.log.actions import Action, Metadata
+from indextables.errors import (
+    CorruptLogError,
+    CredentialsError,
+    ObjectMissingError,
+    StoreError,
+    UnsafeStoreError,
+)
+from indextables.log.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.carried import Carried, encode_carried
 from indextables.log.commit import Backoff, Chance
 from indextables.log.conflict import without_registry
@@ -24,14 +30,22 @@ from indextables.log.json_checkpoint import encode_checkpoint
 from indextables.log.load import Loader
 from indextables.log.manifest import encode_manifest
 from indextables.log.manifest_order import bounds_of, sorted_by_partition
-from indextables.log.names import MANIFEST_FOLDER, state_file, state_folder
+from indextables.log.names import MANIFEST_FOLDER, STATE_FILE, STATE_FILE_JSON, state_file, state_folder
 from indextables.log.pointer import AVRO_STATE, Pointer, advance_pointer
 from indextables.log.protocol import CURRENT
 from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.snapshot import Snapshot
-from indextables.log.state_manifest import ManifestInfo, StateManifest, encode_state
+from indextables.log.state_manifest import (
+    ManifestInfo,
+    StateManifest,
+    encode_state,
+    resolve_manifest_path,
+)
 from indextables.options import Options
 from indextables.options import log as opt
+
+# Errors of storage that another attempt does not mend.
+_HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
 
 _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
@@ -70,9 +84,10 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
 
 
 def tombstones_of(snapshot: Snapshot) -> list[str]:
-    """The paths of the base state that were removed since."""
+    """The paths of the base state that were removed since, less those that it hides already."""
     delta = snapshot.delta
-    return [path for path in delta.removed if path not in delta.fresh]
+    hidden = set(snapshot.base.state.tombstones) if snapshot.base.state else ()
+    return [path for path in delta.removed if path not in delta.fresh and path not in hidden]
 
 
 def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
@@ -86,9 +101,31 @@ def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: b
         for attempt in range(1, attempts):
             try:
                 return _write_state(loader, snapshot, chance, compact=compact)
+            except _HOPELESS:
+                raise
             except StoreError:
                 chance.sleep(backoff.seconds(attempt, chance.jitter()))
         return _write_state(loader, snapshot, chance, compact=compact)
+
+
+def existing(snapshot: Snapshot) -> Checkpointed | None:
+    """The state that stands at a snapshot's version, if there is one."""
+    state = snapshot.base.state
+    if state is None or snapshot.base.version != snapshot.version:
+        return None
+    return _told(state, compacted=False, written=False)
+
+
+def _told(state: StateManifest, *, compacted: bool, written: bool) -> Checkpointed:
+    return Checkpointed(
+        state.state_version,
+        AVRO_STATE,
+        compacted,
+        state.num_files,
+        len(state.manifests),
+        len(state.tombstones),
+        written,
+    )
 
 
 def _write_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
@@ -99,18 +136,36 @@ def _write_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact:
     writer = _StateWriter(loader, snapshot, chance, codec, level)
     state = writer.compacted() if compact else writer.incremental()
     written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
+    if written and not compact:
+        _check_manifests(loader, snapshot, state)
     _point_at(loader, state)
     metrics.record("indextables.state.write.compacted", float(compact))
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
-    return Checkpointed(
-        snapshot.version,
-        AVRO_STATE,
-        compact,
-        state.num_files,
-        len(state.manifests),
-        len(state.tombstones),
-        written,
-    )
+    metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
+    return _told(state, compacted=compact, written=written)
+
+
+def _check_manifests(loader: Loader, snapshot: Snapshot, state: StateManifest) -> None:
+    """Take the state back if its base was cleaned up while it was written, and manifests with it.
+
+    Cleaning deletes a state first, then looks which states there are, then deletes manifests that none of
+    them needs. So while the base is there after ours became visible, nothing that we refer to can go.
+    """
+    base = snapshot.base.state
+    assert base is not None
+    log, folder = loader.log, snapshot.base.folder
+    if log.exists(f"{folder}/{STATE_FILE}") or log.exists(f"{folder}/{STATE_FILE_JSON}"):
+        return
+    here = state_folder(snapshot.version)
+    for manifest in state.manifests:
+        path = resolve_manifest_path(manifest.path, here)
+        if not log.exists(path):
+            log.delete([state_file(snapshot.version)])
+            raise CorruptLogError(
+                f"{log.url}/{path}",
+                f"the manifest was cleaned up while a state that needs it was written at {snapshot.version}",
+                remedy="nothing was changed; repeat the checkpoint",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +241,11 @@ class _StateWriter:
         registry: dict[str, str],
     ) -> StateManifest:
         snapshot = self.snapshot
+        protocol = _at_least_current(snapshot.protocol)
         carried = Carried(
-            protocol=snapshot.protocol,
+            protocol=protocol,
             timestamp=snapshot.timestamp,
+            token=snapshot.identity,
             mergeskips=list(snapshot.skips.values()),
             txns=list(snapshot.txns.values()),
         )
@@ -201,10 +258,19 @@ class _StateWriter:
             manifests=manifests,
             tombstones=tombstones,
             schema_registry=registry,
-            protocol_version=CURRENT,
+            protocol_version=max(protocol.min_reader_version, protocol.min_writer_version),
             metadata=_metadata_with(snapshot.metadata, registry),
             extra=encode_carried(carried),
         )
+
+
+def _at_least_current(protocol: Protocol) -> Protocol:
+    """The protocol of a table with a state: older readers could not read it."""
+    return msgspec.structs.replace(
+        protocol,
+        min_reader_version=max(protocol.min_reader_version, CURRENT),
+        min_writer_version=max(protocol.min_writer_version, CURRENT),
+    )
 
 
 def _metadata_with(metadata: Metadata, registry: dict[str, str]) -> Metadata:
@@ -259,6 +325,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
     """The older form: the whole table as a list of actions."""
     listed = snapshot.files()
     actions: list[Action] = [
+        CommitInfo(timestamp=snapshot.timestamp or 0, operation="CHECKPOINT", token=snapshot.identity),
         snapshot.protocol,
         _metadata_with(snapshot.metadata, snapshot.registry),
         *snapshot.txns.values(),

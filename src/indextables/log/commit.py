@@ -1,30 +1,48 @@
 """Claim the next version, or explain why not.
 
 ```
-          ┌─────────────── read what came between, check that the draft still holds ───┐
-          ▼                                                                            │
-draft ─► actions ─► create <version>.json if absent ──► ours: committed                │
+draft ─► read what came between, check that the draft still holds ◄────────────────────┐
+                            │                                                          │
+                            ▼                                                          │
+         actions ─► create <version>.json if absent ──► ours: committed                │
                                        ├──────────────► another's: wait a little ──────┘
                                        └──────────────► cannot be told: outcome unknown
 ```
+
+What came between is read before the first attempt too. Creating the version after an old base without a
+look could succeed where others' versions were committed and cleaned up since, and nobody would ever read it.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from indextables.errors import CommitAttemptsError, CommitUnknownError, OutcomeUnknownError
+from indextables.errors import (
+    CommitAttemptsError,
+    CommitConflictError,
+    CommitUnknownError,
+    CorruptLogError,
+    ObjectMissingError,
+    OutcomeUnknownError,
+    StoreError,
+)
 from indextables.log import version_file
 from indextables.log.actions import Action, Add, CommitInfo, Metadata
-from indextables.log.conflict import Draft, check_conflicts, check_snapshot, without_registry
+from indextables.log.conflict import (
+    Draft,
+    check_batches,
+    check_conflicts,
+    check_snapshot,
+    without_registry,
+)
 from indextables.log.load import Loader
 from indextables.log.names import version_file as version_path
 from indextables.log.protocol import check_writable
-from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate
-from indextables.log.segment import progress_since
+from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
+from indextables.log.segment import Progress, current_segment, progress_since
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
 
@@ -62,18 +80,30 @@ def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine:
     `base` is what the draft was made from. What was committed since then is checked against it.
     """
     options = loader.options
-    if options.get(opt.PROTOCOL_CHECK):
-        check_writable(base.protocol, base.url)
+    check_batches(draft, base)
     backoff = Backoff(options.get(opt.RETRY_BASE_MS), options.get(opt.RETRY_MAX_MS))
     attempts = options.get(opt.RETRY_ATTEMPTS)
     token, current = chance.token(), base
+    unknown: OutcomeUnknownError | None = None
     for attempt in range(1, attempts + 1):
+        current = _catch_up(loader, draft, current, token, unknown)
+        if current.identity == token:
+            return current
+        if options.get(opt.PROTOCOL_CHECK):
+            check_writable(current.protocol, current.url)
         actions = _actions(draft, current, token=token, now_ms=chance.now_ms(), engine=engine)
-        if _claim(loader, current, actions):
-            return current.then([(current.version + 1, actions)])
+        try:
+            ours = _claim(loader, current.version + 1, actions, token)
+        except OutcomeUnknownError as error:
+            ours, unknown = False, error
+        else:
+            unknown = None
+        if ours:
+            return current.then([(current.version + 1, actions)], token)
         if attempt < attempts:
             chance.sleep(backoff.seconds(attempt, chance.jitter()))
-        current = _catch_up(loader, draft, current)
+    if unknown is not None:
+        raise CommitUnknownError(base.url, current.version + 1, str(unknown)) from unknown
     raise CommitAttemptsError(base.url, draft.operation, attempts)
 
 
@@ -81,45 +111,84 @@ def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> b
     """Write version 0 of a table; false if there is one already."""
     assert draft.metadata is not None
     assert draft.protocol is not None
-    info = _info(draft, token=chance.token(), timestamp=chance.now_ms(), engine=engine)
-    data = version_file.encode(
-        [info, draft.protocol, draft.metadata], compress=loader.options.get(opt.VERSION_COMPRESSION)
-    )
+    token = chance.token()
+    info = _info(draft, token=token, timestamp=chance.now_ms(), engine=engine)
+    actions: list[Action] = [info, draft.protocol, draft.metadata]
     try:
-        return loader.log.create(version_path(0), data)
+        return _claim(loader, 0, actions, token)
     except OutcomeUnknownError as error:
-        raise CommitUnknownError(loader.log.url, 0, str(error)) from error
+        raise CommitUnknownError(_table_url(loader), 0, str(error)) from error
 
 
-def _claim(loader: Loader, current: Snapshot, actions: list[Action]) -> bool:
+def _claim(loader: Loader, version: int, actions: list[Action], token: str) -> bool:
+    """Whether the version is ours now; OutcomeUnknownError if it is absent but might still appear."""
     data = version_file.encode(actions, compress=loader.options.get(opt.VERSION_COMPRESSION))
-    version = current.version + 1
     try:
         return loader.log.create(version_path(version), data)
     except OutcomeUnknownError as error:
-        raise CommitUnknownError(current.url, version, str(error)) from error
+        try:
+            written = version_file.decode(loader.log.get(version_path(version)), error.url)
+        except ObjectMissingError:
+            raise error from None
+        except (StoreError, CorruptLogError):
+            raise CommitUnknownError(_table_url(loader), version, str(error)) from error
+        return _has_token(written, token)
 
 
-def _catch_up(loader: Loader, draft: Draft, current: Snapshot) -> Snapshot:
-    """The newest snapshot, if nothing between `current` and it broke what the draft relies on."""
-    progress = progress_since(loader.log, current.version, None)
-    if progress.segment is None:
-        return current
-    if not progress.follows:
-        # The versions in between were cleaned up; the table as it is now must still allow the draft.
-        latest = loader.load(progress.segment)
-        check_snapshot(draft, current.metadata, latest)
-        return latest
-    winners = loader.versions(progress.segment.versions)
+def _catch_up(
+    loader: Loader, draft: Draft, current: Snapshot, token: str, unknown: OutcomeUnknownError | None
+) -> Snapshot:
+    """The newest snapshot, if nothing between `current` and it broke what the draft relies on.
+
+    If one of the versions in between is our own, whose acknowledgement was lost, the snapshot at it. While
+    the outcome of an attempt is unknown, failing to see what came of it leaves it unknown.
+    """
+    progress = Progress(follows=False)
+    winners = None
+    try:
+        progress = progress_since(loader.log, current.version, None)
+        winners = loader.versions(progress.later) if progress.follows else None
+    except CorruptLogError:
+        pass  # cleaned up since they were listed, or really damaged: then loading says so
+    except StoreError as error:
+        if unknown is None:
+            raise
+        raise CommitUnknownError(current.url, current.version + 1, str(error)) from unknown
+    if winners is None and unknown is not None:
+        raise CommitUnknownError(current.url, current.version + 1, str(unknown)) from unknown
+    if winners is None:
+        return _anew(loader, draft, current)
+    later = progress.later
+    ours = next((n for n, (_, actions) in enumerate(winners) if _has_token(actions, token)), None)
+    if ours is not None:
+        return loader.extend(current, later[: ours + 1])
     check_conflicts(draft, current.metadata, winners)
-    return loader.extend(current, winners)
+    return loader.extend(current, later)
+
+
+def _anew(loader: Loader, draft: Draft, current: Snapshot) -> Snapshot:
+    """The newest snapshot when the versions in between were cleaned up: it must still allow the draft."""
+    latest = loader.load(current_segment(loader.log))
+    if latest.version < current.version:
+        raise CommitConflictError(
+            draft.operation,
+            f"the table is at version {latest.version}, and this operation started from {current.version}",
+            version=latest.version,
+            other="of a table that was made anew or restored",
+        )
+    check_snapshot(draft, current.metadata, latest)
+    return latest
+
+
+def _has_token(actions: Sequence[Action], token: str) -> bool:
+    return any(isinstance(action, CommitInfo) and action.token == token for action in actions)
 
 
 def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine: str) -> list[Action]:
     """The draft as the lines of a version, on top of the newest snapshot."""
     # Times grow with versions even if clocks do not, so that a time finds one version.
     timestamp = max(now_ms, (current.timestamp or 0) + 1)
-    adds, new_schemas = deduplicate(draft.adds, current.registry)
+    adds, new_schemas = deduplicate(_by_their_own_hash(draft.adds, current.registry), current.registry)
     actions: list[Action] = [_info(draft, token=token, timestamp=timestamp, engine=engine)]
     if draft.protocol is not None:
         actions.append(draft.protocol)
@@ -130,6 +199,20 @@ def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine
     actions += draft.skips
     actions += draft.txns
     return actions
+
+
+def _by_their_own_hash(adds: Sequence[Add], registry: Mapping[str, str]) -> list[Add]:
+    """Adds that refer to a document mapping by a name other than its hash, with the mapping itself instead.
+
+    Other engines left such names; a compaction drops them, and must not break what is committed meanwhile.
+    """
+    referred = {add.doc_mapping_ref or "" for add in adds if add.doc_mapping_json is None}
+    odd = {name: registry[name] for name in referred & registry.keys() if schema_hash(registry[name]) != name}
+    texts = [None if add.doc_mapping_json is not None else odd.get(add.doc_mapping_ref or "") for add in adds]
+    return [
+        add if text is None else msgspec.structs.replace(add, doc_mapping_json=text, doc_mapping_ref=None)
+        for add, text in zip(adds, texts, strict=True)
+    ]
 
 
 def _with_schemas(metadata: Metadata, current: Snapshot, new: Mapping[str, str]) -> Metadata:
@@ -160,3 +243,7 @@ def _info(draft: Draft, *, token: str, timestamp: int, engine: str) -> CommitInf
 
 def _records(add: Add) -> int:
     return add.num_records or 0
+
+
+def _table_url(loader: Loader) -> str:
+    return loader.log.url.rsplit("/", 1)[0]

@@ -3,7 +3,8 @@
 Appends rely on the schema only, so they never conflict with each other. Whatever removes splits relies
 on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
 against another removal of the same splits fail, and lets splits appended in between survive it (the
-order is then: first this commit, then the append). Whatever changes the metadata relies on nobody else
+order is then: first this commit, then the append). Two overwrites of the whole table never both stand:
+one of them should have removed what the other wrote. Whatever changes the metadata relies on nobody else
 having changed it.
 """
 
@@ -19,6 +20,8 @@ from indextables.log.actions import Action, Add, CommitInfo, MergeSkip, Metadata
 from indextables.log.schema_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import Snapshot
 
+OVERWRITE = "overwrite"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -33,6 +36,11 @@ class Draft:
     txns: tuple[Txn, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     user_metadata: str | None = None
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether it takes the place of all that was in the table: its parameter `mode` says so."""
+        return self.parameters.get("mode") == OVERWRITE
 
 
 def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, Sequence[Action]]]) -> None:
@@ -52,6 +60,8 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                     problem = _metadata_problem(draft, base, action)
                 case Protocol() if draft.protocol is not None:
                     problem = "it changed the protocol too"
+                case CommitInfo(operation_parameters={"mode": "overwrite"}) if draft.overwrites:
+                    problem = "it overwrote the table too"
                 case Txn(app_id=app, version=batch) if batch >= applications.get(app, batch + 1):
                     problem = f"it committed batch {batch} of application {app} already"
                 case _:
@@ -60,15 +70,39 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                 raise CommitConflictError(draft.operation, problem, version=version, other=_describe(actions))
 
 
+def check_batches(draft: Draft, base: Snapshot) -> None:
+    """Raise if a batch that the draft brings is in the table already."""
+    for txn in draft.txns:
+        known = base.txns.get(txn.app_id)
+        if known is not None and known.version >= txn.version:
+            raise CommitConflictError(
+                draft.operation,
+                f"batch {known.version} of application {txn.app_id} was committed already",
+                version=base.version,
+                other="or one before it",
+            )
+
+
 def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
     """The same, when the versions in between are gone and only the table as it is now can be asked."""
+    check_batches(draft, latest)
     problem = _metadata_problem(draft, base, latest.metadata)
-    if problem is None and draft.removes:
-        paths = pa.array([remove.path for remove in draft.removes], pa.string())
-        live = pc.is_in(paths, value_set=latest.files()["path"].combine_chunks())
-        if not pc.all(live).as_py():
-            gone = paths.filter(pc.invert(live))[0].as_py()
-            problem = f"{gone} was removed, which this operation replaces or removes too"
+    if problem is None and draft.overwrites:
+        problem = "whether it overwrote the table too cannot be told any more"
+    if problem is None and draft.protocol is not None:
+        problem = "whether it changed the protocol too cannot be told any more"
+    live = (
+        latest.files()["path"].combine_chunks() if problem is None and (draft.removes or draft.adds) else None
+    )
+    if live is not None:
+        removed = pa.array([remove.path for remove in draft.removes], pa.string())
+        added = pa.array([add.path for add in draft.adds], pa.string())
+        gone = removed.filter(pc.invert(pc.is_in(removed, value_set=live)))
+        doubled = added.filter(pc.is_in(added, value_set=live))
+        if len(gone):
+            problem = f"{gone[0]} was removed, which this operation replaces or removes too"
+        elif len(doubled):
+            problem = f"{doubled[0]} was added, which this operation adds too"
     if problem is not None:
         raise CommitConflictError(
             draft.operation, problem, version=latest.version, other="or one before it, cleaned up since"
@@ -88,10 +122,12 @@ def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | 
             return "it changed the table's schema"
         if (changed.partition_columns or []) != (base.partition_columns or []):
             return "it changed the table's partition columns"
-    if draft.metadata is not None and without_registry(changed.configuration) != without_registry(
-        base.configuration
-    ):
+    if draft.metadata is None:
+        return None
+    if without_registry(changed.configuration) != without_registry(base.configuration):
         return "it changed the table's configuration"
+    if (changed.name, changed.description) != (base.name, base.description):
+        return "it changed the table's name or description"
     return None
 
 

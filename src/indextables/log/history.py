@@ -7,7 +7,7 @@ from indextables.errors import VersionNotFoundError
 from indextables.log.actions import Action, Add, CommitInfo, Metadata, Remove
 from indextables.log.load import Loader
 from indextables.log.names import Listing
-from indextables.log.segment import Base, earliest, reachable
+from indextables.log.segment import Base, Segment, VersionFile, earliest, reachable, stamp_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class HistoryEntry:
 
 def history(loader: Loader, listing: Listing, limit: int | None = None) -> list[HistoryEntry]:
     """The versions that are still known, newest first."""
-    known = sorted({*listing.versions, *listing.states}, reverse=True)[:limit]
-    files = [v for v in known if v in listing.versions]
+    known = sorted({*listing.versions, *listing.states, *listing.checkpoints}, reverse=True)[:limit]
+    files = [VersionFile(v, stamp_of(listing.versions[v])) for v in known if v in listing.versions]
     actions = dict(loader.versions(files))
     return [_entry(loader, listing, version, actions.get(version)) for version in known]
 
@@ -57,15 +57,19 @@ def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
 
 def commit_time(loader: Loader, listing: Listing, version: int) -> int:
     """When a version was committed: as its commit says, else as its file's time says."""
-    if version in listing.versions:
-        for action in loader.version(version):
+    if (info := listing.versions.get(version)) is not None:
+        for action in loader.version(VersionFile(version, stamp_of(info))):
             if isinstance(action, CommitInfo):
                 return action.timestamp
-        return listing.versions[version].modified_ms
-    if version in listing.states:
-        state = loader.state(Base(version, listing.states[version].path, is_state=True))
-        return loader.carried(state).timestamp or state.created_at
-    return listing.checkpoints[version].modified_ms
+        return info.modified_ms
+    if (info := listing.states.get(version)) is not None:
+        base = Base(version, info.path, is_state=True, stamp=stamp_of(info))
+        state = loader.state(base)
+        carried = loader.carried(base, state)
+        return (carried.timestamp if carried else None) or state.created_at
+    info = listing.checkpoints[version]
+    base = Base(version, info.path, is_state=False, stamp=stamp_of(info))
+    return loader.load(Segment(version, base, ())).timestamp or info.modified_ms
 
 
 def _entry(loader: Loader, listing: Listing, version: int, actions: Sequence[Action] | None) -> HistoryEntry:

@@ -1,15 +1,17 @@
 """Snapshots and file lists that this process has read, within the bounds the options set.
 
-They are kept by version, and a version never changes, so they are never wrong. Which version is the
-newest is asked of storage each time.
+They are kept under what identifies their files on storage (names, sizes, times, tags), so they are never
+wrong, not even when a table is deleted and made anew. Which files there are is asked of storage each time.
 """
+
+from typing import Any
 
 import pyarrow as pa
 
 from indextables.log import cache as caches
 from indextables.log.load import METADATA, VERSIONS
-from indextables.log.segment import Stamp
-from indextables.log.snapshot import Snapshot
+from indextables.log.segment import Segment, Stamp
+from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.options import Options
 from indextables.options import log as opt
 
@@ -26,22 +28,22 @@ class KnownSnapshots:
         self._url = url
         self._keep = caches.keeping(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
-    def get(self, version: int) -> Snapshot | None:
-        """A version that was read before."""
-        return SNAPSHOTS.get(self._url, version, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+    def get(self, segment: Segment) -> Snapshot | None:
+        """What was read of these files before."""
+        return SNAPSHOTS.get(self._url, segment, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
-    def put(self, snapshot: Snapshot) -> None:
-        """Keep a version."""
+    def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
+        """Keep what was read of some files."""
         if self._keep.capacity:
-            SNAPSHOTS.put(self._url, snapshot.version, snapshot, capacity=self._keep.capacity)
+            SNAPSHOTS.put(self._url, segment, snapshot, capacity=self._keep.capacity)
+        return snapshot
 
     def newest(self) -> tuple[Snapshot, Stamp | None] | None:
-        """The newest version that was read before, and what identifies its file."""
+        """The newest version that was read or committed here, and what identifies its file, if known."""
         return NEWEST.get(self._url, None, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
         """Keep a version as the one to go on from."""
-        self.put(snapshot)
         if self._keep.capacity:
             NEWEST.put(self._url, None, (snapshot, stamp), capacity=self._keep.capacity)
         return snapshot
@@ -56,16 +58,14 @@ class FileLists:
         self._keep = caches.keeping(options, opt.CACHE_FILES_TTL_MS, opt.CACHE_FILES_CAPACITY)
         self._max_bytes = options.get(opt.CACHE_FILES_MAX_BYTES)
 
-    def get(self, version: int) -> pa.Table | None:
-        """The live splits of a version, if they are kept."""
-        return FILE_LISTS.get(self._url, version, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+    def get(self, key: SnapshotKey) -> pa.Table | None:
+        """The live splits of a snapshot, if they are kept."""
+        return FILE_LISTS.get(self._url, key, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
-    def put(self, version: int, listed: pa.Table) -> None:
-        """Keep the live splits of a version."""
+    def put(self, key: SnapshotKey, listed: pa.Table) -> None:
+        """Keep the live splits of a snapshot."""
         if self._keep.capacity:
-            FILE_LISTS.put(
-                self._url, version, listed, capacity=self._keep.capacity, max_weight=self._max_bytes
-            )
+            FILE_LISTS.put(self._url, key, listed, capacity=self._keep.capacity, max_weight=self._max_bytes)
 
 
 def invalidate(url: str | None = None) -> int:
@@ -75,5 +75,11 @@ def invalidate(url: str | None = None) -> int:
 
 def cache_statistics() -> dict[str, caches.CacheStatistics]:
     """How the caches of this process did, by the name their options have."""
-    named = {"snapshot": NEWEST, "fileList": FILE_LISTS, "version": VERSIONS, "metadata": METADATA}
+    named: dict[str, caches.Cache[Any]] = {
+        "newest": NEWEST,
+        "snapshot": SNAPSHOTS,
+        "fileList": FILE_LISTS,
+        "version": VERSIONS,
+        "metadata": METADATA,
+    }
     return {name: cache.statistics() for name, cache in named.items()}

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from indextables import metrics
 from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log import cache as caches
 from indextables.log import files, version_file
-from indextables.log.actions import Action, Metadata, Protocol
+from indextables.log.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.carried import Carried, decode_carried
 from indextables.log.json_checkpoint import read_checkpoint
 from indextables.log.names import version_file as version_path
 from indextables.log.protocol import check_readable
 from indextables.log.replay import Delta
-from indextables.log.segment import Base, Segment
+from indextables.log.segment import Base, Segment, VersionFile, full_listing, stamp_of, version_files
 from indextables.log.snapshot import BaseState, FileLists, Snapshot
 from indextables.log.state_manifest import StateManifest, decode_state
 from indextables.options import Options
@@ -40,29 +41,35 @@ class Loader:
     def load(self, segment: Segment) -> Snapshot:
         """The snapshot that a segment describes."""
         base, carried, metadata, protocol = self._base(segment)
-        delta = Delta().then(self.versions(segment.versions))
-        protocol = delta.protocol or protocol
+        versions = self.versions(segment.versions)
+        delta = Delta().then(versions)
         metadata = delta.metadata or metadata
         if metadata is None:
             metadata = self._find_metadata(segment)
+        last = segment.versions[-1].stamp if segment.versions else segment.base and segment.base.stamp
+        token = delta.token if segment.versions else carried.token
         snapshot = Snapshot(
             log=self.log,
             version=segment.version,
-            protocol=protocol or Protocol(),
+            protocol=delta.protocol or protocol or Protocol(),
             metadata=metadata,
             base=base,
             delta=delta,
-            timestamp=delta.timestamp if delta.timestamp is not None else carried.timestamp,
-            base_skips={s.path: s for s in carried.mergeskips},
-            base_txns={t.app_id: t for t in carried.txns},
+            identity=token or repr(last),
+            timestamp=_latest(delta.timestamp, carried.timestamp, _foreign_time(segment.versions, versions)),
+            carried=carried if carried.whole else partial(self._recall, base.version),
             parallelism=self.options.get(opt.STATE_READ_PARALLELISM),
             lists=self.lists,
         )
         return self.checked(snapshot)
 
-    def extend(self, snapshot: Snapshot, versions: Sequence[tuple[int, list[Action]]]) -> Snapshot:
+    def extend(self, snapshot: Snapshot, later: Sequence[VersionFile]) -> Snapshot:
         """A snapshot further on, by versions that follow it."""
-        return self.checked(snapshot.then(versions)) if versions else snapshot
+        if not later:
+            return snapshot
+        versions = self.versions(later)
+        after = snapshot.then(versions, repr(later[-1].stamp), _foreign_time(later, versions))
+        return self.checked(after)
 
     def checked(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot, if this release may read it."""
@@ -70,29 +77,40 @@ class Loader:
             check_readable(snapshot.protocol, snapshot.url)
         return snapshot
 
-    def versions(self, wanted: Sequence[int]) -> list[tuple[int, list[Action]]]:
+    def versions(self, wanted: Sequence[VersionFile]) -> list[tuple[int, list[Action]]]:
         """The actions of some versions, read in parallel."""
-        return list(zip(wanted, self._parallel(self.version, wanted), strict=True))
+        numbers = [one.version for one in wanted]
+        return list(zip(numbers, self._parallel(self.version, wanted), strict=True))
 
-    def version(self, version: int) -> list[Action]:
+    def version(self, wanted: VersionFile) -> list[Action]:
         """The actions of one version."""
         keep = caches.keeping(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
-        found = VERSIONS.get(self.log.url, version, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        found = VERSIONS.get(self.log.url, wanted, ttl_ms=keep.ttl_ms) if keep.capacity else None
         if found is not None:
             return found
-        path = version_path(version)
-        actions = version_file.decode(self.get(path), f"{self.log.url}/{path}")
+        actions = self.read_version(wanted.version)
         if keep.capacity:
-            VERSIONS.put(self.log.url, version, actions, capacity=keep.capacity)
+            VERSIONS.put(self.log.url, wanted, actions, capacity=keep.capacity)
         return actions
 
-    def state(self, base: Base) -> StateManifest:
-        """The state that stands in a file."""
-        return decode_state(self.get(base.path), f"{self.log.url}/{base.path}")
+    def read_version(self, version: int) -> list[Action]:
+        """The actions of whatever file stands at a version now."""
+        path = version_path(version)
+        return version_file.decode(self.get(path), f"{self.log.url}/{path}")
 
-    def carried(self, state: StateManifest) -> Carried:
-        """What a state says in its header; empty when another engine wrote it."""
-        return decode_carried(state.extra, self.log.url) or Carried()
+    def state(self, base: Base) -> StateManifest:
+        """The state that stands in a file, if it is one of that version."""
+        url = f"{self.log.url}/{base.path}"
+        state = decode_state(self.get(base.path), url)
+        if state.state_version != base.version:
+            raise CorruptLogError(
+                url, f"it says it is the state of version {state.state_version}, not {base.version}"
+            )
+        return state
+
+    def carried(self, base: Base, state: StateManifest) -> Carried | None:
+        """What a state says in its header; nothing when another engine wrote it."""
+        return decode_carried(state.extra, f"{self.log.url}/{base.path}")
 
     def get(self, path: str) -> bytes:
         """A file of the log that must be there."""
@@ -108,12 +126,7 @@ class Loader:
         if not base.is_state:
             return self._checkpoint(base)
         state = self.state(base)
-        url = f"{self.log.url}/{base.path}"
-        if state.state_version != base.version:
-            raise CorruptLogError(
-                url, f"it says it is the state of version {state.state_version}, not {base.version}"
-            )
-        carried = self.carried(state)
+        carried = self.carried(base, state) or Carried(timestamp=state.created_at, whole=False)
         protocol = Protocol(
             min_reader_version=state.protocol_version, min_writer_version=state.protocol_version
         )
@@ -128,30 +141,57 @@ class Loader:
         )
 
     def _checkpoint(self, base: Base) -> tuple[BaseState, Carried, Metadata | None, Protocol | None]:
-        delta = Delta().then([(base.version, read_checkpoint(self.log, base.version))])
-        carried = Carried(mergeskips=list(delta.skips.values()), txns=list(delta.txns.values()))
+        actions = read_checkpoint(self.log, base.version)
+        info = next((a for a in actions if isinstance(a, CommitInfo)), None)
+        # Its time is that of the version, not that of every split.
+        delta = Delta().then([(base.version, [a for a in actions if a is not info])])
+        carried = Carried(
+            timestamp=info.timestamp if info else None,
+            token=info.token if info else None,
+            mergeskips=list(delta.skips.values()),
+            txns=list(delta.txns.values()),
+        )
         listed = delta.files() if delta.added else files.FILES.empty_table()
         return BaseState(base.version, "", None, listed), carried, delta.metadata, delta.protocol
 
+    def _recall(self, version: int) -> Carried:
+        """What a state of another engine has no field for: the batches of streams, and skipped splits.
+
+        The version files up to it, as far as they are there, and earlier states of ours say it.
+        """
+        listing = full_listing(self.log)
+        told, start = Carried(), 0
+        for earlier in sorted((v for v in listing.states if v < version), reverse=True):
+            info = listing.states[earlier]
+            base = Base(earlier, info.path, is_state=True, stamp=stamp_of(info))
+            found = self.carried(base, self.state(base))
+            if found is not None:
+                told, start = found, earlier + 1
+                break
+        present = [v for v in range(start, version + 1) if v in listing.versions]
+        wanted = [file for v in present for file in version_files(listing, range(v, v + 1))]
+        delta = Delta().then(self.versions(wanted))
+        skips = {s.path: s for s in told.mergeskips if s.path not in delta.removed} | delta.skips
+        txns = {t.app_id: t for t in told.txns} | delta.txns
+        return Carried(mergeskips=list(skips.values()), txns=list(txns.values()))
+
     def _find_metadata(self, segment: Segment) -> Metadata:
         """The newest metadata before a state that has none, as older writers left it out."""
-        ttl = caches.keeping(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_VERSION_CAPACITY)
-        key = segment.base.path if segment.base else ""
-        found = METADATA.get(self.log.url, key, ttl_ms=ttl.ttl_ms)
+        keep = caches.keeping(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
+        found = METADATA.get(self.log.url, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
         if found is None:
             found = self._search_metadata(segment)
-            METADATA.put(self.log.url, key, found, capacity=ttl.capacity)
+            if keep.capacity:
+                METADATA.put(self.log.url, segment.base, found, capacity=keep.capacity)
         return found
 
     def _search_metadata(self, segment: Segment) -> Metadata:
-        for state in self._parallel(self.state, segment.earlier_states):
-            if state.metadata is not None:
-                return state.metadata
-        try:
-            actions = self.version(0)
-        except CorruptLogError:
-            actions = []
-        for action in actions:
+        at_once = self.options.get(opt.MAX_CONCURRENT_READS)
+        for start in range(0, len(segment.earlier_states), at_once):
+            for state in self._parallel(self.state, segment.earlier_states[start : start + at_once]):
+                if state.metadata is not None:
+                    return state.metadata
+        for action in self.read_version(0) if self.log.exists(version_path(0)) else ():
             if isinstance(action, Metadata):
                 return action
         raise CorruptLogError(self.log.url, "neither its states nor version 0 hold the table's metadata")
@@ -162,3 +202,17 @@ class Loader:
         workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(wanted))
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(read, wanted))
+
+
+def _latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def _foreign_time(wanted: Sequence[VersionFile], read: Sequence[tuple[int, Sequence[Action]]]) -> int | None:
+    """The newest time of files whose commits say none, as those of other engines."""
+    times = [
+        file.modified_ms
+        for file, (_, actions) in zip(wanted, read, strict=True)
+        if not any(isinstance(a, CommitInfo) for a in actions)
+    ]
+    return max(times, default=None)

@@ -10,6 +10,7 @@ LOG_FOLDER = "_transaction_log"
 POINTER = "_last_checkpoint"
 MANIFEST_FOLDER = "manifests"
 STATE_FILE = "_manifest.avro"
+STATE_FILE_JSON = "_manifest.json"
 
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
@@ -51,6 +52,8 @@ class Listing:
     states: dict[int, ObjectInfo] = field(default_factory=dict)
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
+    # A state that stands at a version it does not describe (see `segment.full_listing`).
+    misfiled: ObjectInfo | None = None
 
     @classmethod
     def of(cls, objects: Iterable[ObjectInfo]) -> "Listing":

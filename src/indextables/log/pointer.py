@@ -42,13 +42,17 @@ def read_pointer(log: Store) -> Pointer | None:
     """The pointer, or nothing when it is missing or damaged."""
     try:
         pointer = msgspec.json.decode(log.get(POINTER), type=Pointer)
-    except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError):
+    except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return pointer if pointer.version >= 0 else None
 
 
 def advance_pointer(log: Store, pointer: Pointer) -> None:
-    """Point at a newer state; an equal or newer pointer is left alone."""
+    """Point at a newer state; a newer pointer, or one that says the same, is left alone."""
     current = read_pointer(log)
-    if current is None or current.version < pointer.version or current.format != pointer.format:
+    if (
+        current is None
+        or current.version < pointer.version
+        or (current.version == pointer.version and current.is_state != pointer.is_state)
+    ):
         log.put(POINTER, msgspec.json.encode(pointer))

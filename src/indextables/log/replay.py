@@ -36,6 +36,8 @@ class Delta:
     skips: dict[str, MergeSkip] = field(default_factory=dict)
     txns: dict[str, Txn] = field(default_factory=dict)
     timestamp: int | None = None
+    # What makes the last version's commit unique; nothing if another engine wrote it.
+    token: str | None = None
 
     def then(self, versions: Iterable[tuple[int, Sequence[Action]]]) -> "Delta":
         """With further versions; this one stays as it is."""
@@ -48,6 +50,7 @@ class Delta:
             dict(self.skips),
             dict(self.txns),
             self.timestamp,
+            self.token,
         )
         for version, actions in versions:
             longer._take(version, actions)
@@ -55,6 +58,7 @@ class Delta:
 
     def _take(self, version: int, actions: Sequence[Action]) -> None:
         info = next((a for a in actions if isinstance(a, CommitInfo)), None)
+        self.token = info.token if info else None
         if info is not None:
             self.timestamp = info.timestamp
         for action in actions:

@@ -1,17 +1,18 @@
 """Which files of the log may go. Deciding touches nothing; deleting is a separate step.
 
-What stays: everything from the base of the oldest version that is still promised to time travel; states
-within their own retention; every manifest that a state that stays refers to; manifests young enough to
-belong to a write that is still running.
+What stays: the newest version; every version that log retention promises to time travel, with the base it
+is read from; the states that state retention keeps; the one that the pointer names; every manifest that a
+state that stays refers to; manifests young enough to belong to a write that is still running.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from indextables.errors import CorruptLogError
 from indextables.log.load import Loader
 from indextables.log.names import Listing
-from indextables.log.segment import Base, bases
+from indextables.log.pointer import read_pointer
+from indextables.log.segment import Base, bases, full_listing, stamp_of
 from indextables.log.state_manifest import resolve_manifest_path
 from indextables.options import Options
 from indextables.options import log as opt
@@ -21,13 +22,20 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Files of the log that no retained version needs."""
+    """Files of the log that no retained version needs: by kind, and all of their paths."""
 
     versions: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
     manifests: tuple[str, ...] = ()
-    paths: tuple[str, ...] = field(default=())
+    # What leads readers on, and what they are led to; the former goes first.
+    leading: tuple[str, ...] = ()
+    led_to: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file, in the order of deletion."""
+        return (*self.leading, *self.led_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +61,27 @@ class Retention:
 
 def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> Expired:
     """What has outlived its retention."""
-    known = bases(listing)
-    if not known:
-        return Expired()
-    anchor = _anchor(listing, known, now_ms - retention.log_ms)
-    versions = tuple(
-        v
-        for v, info in sorted(listing.versions.items())
-        if v <= anchor.version and v != listing.latest and info.modified_ms < now_ms - retention.log_ms
-    )
-    states = _old_states(listing, known, anchor, retention, now_ms)
-    checkpoints = tuple(sorted(v for v in listing.checkpoints if v < anchor.version))
-    return _with_paths(
-        loader, listing, Expired(versions, states, checkpoints), now_ms - retention.manifest_ms
-    )
+    anchor = _anchor(listing, now_ms - retention.log_ms)
+    found = Expired()
+    if anchor is not None:
+        pointer = read_pointer(loader.log)
+        kept = pointer.version if pointer else None
+        found = Expired(
+            versions=tuple(
+                v
+                for v, info in sorted(listing.versions.items())
+                if v <= anchor.version
+                and v != listing.latest
+                and info.modified_ms < now_ms - retention.log_ms
+            ),
+            states=_old_states(listing, anchor, retention, kept, now_ms),
+            checkpoints=tuple(sorted(v for v in listing.checkpoints if v < anchor.version and v != kept)),
+        )
+    return _with_paths(loader, listing, found, now_ms - retention.manifest_ms)
 
 
 def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> Expired:
-    """Everything that only versions before this one need; there must be a state at it."""
+    """Everything that only versions before this one need; there must be a base at it."""
     found = Expired(
         versions=tuple(sorted(v for v in listing.versions if v < version)),
         states=tuple(sorted(v for v in listing.states if v < version)),
@@ -80,15 +91,38 @@ def all_before(loader: Loader, listing: Listing, version: int, *, manifests_befo
 
 
 def delete(loader: Loader, found: Expired) -> int:
-    """Delete what was decided on, the files that lead readers to others first; how many files."""
-    return loader.log.delete(found.paths)
+    """Delete what was decided on; how many files.
+
+    What leads readers on goes first, so that an interruption leaves nothing that leads nowhere. A state may
+    have been written since the decision, so what manifests are needed is asked again in between.
+    """
+    deleted = loader.log.delete(found.leading)
+    needed = _referenced(loader, full_listing(loader.log), ())
+    if needed is None:
+        return deleted
+    return deleted + loader.log.delete(path for path in found.led_to if path not in needed)
+
+
+def _anchor(listing: Listing, kept_from_ms: int) -> Base | None:
+    """The base of the oldest version that is promised to time travel; none if that starts from nothing.
+
+    Promised are the versions committed since then, and the one before them: it was the newest at that time.
+    """
+    commits = {**listing.checkpoints, **listing.states, **listing.versions}
+    young = [v for v, info in commits.items() if info.modified_ms >= kept_from_ms]
+    oldest = min(young, default=listing.latest)
+    if oldest is None:
+        return None
+    oldest = max((v for v in commits if v < oldest), default=oldest) if young else oldest
+    return next((b for b in bases(listing) if b.version <= oldest), None)
 
 
 def _old_states(
-    listing: Listing, known: list[Base], anchor: Base, retention: Retention, now_ms: int
+    listing: Listing, anchor: Base, retention: Retention, pointed: int | None, now_ms: int
 ) -> tuple[int, ...]:
     """States that nobody needs: before the anchor, or told by the version files after it."""
-    old = [b.version for b in known if b.is_state and b != known[0] and b != anchor]
+    newest = max(listing.states, default=None)
+    old = sorted((v for v in listing.states if v != newest), reverse=True)
     replayable = anchor.version
     while replayable + 1 in listing.versions:
         replayable += 1
@@ -96,46 +130,55 @@ def _old_states(
         sorted(
             version
             for version in old[retention.state_versions :]
-            if listing.states[version].modified_ms < now_ms - retention.state_ms
-            and (version < anchor.version or version <= replayable)
+            if version not in (anchor.version, pointed)
+            and listing.states[version].modified_ms < now_ms - retention.state_ms
+            and version <= max(anchor.version, replayable)
         )
     )
 
 
-def _anchor(listing: Listing, known: list[Base], kept_from_ms: int) -> Base:
-    """The base of the oldest version that is promised to time travel."""
-    commits = {**listing.states, **listing.versions}
-    young = [v for v, info in commits.items() if info.modified_ms >= kept_from_ms]
-    oldest = min(young, default=listing.latest if listing.latest is not None else 0)
-    return next((b for b in known if b.version <= oldest), known[-1])
-
-
 def _with_paths(loader: Loader, listing: Listing, found: Expired, manifests_before_ms: int) -> Expired:
-    paths = [listing.versions[v].path for v in found.versions]
-    paths += [listing.checkpoints[v].path for v in found.checkpoints]
-    gone = set(found.checkpoints)
-    paths += [info.path for v, info in listing.checkpoint_parts if v in gone]
-    paths += [listing.states[v].path for v in found.states]
-    manifests = _unreferenced(loader, listing, set(found.states), manifests_before_ms)
-    return Expired(found.versions, found.states, found.checkpoints, manifests, (*paths, *manifests))
+    leading = [listing.versions[v].path for v in found.versions]
+    leading += [listing.checkpoints[v].path for v in found.checkpoints]
+    leading += [listing.states[v].path for v in found.states]
+    if listing.misfiled is not None and listing.misfiled.modified_ms < manifests_before_ms:
+        leading.append(listing.misfiled.path)
+    needed = _referenced(loader, listing, found.states)
+    manifests = () if needed is None else _unneeded(listing, needed, manifests_before_ms)
+    parts = tuple(
+        info.path
+        for version, info in listing.checkpoint_parts
+        if version in found.checkpoints
+        or (version not in listing.checkpoints and info.modified_ms < manifests_before_ms)
+    )
+    return Expired(
+        found.versions,
+        found.states,
+        found.checkpoints,
+        manifests,
+        leading=tuple(leading),
+        led_to=(*parts, *manifests),
+    )
 
 
-def _unreferenced(
-    loader: Loader, listing: Listing, gone_states: Iterable[int], before_ms: int
-) -> tuple[str, ...]:
-    """Old manifests that no remaining state refers to; none if a state cannot be read."""
-    gone = set(gone_states)
-    remaining = [b for b in bases(listing) if b.is_state and b.version not in gone]
-    referenced: set[str] = set()
-    try:
-        for base in remaining:
-            folder = base.path.rsplit("/", 1)[0]
-            state = loader.state(base)
-            referenced |= {resolve_manifest_path(m.path, folder) for m in state.manifests}
-    except CorruptLogError:
-        return ()
+def _unneeded(listing: Listing, needed: set[str], before_ms: int) -> tuple[str, ...]:
     return tuple(
         path
         for path, info in sorted(listing.manifests.items())
-        if path not in referenced and info.modified_ms < before_ms
+        if path not in needed and info.modified_ms < before_ms
     )
+
+
+def _referenced(loader: Loader, listing: Listing, gone_states: Iterable[int]) -> set[str] | None:
+    """The manifests that remaining states refer to; nothing if a state cannot be read."""
+    gone = set(gone_states)
+    referenced: set[str] = set()
+    try:
+        for version, info in listing.states.items():
+            if version not in gone:
+                state = loader.state(Base(version, info.path, is_state=True, stamp=stamp_of(info)))
+                folder = info.path.rsplit("/", 1)[0]
+                referenced |= {resolve_manifest_path(m.path, folder) for m in state.manifests}
+    except CorruptLogError:
+        return None
+    return referenced

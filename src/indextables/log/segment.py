@@ -6,6 +6,9 @@ state-v10  +  11.json 12.json 13.json   =  version 13
 
 The pointer says from where to list. Everything that could make it a lie (stale, damaged, naming what is
 gone, versions missing after it) leads to a full listing, and only what is missing there is an error.
+
+Every file is named together with its stamp, so that what was read of it is never taken for what another
+file of the same name holds: a table may be deleted and made anew at the same place.
 """
 
 from collections.abc import Iterator
@@ -15,10 +18,24 @@ from typing import TypeAlias
 from indextables.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
 from indextables.log.names import Listing, version_file
 from indextables.log.pointer import Pointer, read_pointer
-from indextables.store import Store
+from indextables.log.state_manifest import decode_state
+from indextables.store import ObjectInfo, Store
 
-# Size and time of a version's file.
-Stamp: TypeAlias = tuple[int, int]
+# Size, time and tag of a file: what tells it from another one of the same name.
+Stamp: TypeAlias = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """The file of a version."""
+
+    version: int
+    stamp: Stamp
+
+    @property
+    def modified_ms(self) -> int:
+        """When it was written, as the store says."""
+        return self.stamp[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +45,28 @@ class Base:
     version: int
     path: str
     is_state: bool
+    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The base (none: the empty table) and the version files to replay on it, in order."""
+    """The base (none: the empty table) and the version files to replay on it, in order.
+
+    `stamp` is that of the file that made the version, which need not be among them.
+    """
 
     version: int
     base: Base | None
-    versions: tuple[int, ...]
+    versions: tuple[VersionFile, ...]
     earlier_states: tuple[Base, ...] = ()
+    stamp: Stamp | None = None
 
 
 def current_segment(log: Store) -> Segment:
     """The files of the newest version."""
     pointer = read_pointer(log)
     if pointer is not None:
-        listing = Listing.of(log.list(after=version_file(pointer.version)))
+        listing = _listing_from(log, pointer.version)
         if listing.pointer is not None and _names_something(pointer, listing):
             found = _segment(listing, listing.latest)
             if found is not None:
@@ -56,40 +78,67 @@ def current_segment(log: Store) -> Segment:
 class Progress:
     """How the log went on from a version that is known already.
 
-    `stamp` identifies the file of the known version; it is compared the next time, so that a table that
-    was deleted and made anew under the same name is not mistaken for the old one.
+    `later` are the files of versions that follow it. `stamp` identifies the file of the newest version; it
+    is compared the next time, so that a table that was deleted and made anew is not mistaken for the old one.
     """
 
-    segment: Segment | None
     follows: bool
-    stamp: Stamp | None
+    later: tuple[VersionFile, ...] = ()
+    stamp: Stamp | None = None
     newest_state: Base | None = None
 
 
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
-    """What came after a version: nothing, versions that follow it, or a table to be read anew."""
-    listing = Listing.of(log.list(after=version_file(version - 1) if version else None))
+    """What came after a version: nothing, versions that follow it, or a table to be read anew.
+
+    Without a stamp, whatever stands at the version is taken for it.
+    """
+    listing = _listing_from(log, version)
     latest = listing.latest
-    found = _stamp(listing, version)
+    found = stamp_at(listing, version)
     if latest is None or latest < version or found is None or stamp not in (None, found):
-        return Progress(current_segment(log), follows=False, stamp=None)
-    if latest == version:
-        return Progress(None, follows=True, stamp=found)
+        return Progress(follows=False)
     needed = range(version + 1, latest + 1)
     if any(v not in listing.versions for v in needed):
-        return Progress(current_segment(log), follows=False, stamp=None)
+        return Progress(follows=False)
     newest = next((b for b in bases(listing) if b.is_state), None)
-    return Progress(Segment(latest, None, tuple(needed)), True, _stamp(listing, latest), newest)
+    return Progress(True, version_files(listing, needed), stamp_at(listing, latest), newest)
 
 
-def _stamp(listing: Listing, version: int) -> Stamp | None:
-    info = listing.versions.get(version) or listing.states.get(version)
-    return (info.size, info.modified_ms) if info else None
+def _listing_from(log: Store, version: int) -> Listing:
+    """The files of a version and of later ones, and all states and manifests: they sort behind."""
+    return Listing.of(log.list(after=version_file(version - 1) if version else None))
+
+
+def stamp_of(info: ObjectInfo) -> Stamp:
+    """What tells this file from another one of the same name."""
+    return info.size, info.modified_ms, info.etag
+
+
+def stamp_at(listing: Listing, version: int) -> Stamp | None:
+    """The stamp of the file that made a version: its own, or in older tables its state."""
+    info = listing.versions.get(version) or listing.states.get(version) or listing.checkpoints.get(version)
+    return stamp_of(info) if info else None
+
+
+def version_files(listing: Listing, wanted: range) -> tuple[VersionFile, ...]:
+    """The files of versions that are in the listing."""
+    return tuple(VersionFile(v, stamp_of(listing.versions[v])) for v in wanted)
 
 
 def full_listing(log: Store) -> Listing:
-    """Everything in the log folder."""
-    return Listing.of(log.list())
+    """Everything in the log folder, less a state that stands at a version it does not describe.
+
+    Version 0 never has splits. Releases of the original could write the newest state under its number, since
+    they counted version files only and had no others.
+    """
+    listing = Listing.of(log.list())
+    misfiled = listing.states.get(0)
+    if misfiled is not None and 0 not in listing.versions and len(listing.states) > 1:
+        state = decode_state(log.get(misfiled.path), f"{log.url}/{misfiled.path}")
+        if state.num_files:
+            listing.misfiled = listing.states.pop(0)
+    return listing
 
 
 def segment_at(log: Store, listing: Listing, version: int | None) -> Segment:
@@ -123,14 +172,30 @@ def reachable(listing: Listing) -> Iterator[int]:
 
 
 def earliest(listing: Listing) -> int | None:
-    """The first version that can be read."""
-    return next(reachable(listing), None)
+    """The version from which on every one can be read."""
+    first: int | None = None
+    previous = None
+    for version in reachable(listing):
+        if previous is None or version != previous + 1:
+            first = version
+        previous = version
+    return first
 
 
 def bases(listing: Listing) -> list[Base]:
-    """Every state and JSON checkpoint, newest first; a state before a checkpoint of the same version."""
-    found = [Base(v, info.path, is_state=True) for v, info in listing.states.items()]
-    found += [Base(v, info.path, is_state=False) for v, info in listing.checkpoints.items()]
+    """Every state and JSON checkpoint, newest first; a state before a checkpoint of the same version.
+
+    Where version 0 stands in its own file, later versions never start from a state at 0: see `full_listing`.
+    """
+    skip_zero = 0 in listing.versions and listing.latest != 0
+    found = [
+        Base(v, info.path, is_state=True, stamp=stamp_of(info))
+        for v, info in listing.states.items()
+        if v or not skip_zero
+    ]
+    found += [
+        Base(v, info.path, is_state=False, stamp=stamp_of(info)) for v, info in listing.checkpoints.items()
+    ]
     return sorted(found, key=lambda b: (-b.version, not b.is_state))
 
 
@@ -142,19 +207,17 @@ def _segment(listing: Listing, target: int | None) -> Segment | None:
         needed = range(base.version + 1, target + 1)
         if all(v in listing.versions for v in needed):
             earlier = tuple(b for b in candidates[position + 1 :] if b.is_state)
-            return Segment(target, base, tuple(needed), earlier)
+            stamp = stamp_at(listing, target)
+            return Segment(target, base, version_files(listing, needed), earlier, stamp)
     if all(v in listing.versions for v in range(target + 1)):
-        return Segment(target, None, tuple(range(target + 1)))
+        replayed = version_files(listing, range(target + 1))
+        return Segment(target, None, replayed, stamp=stamp_at(listing, target))
     return None
 
 
 def _names_something(pointer: Pointer, listing: Listing) -> bool:
-    """Whether a listing from the pointer on shows what it names, or something newer.
-
-    A JSON checkpoint sorts before its own version, so such a listing never shows it.
-    """
-    least = pointer.version if pointer.is_state else pointer.version + 1
-    return any(version >= least for version in listing.states)
+    """Whether a listing from the pointer on shows what it names, or something newer."""
+    return any(version >= pointer.version for version in (*listing.states, *listing.checkpoints))
 
 
 def _missing(log: Store, listing: Listing, target: int) -> CorruptLogError:

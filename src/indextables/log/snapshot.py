@@ -8,11 +8,12 @@ The file list is an Arrow table, read when it is asked for; with a condition, on
 that can hold a match are read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol as Protocol_
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from indextables import metrics
 from indextables.log import files
 from indextables.log.actions import Action, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.carried import Carried
 from indextables.log.manifest import read_manifest
 from indextables.log.prune import bounds_may_match, prune
 from indextables.log.replay import Delta
@@ -31,6 +33,9 @@ from indextables.store import Store
 
 # Manifests of ours have ids of this many characters; it promises bounds in the columns' own order.
 MANIFEST_ID_LENGTH = 32
+
+# A version, and what tells its commit from others that had this number.
+SnapshotKey: TypeAlias = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +51,19 @@ class BaseState:
 class FileLists(Protocol_):
     """Where file lists of this table's versions are kept, if anywhere."""
 
-    def get(self, version: int) -> pa.Table | None:
-        """The live splits of a version, if they are kept."""
+    def get(self, key: SnapshotKey) -> pa.Table | None:
+        """The live splits of a snapshot, if they are kept."""
 
-    def put(self, version: int, listed: pa.Table) -> None:
-        """Keep the live splits of a version."""
+    def put(self, key: SnapshotKey, listed: pa.Table) -> None:
+        """Keep the live splits of a snapshot."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table, as it was read from `log`."""
+    """One version of a table, as it was read from `log`.
+
+    `identity` tells it from a version of the same number of a table that was at this place before.
+    """
 
     log: Store
     version: int
@@ -63,9 +71,9 @@ class Snapshot:
     metadata: Metadata
     base: BaseState
     delta: Delta
+    identity: str
     timestamp: int | None = None
-    base_skips: Mapping[str, MergeSkip] = field(default_factory=dict)
-    base_txns: Mapping[str, Txn] = field(default_factory=dict)
+    carried: Carried | Callable[[], Carried] = field(default=Carried(), repr=False)
     parallelism: int = 8
     lists: FileLists | None = field(default=None, compare=False, repr=False)
 
@@ -93,41 +101,59 @@ class Snapshot:
     @cached_property
     def skips(self) -> dict[str, MergeSkip]:
         """Splits that a merge could not take, by path, as long as they are live."""
-        kept = {p: s for p, s in self.base_skips.items() if p not in self.delta.removed}
+        kept = {s.path: s for s in self._before.mergeskips if s.path not in self.delta.removed}
         return {**kept, **self.delta.skips}
 
     @cached_property
     def txns(self) -> dict[str, Txn]:
         """The last batch of each application."""
-        return {**self.base_txns, **self.delta.txns}
+        return {**{t.app_id: t for t in self._before.txns}, **self.delta.txns}
+
+    @cached_property
+    def _before(self) -> Carried:
+        """What the base says beyond its list of splits."""
+        return self.carried() if callable(self.carried) else self.carried
+
+    @property
+    def key(self) -> SnapshotKey:
+        """What the snapshot's file list is kept under."""
+        return self.version, self.identity
 
     def files(self, where: Predicate | None = None) -> pa.Table:
         """The live splits that can hold a row for which the condition is true.
 
         Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
         """
-        listed = self.lists.get(self.version) if self.lists else None
+        listed = self.lists.get(self.key) if self.lists else None
         if listed is None:
             listed = self._read(where)
             if where is None and self.lists:
-                self.lists.put(self.version, listed)
+                self.lists.put(self.key, listed)
         if where is None or listed.num_rows == 0:
             return listed
         return listed.filter(prune(listed, where, self.schema, self.partition_columns))
 
-    def then(self, versions: Sequence[tuple[int, Sequence[Action]]]) -> "Snapshot":
-        """The snapshot after further versions; a file list that is known already is carried on."""
+    def then(
+        self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None = None
+    ) -> "Snapshot":
+        """The snapshot after further versions; a file list that is known already is carried on.
+
+        `identity` is that of the last version if its commit has no token; `at_least` is a time that the
+        versions' files show beyond what their commits say.
+        """
         delta = self.delta.then(versions)
+        times = [time for time in (self.timestamp, delta.timestamp, at_least) if time is not None]
         later = replace(
             self,
             version=versions[-1][0],
             delta=delta,
+            identity=delta.token or identity,
             protocol=delta.protocol or self.protocol,
             metadata=delta.metadata or self.metadata,
-            timestamp=delta.timestamp if delta.timestamp is not None else self.timestamp,
+            timestamp=max(times, default=None),
         )
-        if self.lists and (listed := self.lists.get(self.version)) is not None:
-            self.lists.put(later.version, _applied(listed, Delta().then(versions)))
+        if self.lists and (listed := self.lists.get(self.key)) is not None:
+            self.lists.put(later.key, _applied(listed, Delta().then(versions)))
         return later
 
     @property

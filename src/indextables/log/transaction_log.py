@@ -1,12 +1,14 @@
 """The log of one table: read it at a version, add a version, keep it small."""
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
-from indextables.errors import CorruptLogError, IndexTablesError, TableNotFoundError
+from indextables.errors import CorruptLogError, OptionError, TableNotFoundError
 from indextables.log import retention
-from indextables.log.actions import Metadata, Protocol
+from indextables.log.actions import CommitInfo, Metadata, Protocol
 from indextables.log.changes import Changes, changes_since
-from indextables.log.checkpoint import Checkpointed, advance_to, checkpoint, needs_compaction
+from indextables.log.checkpoint import Checkpointed, advance_to, checkpoint, existing, needs_compaction
 from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.history import HistoryEntry, history, version_at
@@ -16,6 +18,7 @@ from indextables.log.names import LOG_FOLDER, Listing
 from indextables.log.protocol import CURRENT
 from indextables.log.segment import (
     Segment,
+    Stamp,
     current_segment,
     full_listing,
     progress_since,
@@ -27,6 +30,8 @@ from indextables.options import log as opt
 from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -58,24 +63,32 @@ class TransactionLog:
 
     def snapshot(self, *, version: int | None = None, timestamp: int | None = None) -> Snapshot:
         """The newest version, or the one asked for (a time is in milliseconds since 1970)."""
-        if timestamp is not None:
-            listing = full_listing(self._loader.log)
-            version = version_at(self._loader, listing, timestamp)
-        if version is not None:
-            return self._at(version)
-        return self._newest()
+        if version is None and timestamp is None:
+            return self._newest()
+
+        def read(listing: Listing) -> Snapshot:
+            wanted = version if timestamp is None else version_at(self._loader, listing, timestamp)
+            segment = segment_at(self._loader.log, listing, wanted)
+            return self._known.get(segment) or self._known.put(segment, self._loader.load(segment))
+
+        return self._settled(read)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
-        return history(self._loader, self._listing(), limit)
+        return self._settled(lambda listing: history(self._loader, listing, limit))
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
-        """What changed after a version, or after a time."""
-        listing = self._listing()
-        if since is None:
-            assert since_timestamp is not None
-            since = version_at(self._loader, listing, since_timestamp)
-        return changes_since(self._loader, listing, since, self.snapshot())
+        """What changed after a version (-1: from nothing), or after a time; give one of them."""
+        if (since is None) == (since_timestamp is None):
+            raise OptionError("changes need a version or a time to start from: give one of them")
+        now = self.snapshot()
+
+        def read(listing: Listing) -> Changes:
+            start = since if since_timestamp is None else version_at(self._loader, listing, since_timestamp)
+            assert start is not None
+            return changes_since(self._loader, listing, start, now)
+
+        return self._settled(read)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -109,26 +122,33 @@ class TransactionLog:
         A state is never rewritten. If the newest version has one that is not clean, an empty version is
         committed to carry the clean one.
         """
-        snapshot = self._read_newest()
-        if snapshot.base.version == snapshot.version and snapshot.base.state is not None:
-            if not compact or self._is_clean(snapshot):
-                return self._existing(snapshot)
-            snapshot = commit(
-                self._loader, Draft(operation="CHECKPOINT"), snapshot, self._chance, self.engine
-            )
-        return checkpoint(self._loader, snapshot, self._chance, compact=compact)
+        while True:
+            snapshot, _ = self._read_newest()
+            found = existing(snapshot)
+            if found is not None and self.options.get(opt.STATE_FORMAT) == "avro":
+                if not compact or self._is_clean(snapshot):
+                    return found
+                empty = Draft(operation="CHECKPOINT")
+                snapshot = commit(self._loader, empty, snapshot, self._chance, self.engine)
+            made = checkpoint(self._loader, snapshot, self._chance, compact=compact)
+            if made.written or not compact:
+                return made
+            # Another one wrote a state of this version first, and it need not be a clean one.
 
     # --- upkeep ----------------------------------------------------------------------------------
 
     def expired(self, *, log_hours: float | None = None) -> retention.Expired:
         """Files of the log that have outlived their retention; nothing is deleted."""
         kept = retention.Retention.of(self.options, log_hours=log_hours)
-        return retention.expired(self._loader, self._listing(), kept, now_ms=self._chance.now_ms())
+        return self._settled(
+            lambda listing: retention.expired(self._loader, listing, kept, now_ms=self._chance.now_ms())
+        )
 
     def clean(self, *, log_hours: float | None = None) -> retention.Expired:
         """Delete what has outlived its retention; what was deleted."""
         found = self.expired(log_hours=log_hours)
         retention.delete(self._loader, found)
+        invalidate(self._loader.log.url)
         return found
 
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.Expired]:
@@ -136,16 +156,17 @@ class TransactionLog:
 
         A dry run writes nothing, not even the state that the real run would start with.
         """
-        snapshot = self._read_newest()
+        snapshot, _ = self._read_newest()
         if not dry_run:
-            if snapshot.base.state is not None and snapshot.base.version == snapshot.version:
+            if existing(snapshot) is not None:
                 advance_to(self._loader, snapshot)
             else:
                 checkpoint(self._loader, snapshot, self._chance, compact=True)
-        listing = self._listing()
         age = retention.Retention.of(self.options).manifest_ms
-        found = retention.all_before(
-            self._loader, listing, snapshot.version, manifests_before_ms=self._chance.now_ms() - age
+        found = self._settled(
+            lambda listing: retention.all_before(
+                self._loader, listing, snapshot.version, manifests_before_ms=self._chance.now_ms() - age
+            )
         )
         if not dry_run:
             retention.delete(self._loader, found)
@@ -154,44 +175,58 @@ class TransactionLog:
 
     # --- within ----------------------------------------------------------------------------------
 
-    def _listing(self) -> Listing:
+    def _settled(self, read: Callable[[Listing], T]) -> T:
+        """What is read by a listing; what is cleaned up meanwhile leads to another try with a new one."""
         listing = full_listing(self._loader.log)
-        if listing.latest is None:
-            raise TableNotFoundError(self.store.url)
-        return listing
-
-    def _at(self, version: int) -> Snapshot:
-        found = self._known.get(version)
-        if found is None:
-            listing = full_listing(self._loader.log)
-            found = self._loader.load(segment_at(self._loader.log, listing, version))
-            self._known.put(found)
-        return found
+        while True:
+            if listing.latest is None:
+                raise TableNotFoundError(self.store.url)
+            try:
+                return read(listing)
+            except CorruptLogError:
+                again = full_listing(self._loader.log)
+                if again == listing:
+                    raise
+                listing = again
 
     def _newest(self) -> Snapshot:
         """The newest snapshot: from the newest one known here, by what came after it."""
         known = self._known.newest()
         if known is None:
-            return self._known.put_newest(self._read_newest(), None)
+            return self._known.put_newest(*self._read_newest())
         snapshot, stamp = known
         progress = progress_since(self._loader.log, snapshot.version, stamp)
-        if progress.segment is None:
-            return self._known.put_newest(snapshot, progress.stamp)
-        if not progress.follows:
+        if not progress.follows or (stamp is None and not self._still_there(snapshot)):
             invalidate(self._loader.log.url)
-            return self._known.put_newest(self._read_newest(), None)
-        later = self._loader.extend(snapshot, self._loader.versions(progress.segment.versions))
-        if progress.newest_state and progress.newest_state.version > snapshot.base.version:
-            after = range(progress.newest_state.version + 1, later.version + 1)
-            later = self._loader.load(Segment(later.version, progress.newest_state, tuple(after)))
+            return self._known.put_newest(*self._read_newest())
+        try:
+            later = self._loader.extend(snapshot, progress.later)
+            newest = progress.newest_state
+            if newest is not None and newest.version > snapshot.base.version:
+                after = tuple(file for file in progress.later if file.version > newest.version)
+                later = self._loader.load(Segment(later.version, newest, after))
+        except CorruptLogError:
+            # Cleaned up since it was listed; or damaged, and then reading from scratch says so.
+            return self._known.put_newest(*self._read_newest())
         return self._known.put_newest(later, progress.stamp)
 
-    def _read_newest(self) -> Snapshot:
-        """The newest snapshot from scratch; what is cleaned up while it is read leads to another try."""
+    def _still_there(self, snapshot: Snapshot) -> bool:
+        """Whether the version that was committed here is the one on storage, not one of a newer table."""
+        try:
+            actions = self._loader.read_version(snapshot.version)
+        except CorruptLogError:
+            return False
+        return any(isinstance(a, CommitInfo) and a.token == snapshot.identity for a in actions)
+
+    def _read_newest(self) -> tuple[Snapshot, Stamp | None]:
+        """The newest snapshot from scratch, and the stamp of its version.
+
+        What is cleaned up while it is read leads to another try.
+        """
         segment = current_segment(self._loader.log)
         while True:
             try:
-                return self._loader.load(segment)
+                return self._loader.load(segment), segment.stamp
             except CorruptLogError:
                 again = segment_at(self._loader.log, full_listing(self._loader.log), None)
                 if again == segment:
@@ -207,26 +242,18 @@ class TransactionLog:
         if merged or after.version % interval == 0:
             try:
                 # From what is on storage now, so that the newest state is the one that is extended.
-                checkpoint(self._loader, self._read_newest(), self._chance, compact=merged)
-            except IndexTablesError as error:
+                newest, _ = self._read_newest()
+                if existing(newest) is None:
+                    checkpoint(self._loader, newest, self._chance, compact=merged)
+            except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
 
     def _is_clean(self, snapshot: Snapshot) -> bool:
+        """Whether compacting the state at a snapshot would change nothing."""
         state = snapshot.base.state
-        if state is None or state.tombstones or needs_compaction(snapshot, self.options):
+        if state is None or state.tombstones:
             return False
+        if state.num_files == 0:
+            return not state.manifests
         best = -(-state.num_files // self.options.get(opt.STATE_ENTRIES_PER_MANIFEST))
-        return len(state.manifests) <= max(best, 1)
-
-    def _existing(self, snapshot: Snapshot) -> Checkpointed:
-        state = snapshot.base.state
-        assert state is not None
-        return Checkpointed(
-            snapshot.version,
-            "avro-state",
-            False,
-            state.num_files,
-            len(state.manifests),
-            len(state.tombstones),
-            written=False,
-        )
+        return len(state.manifests) <= best and not needs_compaction(snapshot, self.options)
