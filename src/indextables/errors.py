@@ -188,6 +188,15 @@ class SplitError(IndexTablesError):
     """A split could not be written or read."""
 
 
+class UnreadableSplitError(SplitError):
+    """A split that was to be merged cannot be read; the others may be merged without it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"the split {path} cannot be read: {problem}")
+        self.path = path
+        self.problem = problem
+
+
 class QuerySyntaxError(IndexTablesError):
     """A search query is malformed."""
 

@@ -4,7 +4,7 @@ import json
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,13 +26,13 @@ def live_files(folder: Path) -> list[Path]:
     return [folder / META, *files]
 
 
-def pack(folder: Path, sink: IO[bytes], level: int) -> list[IndexFile]:
-    """Append the index in a folder to a sink, in bounded memory; tells where each file went."""
+def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN401 - untyped library
+    """Append the index in a folder to an Arrow sink, in bounded memory; tells where each file went."""
     codec = pa.Codec("zstd", compression_level=level)
     return [_pack_file(path, sink, codec) for path in live_files(folder)]
 
 
-def _pack_file(path: Path, sink: IO[bytes], codec: Any) -> IndexFile:  # noqa: ANN401 - untyped library
+def _pack_file(path: Path, sink: Any, codec: Any) -> IndexFile:  # noqa: ANN401
     offset, length, size, crc, blocks = sink.tell(), 0, 0, 0, []
     packed: bool | None = None
     with path.open("rb") as source:

@@ -17,6 +17,8 @@ from indextables.split.footer import FOOTER_KEY, ROW_COLUMN
 
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
+# A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
+_PAGE_ROWS = 1024
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
@@ -63,13 +65,16 @@ class RowsWriter:
         self.rows = 0
         self.uncompressed = 0
         self._tap = _Tap(sink)
+        # What follows the rows must be written here too: Arrow counts the bytes itself, for the page index.
+        self.sink = pa.PythonFile(self._tap, "w")
         self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._tap, "w"),
+            self.sink,
             self._schema,
             compression="zstd",
             compression_level=options.get(COMPRESSION_LEVEL),
             data_page_size=options.get(PAGE_BYTES),
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            max_rows_per_page=_PAGE_ROWS,
             write_page_index=True,
             write_batch_size=_batch_size(sample, options.get(PAGE_BYTES)),
             **_encodings(self._schema, sample),

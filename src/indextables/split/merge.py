@@ -1,0 +1,305 @@
+"""Several splits into one: rows one after the other, index segments merged natively.
+
+Sources whose fields are those of the target keep their index: its segments are put side by side under one
+`meta.json`, and Tantivy merges them. Others (older columns, other options, the original's bundles) are
+indexed anew while their rows pass by. Row ids stay what they were; the chunks of the footer say which
+rows they are.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import SplitError, UnreadableSplitError
+from indextables.options import Options
+from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
+from indextables.schema.statistics import Recorded, Statistics, merge_texts
+from indextables.split.build import Built, close_split, new_source
+from indextables.split.footer import Chunk, Facts, Footer
+from indextables.split.index_builder import IndexBuilder, temporary_folder
+from indextables.split.index_files import META, live_files, pack, unpack
+from indextables.split.mapping import Mapping
+from indextables.split.rows import Rows
+from indextables.split.rows_writer import RowsWriter
+from indextables.split.settle import settled
+from indextables.split.verify import Sample
+from indextables.store import Store
+
+_SAMPLE_ROWS = 50_000
+_MANAGED = ".managed.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A split to be merged: its rows in the target's schema, and its footer if it is one of ours."""
+
+    path: str
+    rows: Callable[[], Iterator[pa.RecordBatch]]
+    footer: Footer | None = None
+    store: Store | None = None
+
+    @classmethod
+    def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "Source":
+        """A split of ours; columns that it does not have are null."""
+        return cls(footer.path, lambda: _widened(Rows(store, footer), schema), footer, store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A source in the target: where its rows begin, and whether its index is taken over."""
+
+    source: Source
+    chunks: tuple[Chunk, ...]
+    native: bool
+
+
+def merge_splits(
+    sources: Sequence[Source],
+    sink: IO[bytes],
+    schema: pa.Schema,
+    plan: Mapping,
+    options: Options,
+    partition_values: dict[str, str | None] | None = None,
+) -> Built:
+    """Write the rows of all sources as one split, in order; the caller closes the sink when it is done.
+
+    `schema` is the table's, `plan` what `mapping_for` gives for it. Raises UnreadableSplitError, with the
+    path, if a source cannot be read; then nothing of the sink may be used.
+    """
+    mapping = _target(sources, schema, plan)
+    values = dict(partition_values or {})
+    work = temporary_folder(options)
+    merge = _Merge(sources, sink, schema, mapping, values, options, work)
+    try:
+        return merge.run()
+    finally:
+        merge.close()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _target(sources: Sequence[Source], schema: pa.Schema, plan: Mapping) -> Mapping:
+    """The fields of the result: those of most rows, if they are fields of the plan; else chosen anew."""
+    rows: dict[Mapping, int] = {}
+    for source in sources:
+        if source.footer is not None and _is_settled_form(source.footer.mapping, plan):
+            rows[source.footer.mapping] = rows.get(source.footer.mapping, 0) + source.footer.num_records
+    if rows:
+        return max(rows, key=lambda mapping: rows[mapping])
+    batches: list[pa.RecordBatch] = []
+    for batch in chain.from_iterable(_guarded(source) for source in sources):
+        batches.append(batch)
+        if sum(b.num_rows for b in batches) >= _SAMPLE_ROWS:
+            break
+    return settled(plan, pa.Table.from_batches(batches, schema))
+
+
+def _is_settled_form(mapping: Mapping, plan: Mapping) -> bool:
+    """Whether the mapping is the plan with its open choices made in some way."""
+    if len(mapping.fields) != len(plan.fields):
+        return False
+    return all(
+        f == p or (not p.settled and f.column == p.column and f.kind.value in ("string", "hash"))
+        for f, p in zip(mapping.fields, plan.fields, strict=True)
+    )
+
+
+class _Merge:
+    """One merge at work."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        sink: IO[bytes],
+        schema: pa.Schema,
+        mapping: Mapping,
+        partition_values: dict[str, str | None],
+        options: Options,
+        work: Path,
+    ) -> None:
+        self._sink = sink
+        self._schema = schema
+        self._mapping = mapping
+        self._values = partition_values
+        self._options = options
+        self._work = work
+        self._parts = _arranged(sources, mapping)
+        self._sample = Sample(mapping)
+        self._recorded: list[Recorded] = []
+        self._rows: RowsWriter | None = None
+        self._position = 0
+        self._builders: list[IndexBuilder] = []
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="indextables-merge")
+
+    def run(self) -> Built:
+        """Copy rows and merge indexes side by side, then check one against the other."""
+        native = [part for part in self._parts if part.native]
+        beside = self._threads.submit(self._gather, native)
+        chunks: list[Chunk] = []
+        for part in self._parts:
+            chunks += self._take(part) if part.native else [self._copy(part)]
+        beside.result()
+        rows = self._writer(None)
+        merged = self._threads.submit(self._merge_segments)
+        rows.flush()
+        merged.result()
+        self._check(rows.rows, chunks)
+        files = pack(self._work, rows.sink, self._options.get(COMPRESSION_LEVEL))
+        texts = merge_texts(self._recorded, self._schema)
+        operations = [p.source.footer.num_merge_ops for p in self._parts if p.source.footer is not None]
+        return close_split(
+            rows,
+            self._sink,
+            Facts(
+                num_records=rows.rows,
+                schema=self._schema,
+                mapping=self._mapping,
+                partition_values=self._values,
+                min_values=texts.min_values,
+                max_values=texts.max_values,
+                stats=texts.stats,
+                uncompressed_bytes=rows.uncompressed + sum(file.size for file in files),
+                num_merge_ops=max(operations, default=0) + 1,
+                created_ms=time.time_ns() // 1_000_000,
+                chunks=tuple(chunks),
+                index_files=tuple(files),
+            ),
+        )
+
+    def close(self) -> None:
+        """Stop threads and remove what is temporary."""
+        self._threads.shutdown(wait=True)
+        if self._rows is not None:
+            self._rows.abandon()
+        for builder in self._builders:
+            builder.discard()
+
+    # --- rows -----------------------------------------------------------------------------------------
+
+    def _writer(self, first: pa.RecordBatch | None) -> RowsWriter:
+        if self._rows is None:
+            batches = [] if first is None else [first]
+            sample = pa.Table.from_batches(batches, self._schema)
+            self._rows = RowsWriter(self._sink, self._schema, sample, self._options)
+        return self._rows
+
+    def _take(self, part: _Part) -> list[Chunk]:
+        """Copy the rows of a source whose index is taken over; gives its chunks where they now are."""
+        footer = part.source.footer
+        assert footer is not None
+        start = self._position
+        for batch in _guarded(part.source):
+            self._sample.take(batch, self._position, part.chunks, start)
+            self._write(batch)
+        if self._position - start != footer.num_records:
+            raise UnreadableSplitError(
+                footer.path, f"{self._position - start} rows instead of {footer.num_records}"
+            )
+        self._recorded.append(Recorded(footer.min_values, footer.max_values, footer.stats, trusted=True))
+        return [Chunk(chunk.source, chunk.start + start, chunk.rows) for chunk in part.chunks]
+
+    def _copy(self, part: _Part) -> Chunk:
+        """Copy the rows of a source, and index them anew."""
+        source, start = new_source(), self._position
+        builder = IndexBuilder(self._mapping, source, self._options)
+        self._builders.append(builder)
+        statistics = Statistics(self._schema, self._options, tuple(self._values))
+        for batch in _guarded(part.source):
+            statistics.accumulate(batch)
+            builder.add(batch)
+            self._write(batch)
+        builder.finish()
+        self._recorded.append(Recorded(*statistics.texts(), trusted=True))
+        return Chunk(source, start, self._position - start)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._writer(batch).write(batch)
+        self._position += batch.num_rows
+
+    # --- index ----------------------------------------------------------------------------------------
+
+    def _gather(self, parts: list[_Part]) -> None:
+        """Unpack the segments of sources into the work folder; their lists wait in `segments`."""
+        for number, part in enumerate(parts):
+            store, footer = part.source.store, part.source.footer
+            assert store is not None
+            assert footer is not None
+            try:
+                unpack(store, footer, self._work)
+                (self._work / META).replace(self._work / f"{number}.source")
+            except (SplitError, OSError) as error:
+                raise UnreadableSplitError(footer.path, str(error)) from error
+
+    def _merge_segments(self) -> None:
+        """One `meta.json` over all segments; Tantivy merges those of like size when it commits."""
+        metas: list[dict[str, Any]] = [
+            json.loads(path.read_text("utf-8")) for path in sorted(self._work.glob("*.source"))
+        ]
+        for builder in self._builders:
+            for path in live_files(builder.folder):
+                if path.name == META:
+                    metas.append(json.loads(path.read_text("utf-8")))
+                else:
+                    shutil.move(path, self._work / path.name)
+        if not metas:
+            empty = IndexBuilder(self._mapping, 1, self._options)
+            self._builders.append(empty)
+            metas = [json.loads((empty.finish() / META).read_text("utf-8"))]
+        segments = [segment for meta in metas for segment in meta["segments"]]
+        (self._work / META).write_text(json.dumps({**metas[0], "segments": segments}), "utf-8")
+        names = [path.name for path in live_files(self._work)]
+        (self._work / _MANAGED).write_text(json.dumps(names), "utf-8")
+        writer = tantivy.Index.open(str(self._work)).writer(self._options.get(HEAP_SIZE), 1)
+        writer.commit()
+        writer.wait_merging_threads()
+
+    def _check(self, rows: int, chunks: list[Chunk]) -> None:
+        index = tantivy.Index.open(str(self._work))
+        found = index.searcher().num_docs
+        if found != rows or rows != sum(chunk.rows for chunk in chunks):
+            raise SplitError(f"the merged index holds {found} documents for {rows} rows; nothing was merged")
+        self._sample.check(index)
+
+
+def _arranged(sources: Sequence[Source], mapping: Mapping) -> list[_Part]:
+    """Which sources keep their index: the same fields, and row ids that nobody else has."""
+    parts: list[_Part] = []
+    used: set[int] = set()
+    for source in sources:
+        footer = source.footer
+        chunks = footer.chunks if footer is not None else ()
+        ids = {chunk.source for chunk in chunks}
+        native = footer is not None and footer.mapping == mapping and not ids & used
+        used |= ids if native else set()
+        parts.append(_Part(source, chunks, native))
+    return parts
+
+
+def _guarded(source: Source) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from source.rows()
+    except UnreadableSplitError:
+        raise
+    except (SplitError, pa.ArrowException, OSError) as error:
+        raise UnreadableSplitError(source.path, str(error)) from error
+
+
+def _widened(rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows with the columns of a schema; absent ones are null."""
+    known = {name.lower(): name for name in rows.schema.names}
+    present = [known[name.lower()] for name in schema.names if name.lower() in known]
+    for batch in rows.scan(present):
+        columns = {name.lower(): batch.column(i) for i, name in enumerate(present)}
+        arrays = [
+            columns[f.name.lower()] if f.name.lower() in columns else pa.nulls(batch.num_rows, f.type)
+            for f in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,254 @@
+"""The rows of a split: by row number, or all in order.
+
+Few rows cost few pages: their pages are found in the page index, fetched together, and decoded alone.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import SplitError
+from indextables.split.carried import carry
+from indextables.split.footer import ROW_COLUMN, Footer
+from indextables.split.pages import Layout, Leaf, Pages
+from indextables.split.source import StoreFile
+from indextables.store import Store
+
+Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+BATCH_ROWS = 16_384
+# Below this many bytes of pages, threads cost more than they save.
+_THREADS_WORTH = 256 << 10
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-pages")
+
+
+class Rows:
+    """An open split, for reading rows; may be shared by threads and kept open."""
+
+    def __init__(self, store: Store, footer: Footer) -> None:
+        self._store = store
+        self._footer = footer
+        self._path = footer.path
+        self._pages: dict[tuple[int, int], Pages] = {}
+        local = store.local_path(footer.path)
+        self._map = _mapped(local) if local is not None else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return self._footer.schema
+
+    def fetch(self, numbers: Ints, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows with these numbers, which must be ascending and distinct, in that order."""
+        names = self._names(columns)
+        if not len(numbers):
+            return self._typed_schema(names).empty_table()
+        if numbers[0] < 0 or numbers[-1] >= self._footer.num_records:
+            raise SplitError(f"{self._where}: no row {numbers[-1]}; there are {self._footer.num_records}")
+        with self._damage():
+            return self._fetch(numbers, names)
+
+    def _fetch(self, numbers: Ints, names: list[str]) -> pa.Table:
+        parts = self._by_group(numbers)
+        flat = [name for name in names if name in self._layout.flat and name != ROW_COLUMN]
+        wanted = self._selection(flat, parts)
+        arrays = dict(zip(flat, self._decode(flat, parts, wanted), strict=True))
+        arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
+        nested = [name for name in names if name not in arrays]
+        if nested:
+            arrays.update(self._nested(nested, parts))
+        schema = self._typed_schema(names)
+        return pa.Table.from_arrays(
+            [self._typed(arrays[name], schema.field(name).type) for name in names], schema=schema
+        )
+
+    def batches(self, numbers: Ints, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers (ascending, distinct), one row group after the other."""
+        for group, local in self._by_group(numbers):
+            first = self._layout.groups[group].first_row
+            yield from self.fetch(local + first, columns).to_batches(max_chunksize=BATCH_ROWS)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from number `start` to before `end`, in order; one row group ahead is in memory."""
+        names = self._names(columns)
+        end = self._footer.num_records if end is None else min(end, self._footer.num_records)
+        groups = [
+            i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
+        ]
+        schema = self._typed_schema(names)
+        with ThreadPoolExecutor(1, thread_name_prefix="indextables-scan") as ahead:
+            waiting = [ahead.submit(self._group, group, names, start, end) for group in groups[:1]]
+            for position in range(len(groups)):
+                with self._damage():
+                    table = waiting.pop().result()
+                if position + 1 < len(groups):
+                    waiting.append(ahead.submit(self._group, groups[position + 1], names, start, end))
+                typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
+                rows = pa.Table.from_arrays(typed, schema=schema) if names else table
+                yield from rows.to_batches(max_chunksize=batch_rows)
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return f"{self._store.url}/{self._path}"
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        """What a decoder says of damaged bytes, as our error."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, IndexError, ValueError) as error:
+            raise SplitError(f"{self._where}: the rows cannot be read ({error})") from error
+
+    @cached_property
+    def _layout(self) -> Layout:
+        sink = pa.BufferOutputStream()
+        self._footer.parquet.write_metadata_file(sink)
+        return Layout.of(sink.getvalue().to_pybytes()[4:-8])
+
+    def _open(self) -> pq.ParquetFile:
+        """A reader of its own for every call: they are cheap, and not made for sharing."""
+        source = (
+            pa.BufferReader(self._map) if self._map is not None else StoreFile.open(self._store, self._footer)
+        )
+        return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=self._map is None)
+
+    def _ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        if self._map is not None:
+            return [self._map[start:end] for start, end in ranges]
+        return self._store.get_ranges(self._path, ranges) if ranges else []
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        names = list(self._footer.schema.names if columns is None else columns)
+        known = {*self._footer.schema.names, ROW_COLUMN}
+        for name in names:
+            if name not in known:
+                raise SplitError(
+                    f"{self._where}: no column {name!r}; the columns are {', '.join(sorted(known))}"
+                )
+        return names
+
+    def _typed_schema(self, names: list[str]) -> pa.Schema:
+        number = pa.field(ROW_COLUMN, pa.int64(), nullable=False)
+        return pa.schema([number if n == ROW_COLUMN else self._footer.schema.field(n) for n in names])
+
+    def _typed(self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+        return column if column.type == kind else carry(column, kind)
+
+    # --- rows by number --------------------------------------------------------------------------------
+
+    def _by_group(self, numbers: Ints) -> list[tuple[int, Ints]]:
+        """The numbers within each row group that has any."""
+        groups = self._layout.groups
+        bounds = np.searchsorted(numbers, [g.first_row for g in groups] + [self._footer.num_records])
+        return [
+            (i, numbers[bounds[i] : bounds[i + 1]] - groups[i].first_row)
+            for i in range(len(groups))
+            if bounds[i + 1] > bounds[i]
+        ]
+
+    def _selection(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
+        """The pages of the wanted chunks; page indexes that are not known yet are fetched together."""
+        leaves = [self._layout.flat[name] for name in names]
+        keys = [(group, leaf) for leaf in leaves for group, _ in parts]
+        missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
+        read = self._ranges([self._layout.page_index_range(group, leaf) for group, leaf in missing])
+        for (group, leaf), data in zip(missing, read, strict=True):
+            self._pages[group, leaf.number] = self._layout.pages(group, leaf, data)
+        return {(group, leaf.number): self._pages[group, leaf.number] for group, leaf in keys}
+
+    def _decode(
+        self, names: list[str], parts: list[tuple[int, Ints]], pages: dict[tuple[int, int], Pages]
+    ) -> list[pa.Array]:
+        ranges: list[tuple[int, int]] = []
+        plans: list[tuple[Leaf, list[tuple[int, int, int, bool]], Ints]] = []
+        for name in names:
+            leaf = self._layout.flat[name]
+            plan, positions = self._plan(leaf, parts, pages, ranges)
+            plans.append((leaf, plan, positions))
+        data = iter(self._ranges(ranges))
+        files = []
+        for leaf, plan, positions in plans:
+            held = []
+            for group, rows, count, has_dictionary in plan:
+                dictionary = next(data) if has_dictionary else b""
+                held.append((group, rows, [next(data) for _ in range(count)], dictionary))
+            files.append((self._layout.small_file(leaf, held), positions))
+        if len(files) > 1 and sum(len(f) for f, _ in files) > _THREADS_WORTH:
+            return list(_threads().map(_read_small, files))
+        return [_read_small(file) for file in files]
+
+    def _plan(
+        self,
+        leaf: Leaf,
+        parts: list[tuple[int, Ints]],
+        pages: dict[tuple[int, int], Pages],
+        ranges: list[tuple[int, int]],
+    ) -> tuple[list[tuple[int, int, int, bool]], Ints]:
+        """Which pages hold the rows, and where in them the rows will stand; appends the ranges to read."""
+        plan: list[tuple[int, int, int, bool]] = []
+        positions: list[Ints] = []
+        before = 0
+        for group, local in parts:
+            own = pages[group, leaf.number]
+            which = np.searchsorted(own.first_rows, local, side="right") - 1
+            chosen, place = np.unique(which, return_inverse=True)
+            following = np.append(own.first_rows[1:], self._layout.groups[group].rows)
+            counts = following[chosen] - own.first_rows[chosen]
+            starts = before + np.cumsum(counts) - counts
+            positions.append(starts[place] + local - own.first_rows[which])
+            if own.dictionary is not None:
+                ranges.append(own.dictionary)
+            ends = own.offsets[chosen] + own.lengths[chosen]
+            ranges.extend(zip(own.offsets[chosen].tolist(), ends.tolist(), strict=True))
+            rows = int(counts.sum())
+            plan.append((group, rows, len(chosen), own.dictionary is not None))
+            before += rows
+        return plan, np.concatenate(positions)
+
+    def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
+        """Columns with fields of their own: their pages do not line up, so whole row groups are read."""
+        file = self._open()
+        tables = [file.read_row_group(g, columns=names).take(pa.array(local)) for g, local in parts]
+        table = pa.concat_tables(tables)
+        return {name: table.column(name) for name in names}
+
+    def _group(self, group: int, names: list[str], start: int, end: int) -> pa.Table:
+        first = self._layout.groups[group].first_row
+        table = self._open().read_row_group(group, columns=names)
+        low, high = max(0, start - first), min(self._layout.groups[group].rows, end - first)
+        return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
+
+
+def _mapped(path: str) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise SplitError(f"{path}: the split cannot be opened ({error})") from error
+
+
+def _read_small(file: tuple[bytes, Ints]) -> pa.Array:
+    data, positions = file
+    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    return table.column(0).take(pa.array(positions))
