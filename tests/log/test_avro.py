@@ -202,7 +202,7 @@ states = st.fixed_dictionaries(
         "numFiles": longs,
         "totalBytes": longs,
         "manifests": st.lists(infos, max_size=2),
-        "tombstones": st.lists(texts | st.text("x", min_size=60, max_size=80), max_size=3),
+        "tombstones": st.lists(texts | st.text("x", min_size=60, max_size=300), max_size=3),
         "schemaRegistry": string_maps,
         "protocolVersion": st.integers(-(2**31), 2**31 - 1),
         "metadata": st.none() | texts,

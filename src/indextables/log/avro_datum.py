@@ -57,9 +57,14 @@ def _writer(schema: Schema) -> Writer:
     raise AssertionError(f"no record of ours holds {kind}")
 
 
+# Strings are short, as a rule, and there may be a hundred thousand of them.
+_LENGTHS = [long_bytes(length) for length in range(256)]
+
+
 def _write_string(value: str, out: list[bytes]) -> None:
     data = value.encode()
-    out.append(long_bytes(len(data)))
+    length = len(data)
+    out.append(_LENGTHS[length] if length < len(_LENGTHS) else long_bytes(length))
     out.append(data)
 
 
