@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from indextables.log.avro import CHECKSUM_KEY, AvroError, Data, Header
+from indextables.log.nested import lookup
 
 BLOCKS_KEY = "indextables.blocks"
 
@@ -99,8 +100,8 @@ def block_bounds(
     """
     bounds: list[dict[str, Bounds]] = [{} for _ in cuts[1:]]
     for column in columns:
-        values = pc.map_lookup(partition_values, pa.scalar(column, pa.string()), "last")
-        encoded = values.combine_chunks().dictionary_encode()
+        values = [lookup(chunk, column)[0] for chunk in partition_values.chunks]
+        encoded = pa.chunked_array(values, pa.string()).combine_chunks().dictionary_encode()
         texts = encoded.dictionary.to_pylist()
         codes = pc.fill_null(encoded.indices, -1).to_numpy()
         for block, (start, end) in enumerate(pairwise(cuts)):

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.log.nested import lookup
 from indextables.log.state_manifest import Bounds
-from indextables.schema.values import Parsed, parse_values
+from indextables.schema.values import parse_values
 
 # What another engine would take for a number when it compares bounds.
 _NUMBER_LIKE = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
@@ -16,7 +17,7 @@ def sorted_by_partition(entries: pa.Table, schema: pa.Schema, columns: Sequence[
     """Entries sorted by their partition values, compared as the columns' types; nulls last."""
     if not columns or entries.num_rows < 2:
         return entries
-    keys = pa.table({f"k{i}": _typed(entries, schema, name).values for i, name in enumerate(columns)})
+    keys = pa.table({f"k{i}": _typed(entries, schema, name) for i, name in enumerate(columns)})
     order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
     return entries.take(order)
 
@@ -29,8 +30,8 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
     """
     found: dict[str, Bounds] = {}
     for name in columns:
-        texts = partition_texts(entries, name)
-        values, unreadable = _typed(entries, schema, name)
+        texts = partition_texts(entries, name).unique()
+        values, unreadable = parse_values(texts, schema.field(name).type, partition=True)
         if unreadable.any():
             continue  # a value that is not of the column's type: no order to speak of
         if values.null_count == len(values):
@@ -46,8 +47,8 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
 
 def partition_texts(entries: pa.Table, name: str) -> pa.Array:
     """The partition values of one column, as they are written; null where there is none."""
-    found = pc.map_lookup(entries["partitionValues"], name, "first")
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    chunks = [lookup(chunk, name)[0] for chunk in entries["partitionValues"].chunks]
+    return pa.chunked_array(chunks, pa.string()).combine_chunks()
 
 
 def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
@@ -56,5 +57,8 @@ def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, _NUMBER_LIKE)).as_py())
 
 
-def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> Parsed:
-    return parse_values(partition_texts(entries, name), schema.field(name).type, partition=True)
+def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> pa.Array:
+    """The partition values of one column, each distinct text read once; null where it cannot be read."""
+    encoded = partition_texts(entries, name).dictionary_encode()
+    distinct = parse_values(encoded.dictionary, schema.field(name).type, partition=True)
+    return distinct.values.take(encoded.indices)

@@ -4,8 +4,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
+Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def map_parts(array: pa.MapArray) -> tuple[Offsets, pa.Array, pa.Array]:
@@ -37,6 +40,49 @@ def kept_offsets(offsets: Offsets, keep: np.ndarray[Any, np.dtype[np.bool_]]) ->
     counts = np.zeros(len(keep) + 1, np.int32)
     np.cumsum(keep, out=counts[1:])
     return counts[offsets]
+
+
+def lookup(maps: pa.MapArray, key: str) -> tuple[pa.Array, Mask]:
+    """For each map of strings the value under a key, and whether the key is there.
+
+    Arrow's own `map_lookup` takes several times as long.
+    """
+    offsets, keys, items = map_parts(maps)
+    keys, items = keys.cast(pa.string()), items.cast(pa.string())
+    if (same := _same_places(offsets, keys, key)) is not None:
+        return items.take(same), np.ones(len(maps), np.bool_)
+    hits = np.flatnonzero(_equal(keys, key))
+    owners = owners_of(offsets, hits)
+    found = np.zeros(len(maps), np.bool_)
+    found[owners] = True
+    places = np.zeros(len(maps), np.int64)
+    places[owners] = hits
+    return items.take(pa.array(places, mask=~found)), found
+
+
+def owners_of(offsets: Offsets, places: Places) -> Places:
+    """Which list or map each of these children belongs to."""
+    widths = np.diff(offsets)
+    if len(widths) and widths[0] > 0 and (widths == widths[0]).all():
+        return places // int(widths[0])
+    return np.searchsorted(offsets, places, side="right") - 1
+
+
+def _same_places(offsets: Offsets, keys: pa.Array, key: str) -> pa.Array | None:
+    """Where the key stands in every map, if the maps are all alike, as those of one writer are."""
+    widths = np.diff(offsets)
+    width = int(widths[0]) if len(widths) else 0
+    if not width or not (widths == width).all():
+        return None
+    first = pc.index(keys.slice(0, width), key).as_py()
+    if first < 0:
+        return None
+    places = pa.array(np.arange(first, len(keys), width))
+    return places if _equal(keys.take(places), key).all() else None
+
+
+def _equal(texts: pa.Array, text: str) -> Mask:
+    return np.asarray(pc.equal(texts, text).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _offsets(array: pa.Array) -> tuple[Offsets, int, int]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from indextables.log.nested import Offsets, list_parts, map_parts
+from indextables.log.nested import list_parts, lookup, owners_of
 from indextables.log.prune_literal import to_scale
 from indextables.schema.statistics import OURS_TAG
 from indextables.schema.types import is_collated
@@ -60,45 +60,6 @@ def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
     """A boolean Arrow array as numpy's."""
     filled = pc.fill_null(array, null) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
-
-
-def lookup(maps: pa.Array, key: str) -> tuple[pa.Array, Mask]:
-    """For each map the value under a key, and whether the key is there."""
-    offsets, keys, items = map_parts(maps)
-    if not pt.is_string(keys.type):
-        keys = keys.cast(pa.string())
-    if not pt.is_string(items.type):
-        items = items.cast(pa.string())
-    if (places := _same_places(offsets, keys, key)) is not None:
-        return items.take(places), np.ones(len(maps), dtype=np.bool_)
-    hits = np.flatnonzero(as_mask(pc.equal(keys, key)))
-    owners = _owners(offsets, hits)
-    found = np.zeros(len(maps), dtype=np.bool_)
-    found[owners] = True
-    places = np.zeros(len(maps), dtype=np.int64)
-    places[owners] = hits
-    return items.take(pa.array(places, mask=~found)), found
-
-
-def _same_places(offsets: Offsets, keys: pa.Array, key: str) -> pa.Array | None:
-    """Where the key stands in every map, if the maps are all alike, as those of one writer are."""
-    widths = np.diff(offsets)
-    width = int(widths[0]) if len(widths) else 0
-    if not width or not (widths == width).all():
-        return None
-    first = pc.index(keys.slice(0, width), key).as_py()
-    if first < 0:
-        return None
-    places = pa.array(np.arange(first, len(keys), width))
-    return places if as_mask(pc.equal(keys.take(places), key)).all() else None
-
-
-def _owners(offsets: Offsets, hits: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Which list each element belongs to."""
-    widths = np.diff(offsets)
-    if len(widths) and widths[0] > 0 and (widths == widths[0]).all():
-        return hits // int(widths[0])
-    return np.searchsorted(offsets, hits, side="right") - 1
 
 
 @dataclass
@@ -163,7 +124,7 @@ class Entries:
         if tags is None or tags.null_count == len(tags):
             return made
         offsets, values = list_parts(tags)
-        made[_owners(offsets, np.flatnonzero(as_mask(pc.equal(values, OURS_TAG))))] = True
+        made[owners_of(offsets, np.flatnonzero(as_mask(pc.equal(values, OURS_TAG))))] = True
         return made
 
     def _column(self, name: str) -> pa.Array | None:
