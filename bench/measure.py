@@ -27,7 +27,8 @@ _STATUS = Path("/proc/self/status")
 class Measured:
     """What a piece of work took: the median and the extremes of the runs, the first run, and memory.
 
-    `first_ms` is the first run in the process; it warms libraries and is not among the runs. `peak_mb` is
+    `cpu_ms` is the median of the processor's time, all threads together, which other work on the machine
+    hardly changes. `first_ms` is the first run in the process; it warms libraries and is not among the runs. `peak_mb` is
     how far the memory of the process rose during it, above what it had, imports and all, just before.
     """
 
@@ -35,6 +36,7 @@ class Measured:
     median_ms: float
     least_ms: float
     most_ms: float
+    cpu_ms: float
     first_ms: float
     peak_mb: float
 
@@ -65,18 +67,21 @@ def _measure_here(work: str, arguments: list[Any], runs: int) -> Measured:
     act = prepare()
     gc.collect()
     idle = _reset_peak()
-    first = _milliseconds(act)
+    first, _ = _milliseconds(act)
     peak = _memory("VmHWM") - idle
-    times = [_milliseconds(prepare()) for _ in range(runs)]
-    return Measured(runs, statistics.median(times), min(times), max(times), first, peak)
+    times, cpu = zip(*(_milliseconds(prepare()) for _ in range(runs)), strict=True)
+    return Measured(
+        runs, statistics.median(times), min(times), max(times), statistics.median(cpu), first, peak
+    )
 
 
-def _milliseconds(act: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _milliseconds(act: Callable[[], object]) -> tuple[float, float]:
+    """What a run took by the clock and by the processor."""
+    start, start_cpu = time.perf_counter(), time.process_time()
     result = act()
-    taken = (time.perf_counter() - start) * 1000
+    taken, cpu = time.perf_counter() - start, time.process_time() - start_cpu
     del result  # only now, so that freeing it is not part of the time
-    return taken
+    return taken * 1000, cpu * 1000
 
 
 def _reset_peak() -> float:

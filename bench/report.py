@@ -50,7 +50,7 @@ class Row:
         }
 
 
-_HEADINGS = ("", "median ms", "range", "first ms", "peak MB", "bare ms", "ratio", "target")
+_HEADINGS = ("", "median ms", "range", "CPU ms", "first ms", "peak MB", "bare ms", "ratio", "target")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -78,6 +78,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.name,
         _number(ours.median_ms),
         f"{_number(ours.least_ms)}-{_number(ours.most_ms)}",
+        _number(ours.cpu_ms),
         _number(ours.first_ms),
         _number(ours.peak_mb),
         _number(bare.median_ms) if bare else "",
