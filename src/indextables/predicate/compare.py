@@ -5,6 +5,7 @@ tree has the type of its column: `tiny < 300` is true for every value, `whole > 
 and a BIGINT equal to a DOUBLE is the range of whole numbers that round to it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -148,7 +149,10 @@ def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
             _first(lowest, highest, lambda whole: _as_double(whole, scale) >= value),
             _first(lowest, highest, lambda whole: _as_double(whole, scale) > value),
         )
-    return _Bounds.of(Fraction(value) * Fraction(10) ** scale)
+    if isinstance(value, int):
+        whole = value * 10**scale
+        return _Bounds(whole, whole + 1)
+    return _Bounds.of(Fraction(value) * 10**scale)
 
 
 def _as_double(whole: int, scale: int) -> float:
@@ -167,6 +171,7 @@ def _first(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
     return low
 
 
+@functools.lru_cache(maxsize=1024)
 def _reach(type_: pa.DataType) -> tuple[int, int]:
     """The smallest and largest whole number of a type."""
     if family_of(type_) is Family.DECIMAL:

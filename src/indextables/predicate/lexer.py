@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from indextables.errors import PredicateError
-from indextables.predicate.caret import point_at
+from indextables.predicate.caret import lone_surrogate, point_at
 
 
 class TokenKind(StrEnum):
@@ -59,11 +59,14 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of a text; the last one is of kind END. Blanks and comments are left out.
 
     Raises:
-        PredicateError: A string, a quoted name or a comment is never closed.
+        PredicateError: A string, a quoted name or a comment is never closed, or the text is no text.
 
     >>> [(token.kind.value, token.value) for token in tokenize("a >= 'it''s' -- why")]
     [('word', 'a'), ('symbol', '>='), ('string', "it's"), ('end', '')]
     """
+    broken = lone_surrogate(text)
+    if broken is not None:
+        raise PredicateError(point_at(text, broken, "this is half a character"), position=broken)
     tokens: list[Token] = []
     at = 0
     while at < len(text):

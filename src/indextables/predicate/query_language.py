@@ -9,7 +9,7 @@ import re
 from typing import NoReturn
 
 from indextables.errors import QuerySyntaxError
-from indextables.predicate.caret import point_at
+from indextables.predicate.caret import lone_surrogate, point_at
 from indextables.predicate.query_tree import (
     AllDocs,
     AllOf,
@@ -98,6 +98,9 @@ class _Parser:
     # --- operators ---------------------------------------------------------------------------------
 
     def query(self) -> QueryNode:
+        broken = lone_surrogate(self.text)
+        if broken is not None:
+            self.fail("this is half a character", broken)
         self.skip_blanks()
         if not self.peek():
             self.fail("the query is empty; write * to match every row")

@@ -26,7 +26,7 @@ from indextables.predicate.operands import (
     text_match,
 )
 from indextables.predicate.query_language import parse_query
-from indextables.predicate.sql_cursor import OPERATORS, SEARCHES, Cursor
+from indextables.predicate.sql_cursor import ARITHMETIC, OPERATORS, SEARCHES, Cursor
 from indextables.predicate.sql_types import CASTS, read_type
 from indextables.predicate.tree import And, Compare, Op, Or, Predicate, Search, SearchKind, TextMatchKind
 from indextables.predicate.types import Family, family_of
@@ -135,7 +135,9 @@ class _Parser(Cursor):
         while (token := self.token).is_symbol(*_COMPARISONS, *_UNEQUAL):
             self.take()
             right = self.operand()
-            with self.at(left.start if isinstance(right, ColumnOperand) else right.start):
+            if self.token.is_symbol(*ARITHMETIC):
+                raise self.unexpected()
+            with self.at(right.start if isinstance(right, LiteralOperand | ConditionOperand) else left.start):
                 if token.text in _UNEQUAL:
                     found = inverted(compared(Op.EQ, left, right, self.zone))
                 else:
@@ -276,21 +278,25 @@ class _Parser(Cursor):
             return self.parenthesised()
         if token.is_symbol("*"):
             return EveryField(self.take().start)
-        if self.accept_symbol("-", "+"):
-            if self.token.kind is TokenKind.NUMBER:
-                return self.number(token.text)
-            inner = self.operand()
-            if not isinstance(inner, LiteralOperand):
-                raise self.error(
-                    "arithmetic on columns is not supported; compare the column with a value", token.start
-                )
-            with self.at(token.start):
-                return LiteralOperand(
-                    negated(inner.scalar) if token.text == "-" else inner.scalar, token.start
-                )
+        if token.is_symbol("-", "+"):
+            return self.signed()
         if token.is_symbol("?", ":"):
             raise self.error("parameters are not supported; write the value")
         raise self.error(f"a column or a value should stand here, not {token.text!r}")
+
+    def signed(self) -> Operand:
+        """A value with signs before it."""
+        start = self.token.start
+        minus = False
+        while sign := self.accept_symbol("-", "+"):
+            minus ^= sign.text == "-"
+        if self.token.kind is TokenKind.NUMBER:
+            return self.number("-" if minus else "")
+        inner = self.operand()
+        if not isinstance(inner, LiteralOperand):
+            raise self.error("arithmetic on columns is not supported; compare the column with a value", start)
+        with self.at(start):
+            return LiteralOperand(negated(inner.scalar) if minus else inner.scalar, start)
 
     def parenthesised(self) -> Operand:
         opening = self.take()

@@ -11,6 +11,7 @@ from indextables.predicate.tree import SearchKind
 
 SEARCHES = {kind.value.upper(): kind for kind in SearchKind}
 OPERATORS = ("AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ILIKE", "IS", *SEARCHES)
+ARITHMETIC = ("+", "-", "*", "/", "%", "||", "&", "|", "^")
 _FUNCTION_NAMES = ("STARTSWITH", "ENDSWITH", "CONTAINS")
 
 
@@ -73,7 +74,7 @@ class Cursor:
     def unexpected(self) -> PredicateError:
         """A sentence about a token after which nothing can go on."""
         token = self.token
-        if token.is_symbol("+", "-", "*", "/", "%", "||", "&", "|", "^"):
+        if token.is_symbol(*ARITHMETIC):
             return self.error("arithmetic and concatenation are not supported; compare a column with a value")
         if token.is_symbol("["):
             return self.error("elements of arrays and maps are not supported; search them with INDEXQUERY")

@@ -1,5 +1,6 @@
 """Column types as conditions see them: a few families, and their names in SQL."""
 
+import functools
 from enum import StrEnum
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ _SQL_FAMILIES = {
 }
 
 
+@functools.lru_cache(maxsize=1024)
 def value_type(type_: pa.DataType) -> pa.DataType:
     """The type of the values: what a dictionary encodes, what an extension is stored as."""
     if isinstance(type_, pa.DictionaryType):
@@ -53,6 +55,7 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+@functools.lru_cache(maxsize=1024)
 def family_of(type_: pa.DataType) -> Family:
     """The family of a value type."""
     for test, family in _TESTS:
