@@ -85,14 +85,13 @@ class Proxy:
         return sum(request.method == method for request in self.requests)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"(?im)^content-length: *(\d+)", head)
             request = Request(head, await reader.readexactly(int(length[1]) if length else 0))
             self.requests.append(request)
             await self._reply(request, writer)
             await writer.drain()
-        writer.close()
 
     async def _reply(self, request: Request, writer: asyncio.StreamWriter) -> None:
         fault = self.fault(request)
@@ -137,13 +136,15 @@ def proxy(
         started.set()
         await stop.wait()
         server.close()
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        await asyncio.sleep(0.01)  # closed transports let go of their sockets
 
     def run() -> None:
         with contextlib.closing(loop):
             loop.run_until_complete(main())
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.run_until_complete(asyncio.sleep(0.01))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -158,6 +159,12 @@ def proxy(
 def ignore_conditions(request: Request) -> Request:
     """What some S3-compatible servers do: they overwrite although they were asked to create."""
     return request.without("if-none-match")
+
+
+def small_pages(request: Request) -> Request:
+    """Listings of ten objects a page."""
+    head = re.sub(rb"^(GET [^ ]*list-type=2[^ ]*)", rb"\1&max-keys=10", request.head)
+    return Request(head, request.body)
 
 
 def google_to_s3(request: Request) -> Request:

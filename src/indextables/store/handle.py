@@ -4,6 +4,8 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -206,7 +208,8 @@ class Store:
             second = self.create(path, b"second")
             kept = self.get(path)
         finally:
-            self.delete([path])
+            with suppress(StoreError):  # if it cannot be deleted, the first error says why
+                self.delete([path])
         if not first or second or kept != b"first":
             raise UnsafeStoreError(
                 f"{self.url} does not honour create-if-absent (the If-None-Match header): both writers "
@@ -248,7 +251,7 @@ class Store:
 
     def _relative(self, info: ObjectInfo) -> ObjectInfo:
         root = self._location.root
-        return ObjectInfo(info.path[len(root) + 1 :], info.size, info.modified_ms) if root else info
+        return replace(info, path=info.path[len(root) + 1 :]) if root else info
 
 
 class Passport:

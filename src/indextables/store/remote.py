@@ -80,7 +80,7 @@ class RemoteBackend:
                 if info.path > last:
                     last = info.path
                     yield info
-                elif info.size or info.path == last:
+                elif info.size:  # an empty one is what some tools keep in place of a folder: no object
                     raise StoreError(
                         f"{self._url(folder)}: the store lists '{info.path}' after '{last}', out of order; "
                         "on ADLS Gen2 write the URL as abfss://"
@@ -89,7 +89,8 @@ class RemoteBackend:
     def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
         """One level, by the store's own delimiter."""
         found = self._reading(folder, lambda client: obstore.list_with_delimiter(client, folder or None))
-        return [_info(meta) for meta in found["objects"]], list(found["common_prefixes"])
+        objects = [_info(meta) for meta in found["objects"] if meta["path"] != folder]
+        return objects, list(found["common_prefixes"])
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing one that is there."""
@@ -209,7 +210,7 @@ class RemoteBackend:
             folder, lambda client: obstore.list(client, folder or None, offset=offset, chunk_size=_PAGE)
         )
         while (page := self._reading(folder, lambda _: next(stream, None))) is not None:
-            yield [_info(meta) for meta in page]
+            yield [_info(meta) for meta in page if meta["path"] != folder]
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
         try:
@@ -256,4 +257,5 @@ def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[
 
 
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
+    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+    return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")

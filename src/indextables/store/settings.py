@@ -31,6 +31,14 @@ def settings(location: Location, identity: Identity) -> Settings:
     return _gcs(identity)
 
 
+_AWS_IDENTITIES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_SKIP_SIGNATURE",
+)
+
 # --- S3 --------------------------------------------------------------------------------------------
 
 
@@ -63,6 +71,12 @@ def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None
     if access or secret or token:
         raise CredentialsError(
             "aws.accessKey and aws.secretKey go together (and aws.sessionToken with both); one is missing"
+        )
+    may_ask_machine = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
+    if profile.keys is None and not may_ask_machine and not _environment(*_AWS_IDENTITIES):
+        raise CredentialsError(
+            "no AWS credentials: none in the options, the environment or a profile, and "
+            f"AWS_EC2_METADATA_DISABLED forbids to ask the machine; {identity.advice(Kind.S3)}"
         )
     return profile.keys
 

@@ -1,6 +1,7 @@
 """What obstore says, in our words: the object, the reason, what to do; and never a secret."""
 
 import re
+from enum import Enum, auto
 
 from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, UnauthenticatedError
 
@@ -8,55 +9,96 @@ from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind
 
-_DENIED = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b|InvalidAccessKeyId|SignatureDoesNotMatch")
-_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|specified bucket does not exist")
-_NO_CREDENTIALS = re.compile(
-    r"169\.254\.|metadata\.google|MissingCredential|[Mm]issing (access|secret) key|CredentialProvider|"
-    r"metadata (service|server)|token request|Error performing token|computeMetadata",
-)
-_REGION = re.compile(r"redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed")
-_CONNECTION = re.compile(r"error sending request|[Cc]onnection|dns error|operation timed out|TimedOut")
 _QUERY = re.compile(r"\?[^\s\"')]*")
+_URL = re.compile(r"https?://[^\s\"',)]+")
+# where a client asks for credentials on its way to the store
+_CREDENTIALS_URL = re.compile(
+    r"https?://(169\.254\.|metadata\.google|sts\.[a-z0-9.-]*amazonaws\.|login\.microsoftonline\.|"
+    r"oauth2\.googleapis\.|[^/]+/(latest/api/token|latest/meta-data/iam/|computeMetadata/|metadata/identity/))"
+)
 _LONGEST = 300
 
-_WHAT_TO_SET = {
-    Kind.S3: "set aws.accessKey and aws.secretKey (with aws.sessionToken for temporary keys), or the AWS_ "
-    "variables, or a profile",
-    Kind.AZURE: "set azure.accountKey, azure.connectionString, azure.bearerToken or azure.tenantId with "
-    "azure.clientId and azure.clientSecret, or the AZURE_ variables",
-    Kind.GCS: "set gcp.credentialsFile or gcp.serviceAccountKey, or GOOGLE_APPLICATION_CREDENTIALS",
-    Kind.MEMORY: "a memory has none",
-    Kind.LOCAL: "change the permissions of the folder",
+
+class Reason(Enum):
+    """Why a client failed, as far as its message tells."""
+
+    MISSING = auto()
+    NO_BUCKET = auto()
+    NO_CREDENTIALS = auto()
+    BAD_CREDENTIALS = auto()
+    DENIED = auto()
+    REGION = auto()
+    UNREACHABLE = auto()
+    OTHER = auto()
+
+
+# codes stand in tags, so that no name of an object can be taken for one
+_PATTERNS = {
+    Reason.BAD_CREDENTIALS: re.compile(r"credential error|Invalid Access Key|decode service account"),
+    Reason.DENIED: re.compile(
+        r"status code: 40[13]\b|<Code>(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|"
+        r"AuthenticationFailed|AuthorizationFailure)<"
+    ),
+    Reason.NO_BUCKET: re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<"),
+    Reason.REGION: re.compile(
+        r"redirect without LOCATION|<Code>(PermanentRedirect|AuthorizationHeaderMalformed)<"
+    ),
+    Reason.UNREACHABLE: re.compile(r"error sending request|onnection|dns error|operation timed out|TimedOut"),
 }
+_NOTHING_DONE = {
+    Reason.MISSING,
+    Reason.NO_BUCKET,
+    Reason.NO_CREDENTIALS,
+    Reason.BAD_CREDENTIALS,
+    Reason.DENIED,
+    Reason.REGION,
+}
+
+
+def reason(error: Exception) -> Reason:
+    """Why the client failed. Its kinds of errors are few, so its words count too."""
+    text = str(error)
+    if _CREDENTIALS_URL.search(text):
+        return Reason.NO_CREDENTIALS
+    text = _URL.sub("", text)  # URLs hold the names of objects, which may read like anything
+    found = next((reason for reason, pattern in _PATTERNS.items() if pattern.search(text)), Reason.OTHER)
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+        return Reason.DENIED
+    if isinstance(error, FileNotFoundError) and found is not Reason.NO_BUCKET:
+        return Reason.MISSING
+    return found
 
 
 def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> StoreError:
     """The error to raise for a failure of the client. It holds no reference to the original."""
-    text = str(error)
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _DENIED.search(text):
-        return CredentialsError(f"{url}: the store refused our credentials; {_advice(kind, identity)}")
-    if _NO_BUCKET.search(text):
-        return StoreError(f"{url}: there is no such bucket or container; create it, or correct the URL")
-    if isinstance(error, FileNotFoundError):
-        return ObjectMissingError(url)
-    if _NO_CREDENTIALS.search(text):
-        return CredentialsError(f"{url}: no credentials were found; {_advice(kind, identity)}")
-    if _REGION.search(text):
-        return StoreError(f"{url}: the bucket is in another region; set aws.region to the bucket's")
-    advice = (
-        "check the endpoint and the network, and repeat the operation"
-        if _CONNECTION.search(text)
-        else "repeat the operation; if it stays, look at the store's own log"
-    )
-    return StoreError(f"{url}: {clean(text, identity)}; {advice}")
+    advice = identity.advice(kind)
+    match reason(error):
+        case Reason.MISSING:
+            return ObjectMissingError(url)
+        case Reason.NO_BUCKET:
+            return StoreError(f"{url}: there is no such bucket or container; create it, or correct the URL")
+        case Reason.NO_CREDENTIALS:
+            return CredentialsError(f"{url}: no credentials were found; {advice}")
+        case Reason.BAD_CREDENTIALS:  # the text may quote them
+            return CredentialsError(f"{url}: the credentials are malformed; {advice}")
+        case Reason.DENIED:
+            return CredentialsError(
+                f"{url}: the store refused us: credentials wrong, expired or without the permission; {advice}"
+            )
+        case Reason.REGION:
+            return StoreError(f"{url}: the bucket is in another region; set aws.region to the bucket's")
+        case Reason.UNREACHABLE:
+            remedy = "check the endpoint and the network, and repeat the operation"
+        case _:
+            remedy = "repeat the operation; if it stays, look at the store's own log"
+    return StoreError(f"{url}: {clean(str(error), identity)}; {remedy}")
 
 
 def refused(error: Exception) -> bool:
     """Whether the store certainly did nothing: it said no, or was never asked."""
-    text = str(error)
-    return isinstance(
-        error, (FileNotFoundError, ValueError, PermissionDeniedError, UnauthenticatedError)
-    ) or any(pattern.search(text) for pattern in (_DENIED, _NO_BUCKET, _NO_CREDENTIALS, _REGION))
+    if isinstance(error, AlreadyExistsError):
+        return False
+    return isinstance(error, ValueError) or reason(error) in _NOTHING_DONE
 
 
 def cause(error: Exception, identity: Identity) -> str:
@@ -72,12 +114,3 @@ def clean(text: str, identity: Identity) -> str:
     for secret in identity.secrets():
         line = line.replace(secret, "***")
     return line[:_LONGEST]
-
-
-def _advice(kind: Kind, identity: Identity) -> str:
-    if identity.left_behind:
-        return (
-            f"this handle was sent here without its secrets ({', '.join(identity.left_behind)}): send "
-            f"Store.passport() to tasks instead, or {_WHAT_TO_SET[kind]} in this process"
-        )
-    return _WHAT_TO_SET[kind]

@@ -1,0 +1,93 @@
+"""URLs: every spelling of a place, and what is no place."""
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indextables.errors import StoreError
+from indextables.store.location import locate
+from indextables.store.ranges import cut, merged
+
+
+@pytest.mark.parametrize(
+    ("given_url", "normal"),
+    [
+        ("s3://b/t", "s3://b/t"),
+        ("s3a://b/t/", "s3://b/t"),
+        ("s3n://b", "s3://b"),
+        ("S3://b/T%20x/é y", "s3://b/T%20x/é y"),
+        ("gs://b/t", "gs://b/t"),
+        ("gcs://b/t", "gs://b/t"),
+        ("az://c/t", "az://c/t"),
+        ("abfs://c/t", "abfss://c/t"),
+        ("abfss://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t"),
+        ("wasb://c@a.blob.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t"),
+        ("wasbs://c@A.blob.core.chinacloudapi.cn", "abfss://c@a.dfs.core.chinacloudapi.cn"),
+        ("memory://m/t", "memory://m/t"),
+        ("file:///tmp/x/", "file:///tmp/x"),
+        ("file:/tmp/x", "file:///tmp/x"),
+        ("file://localhost/tmp/x", "file:///tmp/x"),
+        ("/tmp//x/../y%20 z", "file:///tmp/y%20 z"),
+        (Path("/tmp/p"), "file:///tmp/p"),
+        ("relative/x", f"file://{Path.cwd()}/relative/x"),
+        ("a:b", f"file://{Path.cwd()}/a:b"),
+    ],
+)
+def test_every_spelling_has_one_normal_form_that_reads_back(given_url, normal):
+    assert locate(given_url).url == normal
+    assert locate(normal).url == normal
+    assert locate(locate(given_url).url) == locate(normal)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "hdfs://h/x", "http://h/x", "dbfs:/x", "s3://", "s3:///x", "s3:/b/x", "s3://b//x", "s3://b/../x", "file://host/x", "s3://b b/x",
+     "abfss://c@account/x", "az://c@a@b.c.d/x"],
+)  # fmt: skip
+def test_what_is_no_place_is_refused(url):
+    with pytest.raises(StoreError):
+        locate(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3n://KEY:SECRET@bucket/x", "hdfs://KEY:SECRET@h/x", "wasbs://c:SECRET@a.b.c/x", "gs://u:SECRET@b/x"],
+)
+def test_credentials_in_a_url_are_refused_and_not_repeated(url):
+    with pytest.raises(StoreError) as caught:
+        locate(url)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_the_working_directory_is_taken_when_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here = locate("x")
+    monkeypatch.chdir(os.sep)
+    assert here.url == f"file://{tmp_path}/x"
+
+
+ranges = st.lists(
+    st.tuples(st.integers(0, 5_000_000), st.integers(1, 2_000_000)).map(lambda p: (p[0], p[0] + p[1])),
+    min_size=1,
+)
+
+
+@given(ranges)
+def test_merged_ranges_cover_all_and_lie_apart(wanted):
+    whole = merged(wanted)
+    assert all(any(first <= start and end <= last for first, last in whole) for start, end in wanted)
+    assert all(after[0] - before[1] > 1 << 20 for before, after in pairwise(whole))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 80), st.integers(1, 60)).map(lambda p: (p[0], p[0] + p[1])), min_size=1)
+)
+def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted):
+    data = bytes(range(100))
+    whole = merged(wanted)
+    parts = [memoryview(data[start:end]) for start, end in whole]
+    assert cut(wanted, whole, parts) == [data[start:end] for start, end in wanted]
