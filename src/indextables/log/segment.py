@@ -203,12 +203,15 @@ def _segment(listing: Listing, target: int | None) -> Segment | None:
     if target is None:
         return None
     candidates = [b for b in bases(listing) if b.version <= target]
+    # It does not describe its version, but it may be the only one that has the table's metadata.
+    misfiled = listing.misfiled
+    beside = (Base(0, misfiled.path, is_state=True, stamp=stamp_of(misfiled)),) if misfiled else ()
     for position, base in enumerate(candidates):
         needed = range(base.version + 1, target + 1)
         if all(v in listing.versions for v in needed):
             earlier = tuple(b for b in candidates[position + 1 :] if b.is_state)
             stamp = stamp_at(listing, target)
-            return Segment(target, base, version_files(listing, needed), earlier, stamp)
+            return Segment(target, base, version_files(listing, needed), earlier + beside, stamp)
     if all(v in listing.versions for v in range(target + 1)):
         replayed = version_files(listing, range(target + 1))
         return Segment(target, None, replayed, stamp=stamp_at(listing, target))

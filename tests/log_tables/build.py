@@ -1,0 +1,152 @@
+"""Small tables made by the engine itself, with a clock and dice that the test holds."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from indextables.log.actions import Add, Format, Metadata, Remove
+from indextables.log.commit import Chance
+from indextables.log.conflict import Draft
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import MERGE, TransactionLog
+from indextables.options import Options
+from indextables.store import Store, open_store
+
+WHEN = 1_775_007_000_000
+HOUR = 3_600_000
+MAPPING = '[{"fast":true,"indexed":true,"name":"id","stored":true,"type":"i64"}]'
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Clock:
+    """Time as the test says; every look at it may move it on."""
+
+    now: int = WHEN
+    step: int = 1000
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> int:
+        self.now += self.step
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def chance(clock: Clock | None = None, *, jitter: float = 1.0) -> Chance:
+    """Chance whose waits cost no time."""
+    clock = clock or Clock()
+    return Chance(now_ms=clock, sleep=clock.sleep, jitter=lambda: jitter)
+
+
+def schema_string(columns: Mapping[str, str] | None = None) -> str:
+    """A schema as Spark writes it."""
+    columns = columns or {"id": "long", "text": "string"}
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+
+
+def metadata(
+    columns: Mapping[str, str] | None = None, partition_by: Iterable[str] = (), **changes: object
+) -> Metadata:
+    """The metadata of a new table."""
+    facts = {
+        "id": f"table-{next(_numbers)}",
+        "schema_string": schema_string(columns),
+        "partition_columns": list(partition_by),
+        "format": Format(),
+        "configuration": {},
+        "created_time": WHEN,
+    }
+    return Metadata(**{**facts, **changes})
+
+
+def a_log(
+    where: Store | str,
+    options: Mapping[str, object] | None = None,
+    *,
+    clock: Clock | None = None,
+    jitter: float = 1.0,
+) -> TransactionLog:
+    """A handle on the log of a table; by default without states of its own accord."""
+    checked = Options.parse({"checkpoint.enabled": "false", **(options or {})})
+    store = open_store(where, checked) if isinstance(where, str) else where
+    return TransactionLog(store, checked, engine="test", chance=chance(clock, jitter=jitter))
+
+
+def a_table(
+    where: Store | str,
+    options: Mapping[str, object] | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    partition_by: Iterable[str] = (),
+    clock: Clock | None = None,
+) -> TransactionLog:
+    """A new table at version 0."""
+    log = a_log(where, options, clock=clock)
+    assert log.create(metadata(columns, partition_by)) is not None
+    return log
+
+
+def split(path: str, size: int = 10, **changes: object) -> Add:
+    """A split of ten rows."""
+    facts = {
+        "path": path,
+        "partition_values": {},
+        "size": size,
+        "modification_time": WHEN,
+        "data_change": True,
+        "num_records": 10,
+        "doc_mapping_json": MAPPING,
+    }
+    return Add(**{**facts, **changes})
+
+
+def gone(path: str, size: int | None = 10, *, data_change: bool = True) -> Remove:
+    return Remove(path=path, size=size, deletion_timestamp=WHEN, data_change=data_change)
+
+
+def append(
+    log: TransactionLog, *adds: Add | str, base: Snapshot | None = None, **changes: object
+) -> Snapshot:
+    """One append."""
+    drafted = tuple(split(a) if isinstance(a, str) else a for a in adds)
+    return log.commit(Draft(operation="WRITE", adds=drafted, **changes), base or log.snapshot())
+
+
+def remove(log: TransactionLog, *paths: str, base: Snapshot | None = None, **changes: object) -> Snapshot:
+    """One deletion of splits."""
+    draft = Draft(operation="DROP PARTITIONS", removes=tuple(gone(p) for p in paths), **changes)
+    return log.commit(draft, base or log.snapshot())
+
+
+def overwrite(log: TransactionLog, *adds: str, base: Snapshot | None = None) -> Snapshot:
+    """One overwrite of the whole table."""
+    base = base or log.snapshot()
+    draft = Draft(
+        operation="OVERWRITE",
+        adds=tuple(split(a) for a in adds),
+        removes=tuple(gone(p) for p in paths_of(base)),
+        parameters={"mode": "overwrite"},
+    )
+    return log.commit(draft, base)
+
+
+def merge(log: TransactionLog, sources: Iterable[str], target: str, base: Snapshot | None = None) -> Snapshot:
+    """One merge."""
+    draft = Draft(
+        operation=MERGE,
+        adds=(split(target, data_change=False),),
+        removes=tuple(gone(p, data_change=False) for p in sources),
+    )
+    return log.commit(draft, base or log.snapshot())
+
+
+def paths_of(snapshot: Snapshot) -> list[str]:
+    """The live paths, sorted; none twice."""
+    paths = snapshot.files()["path"].to_pylist()
+    assert len(set(paths)) == len(paths), "a path is listed twice"
+    return sorted(paths)
