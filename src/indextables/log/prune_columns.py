@@ -106,12 +106,14 @@ class Entries:
         if known.may_value is not None:
             return known.spread(known.may_value)
         made = np.ones(self.count, dtype=np.bool_)
-        silent = np.ones(self.count, dtype=np.bool_)
-        for bound in (known.low, known.high):
-            if bound is not None:
-                silent &= as_mask(bound.is_null())
+        bounds = [bound for bound in (known.low, known.high) if bound is not None]
         # Only where there are no bounds can it be null throughout.
-        places = np.flatnonzero(silent & self.ours)
+        if any(not bound.null_count for bound in bounds):
+            return made
+        silent = self.ours
+        for bound in bounds:
+            silent = silent & as_mask(bound.is_null())
+        places = np.flatnonzero(silent)
         if len(places):
             made[places] = self._some_not_null(column.name, places)
         return made
@@ -124,7 +126,10 @@ class Entries:
         if tags is None or tags.null_count == len(tags):
             return made
         offsets, values = list_parts(tags)
-        made[owners_of(offsets, np.flatnonzero(as_mask(pc.equal(values, OURS_TAG))))] = True
+        tagged = as_mask(pc.equal(values, OURS_TAG))
+        if len(tagged) == self.count and (offsets[1:] > offsets[:-1]).all():
+            return tagged
+        made[owners_of(offsets, np.flatnonzero(tagged))] = True
         return made
 
     def _column(self, name: str) -> pa.Array | None:

@@ -86,8 +86,9 @@ def format_values(array: pa.Array, *, partition: bool = False) -> pa.Array:
 def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False) -> Parsed:
     """The values that texts of the log mean, whoever wrote them.
 
-    >>> parse_values(pa.array(["10", "x", None]), pa.int32())
-    Parsed(values=<pyarrow.lib.Int32Array object at ...>, unreadable=array([False,  True, False]))
+    >>> found = parse_values(pa.array(["10", "x", None]), pa.int32())
+    >>> found.values.to_pylist(), found.unreadable.tolist()
+    ([10, None, None], [False, True, False])
     """
     if partition:
         texts = pc.if_else(pc.equal(texts, NULL_PARTITION), pa.scalar(None, pa.string()), texts)
