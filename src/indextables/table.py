@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from indextables.errors import OptionError
+from indextables.ingest import Mode, write_table
 from indextables.log.history import HistoryEntry
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import open_store
 from indextables.version import ENGINE
-from indextables.write import Mode, write_table
 
 __all__ = ["Table", "open_table", "write"]
 

@@ -5,6 +5,10 @@ from collections.abc import Callable
 from indextables.options.declare import Parser, Where, field_option, option, refused
 from indextables.options.parsers import choice, integer, names, optional_text, size
 
+# Options whose keys start so describe the index; a table remembers them, so that later writes need not
+# repeat them.
+REMEMBERED = "indexing."
+
 _WRITE = frozenset({Where.WRITE, Where.COMMAND})
 
 FIELD_TYPES = ("string", "exact_only", "text", "json", "ip")
@@ -156,8 +160,8 @@ FAST_FIELDS = option(
     "indexing.fastfields",
     names,
     (),
-    "Columns that get a fast field beside what they have: the values in a column of the index, for "
-    "filters, sorting and aggregates without reading rows.",
+    "Columns whose values stand in a column of the index, for filters, sorting and aggregates without "
+    "reading rows. Most columns have that anyway; a text column gets its exact value beside its tokens.",
     where=_WRITE,
 )
 NON_FAST_FIELDS = option(

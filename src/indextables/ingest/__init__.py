@@ -12,6 +12,9 @@ import time
 from collections.abc import Sequence
 
 from indextables.errors import CommitUnknownError, IndexTablesError, TableExistsError, TableNotFoundError
+from indextables.ingest.incoming import as_reader
+from indextables.ingest.splits import SplitUploads
+from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.log.actions import Add, Remove, Txn
 from indextables.log.conflict import Draft
 from indextables.log.files import removes_of
@@ -21,9 +24,6 @@ from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.schema.stored import cast_stream
 from indextables.store import Store
-from indextables.write.incoming import as_reader
-from indextables.write.splits import SplitUploads
-from indextables.write.target import Mode, Target, existing_table, new_table
 
 __all__ = ["Mode", "write_table"]
 

@@ -1,22 +1,20 @@
 """Batches into splits on the store, one set of partition values each, cut at the target size."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from typing import IO, cast
 
 import pyarrow as pa
 
-from indextables.errors import StoreError
-from indextables.log.actions import NULL_PARTITION, Add
+from indextables.ingest.partitions import Spool, Values
+from indextables.ingest.target import Target
+from indextables.joint import added, split_path, withdraw
+from indextables.log.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import TEMP_DIRECTORY
-from indextables.schema.folders import folder
-from indextables.split.build import Built, SplitWriter
+from indextables.split.build import SplitWriter
 from indextables.store import Store
-from indextables.write.partitions import Spool, Values
-from indextables.write.target import Target
 
 
 class SplitUploads:
@@ -44,15 +42,12 @@ class SplitUploads:
 
     def withdraw(self) -> None:
         """Delete what was uploaded; what cannot be deleted stays invisible, and a purge finds it."""
-        try:
-            self._store.delete(self._uploaded)
-        except StoreError:
-            return
+        withdraw(self._store, self._uploaded)
 
     def _splits(self, values: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[Add]:
         target_size = self._options.get(opt.TARGET_SPLIT_SIZE)
         for first in batches:
-            path = self._path(values)
+            path = split_path(self._named(values), f"part-{uuid.uuid4()}.split")
             with (
                 self._store.open_upload(path) as sink,
                 SplitWriter(
@@ -68,33 +63,7 @@ class SplitUploads:
                     writer.write(batch)
                 built = writer.finish()
             self._uploaded.append(path)
-            yield _add(path, built)
+            yield added(path, built, data_change=True)
 
     def _named(self, values: Values) -> dict[str, str | None]:
         return dict(zip(self._target.partition_columns, values, strict=True))
-
-    def _path(self, values: Values) -> str:
-        named = [(name, NULL_PARTITION if v is None else v) for name, v in self._named(values).items()]
-        name = f"part-{uuid.uuid4()}.split"
-        return f"{folder(named)}/{name}" if named else name
-
-
-def _add(path: str, built: Built) -> Add:
-    return Add(
-        path=path,
-        partition_values=built.partition_values,
-        size=built.size,
-        modification_time=time.time_ns() // 1_000_000,
-        data_change=True,
-        stats=built.stats,
-        min_values=built.min_values,
-        max_values=built.max_values,
-        num_records=built.num_records,
-        footer_start_offset=built.footer_start,
-        footer_end_offset=built.footer_end,
-        has_footer_offsets=True,
-        split_tags=list(built.split_tags),
-        num_merge_ops=built.num_merge_ops,
-        doc_mapping_json=built.doc_mapping_json,
-        uncompressed_size_bytes=built.uncompressed_bytes,
-    )

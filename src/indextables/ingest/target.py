@@ -9,19 +9,18 @@ import msgspec
 import pyarrow as pa
 
 from indextables.errors import OptionError, SchemaError
+from indextables.joint import indexing_of
+from indextables.joint import remembered as remembered_by
 from indextables.log.actions import Format, Metadata
-from indextables.log.conflict import without_registry
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
+from indextables.options.indexing import REMEMBERED
 from indextables.schema.evolve import check_append, check_names
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.schema.stored import normalise
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
-
-# Options that describe the index; the table remembers them, so that later writes need not repeat them.
-_REMEMBERED = "indexing."
 
 
 class Mode(StrEnum):
@@ -94,7 +93,7 @@ def existing_table(
             f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
         )
     schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
-    known = Options.parse(_indexing_of(snapshot.metadata))
+    known = indexing_of(snapshot)
     effective = options.over(known)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
@@ -114,9 +113,9 @@ def _replaced(
 
 def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, str]) -> Metadata | None:
     configuration = metadata.configuration or {}
-    if metadata.schema_string == schema_string and remembered == _indexing_of(metadata):
+    if metadata.schema_string == schema_string and remembered == remembered_by(metadata):
         return None
-    kept = {k: v for k, v in configuration.items() if not k.startswith(_REMEMBERED)}
+    kept = {k: v for k, v in configuration.items() if not k.startswith(REMEMBERED)}
     return msgspec.structs.replace(
         metadata, schema_string=schema_string, configuration={**kept, **remembered}
     )
@@ -153,12 +152,7 @@ def _partition_columns(schema: pa.Schema, wanted: Sequence[str]) -> tuple[str, .
 
 
 def _remembered(options: Options) -> dict[str, str]:
-    return {k: v for k, v in sorted(options.values.items()) if k.startswith(_REMEMBERED)}
-
-
-def _indexing_of(metadata: Metadata) -> dict[str, str]:
-    kept = without_registry(metadata.configuration)
-    return {k: v for k, v in sorted(kept.items()) if k.startswith(_REMEMBERED)}
+    return {k: v for k, v in sorted(options.values.items()) if k.startswith(REMEMBERED)}
 
 
 def _lower(names: Sequence[str]) -> list[str]:

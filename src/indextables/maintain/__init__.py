@@ -1,0 +1,1 @@
+"""Keep a table fast and small."""

@@ -1,0 +1,84 @@
+"""The splits that a merge takes in: ours with their index, the original's as rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from indextables.errors import ObjectMissingError, SplitError, StoreError, UnreadableSplitError
+from indextables.joint import indexing_of
+from indextables.log.actions import Add
+from indextables.log.snapshot import Snapshot
+from indextables.options import Options
+from indextables.schema.values import parse_values
+from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.mapping import Mapping, mapping_for
+from indextables.split.merge import Source
+from indextables.split.original import original_rows
+from indextables.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFacts:
+    """What every task must know of the table; without secrets."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    mapping: Mapping
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, options: Options) -> "MergeFacts":
+        """The facts of a snapshot."""
+        effective = options.over(indexing_of(snapshot))
+        mapping = mapping_for(snapshot.schema, effective, snapshot.partition_columns)
+        return cls(snapshot.schema, snapshot.partition_columns, mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """A split as the log names it."""
+
+    path: str
+    size: int
+    ours: bool
+
+    @classmethod
+    def of(cls, add: Add) -> "SourceRef":
+        """From the action that added it."""
+        return cls(add.path, add.size, OUR_TAG in (add.split_tags or ()))
+
+
+def open_source(
+    store: Store, ref: SourceRef, facts: MergeFacts, values: dict[str, str | None], options: Options
+) -> Source:
+    """The split, ready to be merged; UnreadableSplitError if it is not what the log says."""
+    if not ref.ours:
+        return Source(ref.path, lambda: _original(store, ref, facts, values, options))
+    try:
+        return Source.of(store, read_footer(store, ref.path, ref.size), facts.schema)
+    except ObjectMissingError:
+        raise UnreadableSplitError(ref.path, "the file is missing") from None
+    except (SplitError, StoreError) as error:
+        raise UnreadableSplitError(ref.path, str(error)) from error
+
+
+def _original(
+    store: Store, ref: SourceRef, facts: MergeFacts, values: dict[str, str | None], options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the original's split, with the partition values that only the log has."""
+    try:
+        for batch in original_rows(store, ref.path, facts.schema, options, ref.size):
+            yield _with_partition(batch, facts, values)
+    except (SplitError, StoreError) as error:
+        raise UnreadableSplitError(ref.path, str(error)) from error
+
+
+def _with_partition(
+    batch: pa.RecordBatch, facts: MergeFacts, values: dict[str, str | None]
+) -> pa.RecordBatch:
+    for name in facts.partition_columns:
+        field = facts.schema.field(name)
+        parsed = parse_values(pa.array([values.get(name)], pa.string()), field.type, partition=True)
+        column = pa.repeat(parsed.values[0], batch.num_rows)
+        batch = batch.set_column(facts.schema.get_field_index(name), field, column)
+    return batch
