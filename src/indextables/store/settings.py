@@ -1,10 +1,12 @@
 """What a client of an object store is told: options first, then the environment, then the default chain."""
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Option, cloud
@@ -72,13 +74,24 @@ def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None
         raise CredentialsError(
             "aws.accessKey and aws.secretKey go together (and aws.sessionToken with both); one is missing"
         )
-    may_ask_machine = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true"
-    if profile.keys is None and not may_ask_machine and not _environment(*_AWS_IDENTITIES):
+    if profile.keys is None and not _environment(*_AWS_IDENTITIES) and not _machine_may_tell():
         raise CredentialsError(
-            "no AWS credentials: none in the options, the environment or a profile, and "
-            f"AWS_EC2_METADATA_DISABLED forbids to ask the machine; {identity.advice(Kind.S3)}"
+            "no AWS credentials were found in the options, the environment or a profile, and there is "
+            f"no metadata service to ask; {identity.advice(Kind.S3)}"
         )
     return profile.keys
+
+
+def _machine_may_tell() -> bool:
+    """Whether there is a metadata service; asked first, for the client asks a missing one for minutes."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    service = urlsplit(os.environ.get("AWS_METADATA_ENDPOINT") or "http://169.254.169.254")
+    try:
+        socket.create_connection((service.hostname, service.port or 80), timeout=1).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _profile_if_needed(identity: Identity) -> Profile:

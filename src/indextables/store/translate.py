@@ -34,6 +34,7 @@ class Reason(Enum):
 
 # codes stand in tags, so that no name of an object can be taken for one
 _PATTERNS = {
+    Reason.NO_CREDENTIALS: re.compile(r"performing token request"),
     Reason.BAD_CREDENTIALS: re.compile(r"credential error|Invalid Access Key|decode service account"),
     Reason.DENIED: re.compile(
         r"status code: 40[13]\b|<Code>(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|"

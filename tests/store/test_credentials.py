@@ -1,0 +1,369 @@
+"""Credentials: options before the environment before the default chains, and never a mixture."""
+
+import json
+import os
+import pickle
+import stat
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from servers import azure
+from servers.s3 import SECRET_KEY
+
+from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.options import Options, cloud
+from indextables.store import open_store
+from indextables.store.credentials import Identity
+from indextables.store.location import locate
+from indextables.store.settings import settings
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch, tmp_path):
+    """A machine without credentials; its metadata service is a closed port."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    return monkeypatch
+
+
+def told(url, **options):
+    return settings(locate(url), Identity(Options.parse(options)))
+
+
+# --- S3: what is sent is seen by a proxy -----------------------------------------------------------
+
+
+@pytest.fixture
+def signed(faulty_s3, moto_server):
+    """Who the store takes us for: access key and session token of a request."""
+
+    def make(credentials=None, **options):
+        endpoint = {"aws.endpoint": f"http://127.0.0.1:{faulty_s3.port}"}
+        store = open_store(
+            "s3://bucket/signed", Options.parse({**endpoint, **options}), credentials=credentials
+        )
+        store.put("x", b"")
+        request = faulty_s3.requests[-1]
+        return request.header("authorization").split("Credential=")[1].split("/")[0], request.header(
+            "x-amz-security-token"
+        )
+
+    return make
+
+
+@pytest.mark.server
+def test_keys_in_options_are_not_mixed_with_a_token_of_the_environment(signed, bare):
+    bare.setenv("AWS_ACCESS_KEY_ID", "environment")
+    bare.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    bare.setenv("AWS_SESSION_TOKEN", "token-of-the-environment")
+    assert signed() == ("environment", "token-of-the-environment")
+    assert signed(**{"aws.accessKey": "option", "aws.secretKey": "s"}) == ("option", None)
+    assert signed(**{"aws.accessKey": "o", "aws.secretKey": "s", "aws.sessionToken": "t"}) == ("o", "t")
+
+
+@pytest.mark.server
+def test_the_environment_names_the_endpoint_too(bare, moto_server):
+    bare.setenv("AWS_ACCESS_KEY_ID", "testkey")
+    bare.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    bare.setenv("AWS_ENDPOINT_URL", moto_server.endpoint)
+    store = open_store("s3://bucket/environment")
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
+
+
+@pytest.mark.server
+def test_a_profile_comes_after_the_environment(signed, bare, tmp_path):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = of-default\naws_secret_access_key = s\n"
+        "[other]\naws_access_key_id = of-other\naws_secret_access_key = s%p\naws_session_token = t\n"
+    )
+    assert signed() == ("of-default", None)
+    bare.setenv("AWS_PROFILE", "other")
+    assert signed() == ("of-other", "t")
+    bare.setenv("AWS_ACCESS_KEY_ID", "environment")
+    bare.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    assert signed() == ("environment", None)
+
+
+@pytest.mark.server
+def test_a_profile_may_name_a_program(signed, bare, tmp_path):
+    program = tmp_path / "program"
+    answer = {"Version": 1, "AccessKeyId": "of-program", "SecretAccessKey": "s", "SessionToken": "t"}
+    program.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(answer))})\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    config = tmp_path / "config"
+    config.write_text(f"[profile robot]\ncredential_process = {program}\nregion = eu-west-3\n")
+    bare.setenv("AWS_CONFIG_FILE", str(config))
+    bare.setenv("AWS_PROFILE", "robot")
+    assert signed() == ("of-program", "t")
+    assert told("s3://b").config["region"] == "eu-west-3"
+
+
+def test_a_profile_that_needs_boto3_says_so(bare, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("[default]\nsso_session = work\n")
+    bare.setenv("AWS_CONFIG_FILE", str(config))
+    bare.setitem(sys.modules, "boto3", None)
+    with pytest.raises(CredentialsError, match="'sso_session', which needs the package boto3"):
+        told("s3://b")
+
+
+def test_a_profile_that_does_not_exist_is_named(bare):
+    bare.setenv("AWS_PROFILE", "absent")
+    with pytest.raises(CredentialsError, match="AWS_PROFILE is 'absent'"):
+        told("s3://b")
+
+
+def test_a_broken_profile_file_is_named_and_not_quoted(bare, tmp_path):
+    file = tmp_path / "credentials"
+    file.write_text("aws_secret_access_key = SECRET\n")
+    bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    with pytest.raises(CredentialsError, match=str(file)) as caught:
+        told("s3://b")
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [{"aws.accessKey": "a"}, {"aws.secretKey": "s"}, {"aws.sessionToken": "t"}])
+def test_half_a_pair_of_keys_is_refused(given):
+    with pytest.raises(CredentialsError, match="go together"):
+        told("s3://b", **given)
+
+
+def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set():
+    began = time.monotonic()
+    store = open_store("s3://bucket/t", Options.parse({"aws.endpoint": "http://127.0.0.1:9"}))
+    with pytest.raises(
+        CredentialsError, match=r"no AWS credentials .* set aws\.accessKey and aws\.secretKey"
+    ):
+        store.get("x")
+    assert time.monotonic() - began < 5
+
+
+@contextmanager
+def metadata_service():
+    """What a machine in EC2 can ask for its role's keys."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self):
+            self._say("a-token")
+
+        def do_GET(self):
+            if not self.path.endswith("/the-role"):
+                return self._say("the-role")
+            end = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+            keys = {"AccessKeyId": "of-machine", "SecretAccessKey": "s", "Token": "t", "Expiration": end}
+            return self._say(json.dumps({"Code": "Success", "LastUpdated": end, "Type": "AWS-HMAC", **keys}))
+
+        def _say(self, text):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.server
+def test_the_machine_is_asked_last(signed, bare):
+    with metadata_service() as url:
+        bare.setenv("AWS_METADATA_ENDPOINT", url)
+        assert signed() == ("of-machine", "t")
+        bare.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        with pytest.raises(CredentialsError):
+            signed()
+
+
+class Vault:
+    """Credentials that a program fetches itself."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __call__(self):
+        self.asked += 1
+        return {
+            "access_key_id": f"vault-{self.asked}",
+            "secret_access_key": "VAULT-SECRET",
+            "token": None,
+            "expires_at": None,
+        }
+
+
+@pytest.mark.server
+def test_a_callable_wins_over_all_and_is_asked_once(signed, bare):
+    bare.setenv("AWS_ACCESS_KEY_ID", "environment")
+    bare.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    vault = Vault()
+    given = {"aws.accessKey": "option", "aws.secretKey": "s"}
+    assert signed(vault, **given) == ("vault-1", None)
+    assert signed(vault, **given) == ("vault-1", None)
+    assert vault.asked == 1
+
+
+def test_a_callable_travels_in_the_passport_only():
+    store = open_store("s3://bucket/t", credentials=Vault())
+    assert b"Vault" not in pickle.dumps(store)
+    assert "the credentials callable" in pickle.loads(pickle.dumps(store))._identity.left_behind
+    assert isinstance(pickle.loads(pickle.dumps(store.passport())).open()._identity.provider, Vault)
+
+
+def test_an_endpoint_may_put_the_bucket_into_the_host():
+    keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
+    config = told(
+        "s3://b", **keys, **{"aws.endpoint": "https://s3.acme.org/", "aws.pathStyleAccess": "false"}
+    ).config
+    assert config["aws_endpoint_url_s3"] == "https://b.s3.acme.org"
+    assert config["virtual_hosted_style_request"] is True
+    assert (
+        told("s3://b", **keys, **{"aws.pathStyleAccess": "true"}).config["virtual_hosted_style_request"]
+        is False
+    )
+    with pytest.raises(StoreError, match="with http:// or https:// is expected"):
+        told("s3://b", **keys, **{"aws.endpoint": "s3.acme.org"})
+
+
+def test_plain_http_is_used_only_when_written(bare):
+    keys = {"aws.accessKey": "a", "aws.secretKey": "s"}
+    assert not told("s3://b", **keys).allow_http
+    assert not told("s3://b", **keys, **{"aws.endpoint": "https://x"}).allow_http
+    assert told("s3://b", **keys, **{"aws.endpoint": "http://x"}).allow_http
+    bare.setenv("AWS_ENDPOINT_URL", "http://x")
+    assert told("s3://b", **keys).allow_http
+
+
+# --- Azure -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "way", ["options", "environment", "connection string", "stronger than the environment"]
+)
+def test_every_way_to_an_azure_key_opens_the_store(azurite_server, bare, way):
+    given = azurite_server.options()
+    if way == "environment":
+        bare.setenv("AZURE_STORAGE_ACCOUNT_NAME", azure.ACCOUNT)
+        bare.setenv("AZURE_STORAGE_ACCOUNT_KEY", azure.KEY)
+        bare.setenv("AZURE_STORAGE_ENDPOINT", given["azure.endpoint"])
+        given = {}
+    elif way == "connection string":
+        text = f"DefaultEndpointsProtocol=http;AccountName={azure.ACCOUNT};AccountKey={azure.KEY};BlobEndpoint={given['azure.endpoint']};"
+        given = {"azure.connectionString": text}
+    elif way.startswith("stronger"):
+        bare.setenv("AZURE_STORAGE_TOKEN", "a-token-of-somebody-else")
+        bare.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=x")
+    store = open_store("az://container/credentials", Options.parse(given))
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
+
+
+@pytest.mark.server
+def test_a_wrong_azure_key_is_refused_by_name_of_the_option(azurite_server):
+    store = open_store(
+        "az://container/t", Options.parse({**azurite_server.options(), "azure.accountKey": "d3Jvbmc="})
+    )
+    for call in (lambda: store.get("x"), lambda: list(store.list()), lambda: store.create("x", b"")):
+        with pytest.raises(CredentialsError, match=r"azure\.accountKey"):
+            call()
+
+
+def test_what_azure_is_told():
+    assert told("abfss://c@acme.dfs.core.windows.net/t", **{"azure.bearerToken": "t"}).config == {
+        "account_name": "acme",
+        "token": "t",
+        "credential_type": "bearer_token",
+    }
+    principal = {"azure.tenantId": "t", "azure.clientId": "c", "azure.clientSecret": "s"}
+    assert told("az://c/t", **principal, **{"azure.accountName": "acme"}).config == {
+        "account_name": "acme",
+        "tenant_id": "t",
+        "client_id": "c",
+        "client_secret": "s",
+        "credential_type": "client_secret",
+    }
+    assert (
+        told("abfss://c@acme.dfs.core.chinacloudapi.cn/t").config["endpoint"]
+        == "https://acme.blob.core.chinacloudapi.cn"
+    )
+    assert told("abfss://w@onelake.dfs.fabric.microsoft.com/t").config["use_fabric_endpoint"] is True
+    signature = "AccountName=acme;SharedAccessSignature=?sv=1&sig=x;EndpointSuffix=core.windows.net"
+    assert told("az://c/t", **{"azure.connectionString": signature}).config == {
+        "account_name": "acme",
+        "sas_key": "sv=1&sig=x",
+        "credential_type": "sas_token",
+        "endpoint": "https://acme.blob.core.windows.net",
+    }
+
+
+def test_azure_without_an_account_says_where_to_name_it():
+    with pytest.raises(CredentialsError, match=r"set azure\.accountName or AZURE_STORAGE_ACCOUNT_NAME"):
+        open_store("az://container/t").get("x")
+
+
+def test_a_malformed_connection_string_is_not_quoted():
+    with pytest.raises(OptionError, match=r"azure\.connectionString") as caught:
+        told("az://c", **{"azure.connectionString": "SECRET"})
+    assert "SECRET" not in str(caught.value)
+
+
+# --- Google ----------------------------------------------------------------------------------------
+
+
+def test_what_google_is_told(tmp_path):
+    file = tmp_path / "key.json"
+    file.write_text("{}")
+    assert told("gs://b", **{"gcp.credentialsFile": str(file)}).config == {
+        "application_credentials": str(file)
+    }
+    assert told("gs://b", **{"gcp.serviceAccountKey": "{}"}).config == {"service_account_key": "{}"}
+    with pytest.raises(CredentialsError, match=r"gcp\.credentialsFile names '/none'"):
+        told("gs://b", **{"gcp.credentialsFile": "/none"})
+
+
+def test_malformed_keys_are_not_quoted():
+    for url, given in (
+        ("gs://b/t", {"gcp.serviceAccountKey": '{"private_key": SECRET'}),
+        ("az://c/t", {"azure.accountName": "a", "azure.accountKey": "SECRET !"}),
+    ):
+        with pytest.raises(CredentialsError, match="malformed") as caught:
+            open_store(url, Options.parse(given)).get("x")
+        assert "SECRET" not in str(caught.value)
+
+
+# --- options ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["aws.credentialsProviderClass", "gcp.projectId", "gcp.bucketName", "cloud.bufferSize", "s3.streamingThreshold",
+     "s3.maxQueueSize", "databricks.apiToken", "databricks.retry.attempts", "iceberg.uri", "iceberg.s3Endpoint"],
+)  # fmt: skip
+def test_a_key_without_effect_here_is_refused_with_a_reason(key):
+    with pytest.raises(OptionError, match=f"'spark.indextables.{key}' is not accepted: ...") as caught:
+        Options.parse({f"spark.indextables.{key}": "VALUE"})
+    assert "VALUE" not in str(caught.value)
+
+
+def test_a_part_is_never_smaller_than_stores_allow():
+    assert Options.parse({"s3.partSize": "5M"}).get(cloud.PART_SIZE) == 5 << 20
+    with pytest.raises(OptionError, match="at least 5M"):
+        Options.parse({"s3.partSize": "4M"})
