@@ -114,12 +114,13 @@ class IndexCache:
         for part in (self.folder, *(self.folder / name for name in ("entries", "locks", "arriving"))):
             _own_folder(part)
 
-    def lease(self, key: str, size: int, write: Writer) -> Lease:
+    def lease(self, key: str, size: int | None, write: Writer) -> Lease:
         """The folder of an entry; if it is not there, `write(folder)` makes its files first.
 
         Args:
             key: Names the content: letters, digits, `-` and `_`.
-            size: How many bytes of files the entry has; another size means it is damaged.
+            size: How many bytes of files the entry has; another size means it is damaged. None if that
+                is not known before it is written.
             write: Writes the files into a folder it is given.
         """
         while True:
@@ -128,7 +129,7 @@ class IndexCache:
                 return lease
             self._load(key, size, write)
             if (lease := self._enter(key, size)) is not None:
-                self._count(misses=1, bytes_fetched=size)
+                self._count(misses=1, bytes_fetched=lease.size)
                 self._evict()
                 return lease
 
@@ -148,12 +149,12 @@ class IndexCache:
         """Remove every entry that nobody uses."""
         return self._remove(sorted(self._entries()), lambda _: True)
 
-    def _enter(self, key: str, size: int) -> Lease | None:
+    def _enter(self, key: str, size: int | None) -> Lease | None:
         lock = _lock(self.folder / "locks" / key, fcntl.LOCK_SH)
         entry = self.folder / "entries" / key
         try:
             facts = _read_facts(entry)
-            if facts is None or facts["size"] != size or not _sound(entry, facts):
+            if facts is None or size not in (None, facts["size"]) or not _sound(entry, facts):
                 os.close(lock)
                 return None
             _touch(entry / _ENTRY)
@@ -161,29 +162,29 @@ class IndexCache:
             with contextlib.suppress(OSError):
                 os.close(lock)
             raise
-        return Lease(entry, size, lock, self._evict)
+        return Lease(entry, int(facts["size"]), lock, self._evict)
 
-    def _load(self, key: str, size: int, write: Writer) -> None:
+    def _load(self, key: str, size: int | None, write: Writer) -> None:
         """Put the entry in place, unless someone else does so first."""
         with self._loading:
             lock = _lock(self.folder / "locks" / key, fcntl.LOCK_EX)
             try:
                 entry = self.folder / "entries" / key
                 facts = _read_facts(entry)
-                if facts is not None and facts["size"] == size and _sound(entry, facts):
+                if facts is not None and size in (None, facts["size"]) and _sound(entry, facts):
                     return
                 shutil.rmtree(entry, ignore_errors=True)
                 self._arrive(entry, size, write)
             finally:
                 os.close(lock)
 
-    def _arrive(self, entry: Path, size: int, write: Writer) -> None:
+    def _arrive(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
         try:
             write(arriving)
             facts = _facts(arriving)
-            if facts["size"] != size:
+            if size not in (None, facts["size"]):
                 raise SplitError(
                     f"the index part copied into {self.folder} has {facts['size']} bytes, but {size} were "
                     "expected; the split is damaged or was cut: restore it from a backup"
@@ -192,7 +193,7 @@ class IndexCache:
             arriving.rename(entry)
         except OSError as error:
             raise SplitError(
-                f"an index part of {size} bytes could not be written to the cache in {self.folder} "
+                f"an index part{'' if size is None else f' of {size} bytes'} could not be written to the cache in {self.folder} "
                 f"({error.strerror or error}); free some space there, or set "
                 "spark.indextables.cache.disk.path to another folder"
             ) from error

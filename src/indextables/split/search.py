@@ -6,9 +6,10 @@ there is room (`cache.maxSize`).
 
 import hashlib
 import os
+import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -24,7 +25,7 @@ from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.split.footer import Footer
 from indextables.split.index_cache import Lease, index_cache
-from indextables.split.index_files import unpack
+from indextables.split.index_files import live_files, unpack
 from indextables.split.mapping import ROW_FIELD, Kind
 from indextables.split.tokenizers import register
 from indextables.split.verdict import ALL, NOTHING, without
@@ -73,11 +74,20 @@ class OpenIndex:
 
     def rows(self, query: Query) -> Rows:
         """The numbers of all rows that match, in order."""
+        found = self.rows_unless_many(query, self.footer.num_records)
+        assert found is not None, "there are no more rows than all"
+        return found
+
+    def rows_unless_many(self, query: Query, most: int) -> Rows | None:
+        """The numbers of all rows that match, in order; None if there are more than `most`."""
         total = self.footer.num_records
         if query is ALL or query is NOTHING or not total:
-            return np.arange(total if query is ALL else 0, dtype=np.int64)
+            rows = np.arange(total if query is ALL else 0, dtype=np.int64)
+            return rows if len(rows) <= most else None
         first = self._by_row(query, min(_FIRST_HITS, total))
         count = _count(first)
+        if count > most:
+            return None
         if count <= _FIRST_HITS:
             return self._numbers(first)
         if count == total:
@@ -116,7 +126,7 @@ class OpenIndex:
     def highlight(
         self, query: Query, column: str, texts: Sequence[str | None], length: int
     ) -> list[str | None]:
-        """A fragment of each text around the query's words, which stand in `<b>`; None where there are none."""
+        """A fragment of each text around the query's words, put in `<b>`; None where there are none."""
         field = self.view.mapping.find(column, Kind.TEXT)
         if field is None:
             raise SplitError(f"'{column}' is not indexed as text, so nothing in it can be highlighted")
@@ -151,15 +161,46 @@ _open_lock = threading.Lock()
 
 def open_index(store: Store, footer: Footer, options: Options) -> OpenIndex:
     """The index of a split: open already, or from the disk cache, or copied there first."""
+    where = f"{store.url}/{footer.path}"
+    return _kept_open(_key(store, footer), footer, options, partial(unpack, store, footer), where)
+
+
+def open_built(store: Store, footer: Footer, options: Options, build: Callable[[], Path]) -> OpenIndex:
+    """The index of a split that has none we can search: built once, then kept like others.
+
+    `build` makes the index in a folder, which is taken over.
+    """
+
+    def move(folder: Path) -> None:
+        made = build()
+        try:
+            for file in live_files(made):
+                shutil.move(file, folder / file.name)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    mapping = footer.mapping.to_json()
+    key = hashlib.sha256("\n".join([store.url, footer.path, str(footer.size), mapping]).encode()).hexdigest()
+    return _kept_open(key, footer, options, move, f"{store.url}/{footer.path}", built=True)
+
+
+def _kept_open(
+    key: str,
+    footer: Footer,
+    options: Options,
+    write: Callable[[Path], None],
+    where: str,
+    *,
+    built: bool = False,
+) -> OpenIndex:
     cache = index_cache(options)
-    key = _key(store, footer)
     name = f"{cache.folder}/{key}"
     with _open_lock:
         if (found := _open.get(name)) is not None:
             _open.move_to_end(name)
             return found
-    lease = cache.lease(key, footer.index_bytes, partial(unpack, store, footer))
-    made = OpenIndex(footer, lease, _opened(lease, footer, f"{store.url}/{footer.path}"))
+    lease = cache.lease(key, None if built else footer.index_bytes, write)
+    made = OpenIndex(footer, lease, _opened(lease, footer, where))
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
         kept = _open.setdefault(name, made)

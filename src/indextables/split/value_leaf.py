@@ -17,7 +17,7 @@ from indextables.split.verdict import NOTHING, Verdict, either, plain
 from indextables.split.view import IndexView
 
 Value: TypeAlias = int | float | bool
-_TYPES = {Kind.I64: FieldType.Integer, Kind.F64: FieldType.Float}
+_TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: FieldType.Float}
 _I64 = (-(1 << 63), (1 << 63) - 1)
 _LAST_ADDRESS = (1 << 128) - 1
 _V4_START = 0xFFFF << 32
@@ -85,7 +85,10 @@ def equal(view: IndexView, field: Field, value: Value) -> tantivy.Query:
     """Rows with exactly this value."""
     if field.kind is Kind.I64 and not _I64[0] <= value <= _I64[1]:
         return NOTHING
-    return Query.term_query(view.schema, field.name, value, "basic")
+    if field.indexed:
+        return Query.term_query(view.schema, field.name, value, "basic")
+    # A term that is not in the dictionary is looked for in the column of values.
+    return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
 
 
 def one_of(view: IndexView, field: Field, values: Sequence[Value]) -> tantivy.Query:
@@ -129,7 +132,7 @@ def _inside(value: Any, low: Any, high: Any, low_in: bool, high_in: bool) -> boo
 def hashed(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
     """Rows whose value has the hash of one of the texts."""
     hashes = hash_values(pa.array(texts, pa.string()))
-    return either(Query.term_query(view.schema, field.name, int(h.as_py()), "basic") for h in hashes)
+    return either(equal(view, field, int(h)) for h in hashes.to_pylist())
 
 
 def ip_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:

@@ -23,7 +23,7 @@ def every(queries: Iterable[Query]) -> Query:
     for query in queries:
         if query is NOTHING:
             return NOTHING
-        if query is not ALL:
+        if query is not ALL and not any(query is part for part in parts):
             parts.append(query)
     if len(parts) < 2:
         return parts[0] if parts else ALL
@@ -36,7 +36,7 @@ def either(queries: Iterable[Query]) -> Query:
     for query in queries:
         if query is ALL:
             return ALL
-        if query is not NOTHING:
+        if query is not NOTHING and not any(query is part for part in parts):
             parts.append(query)
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
@@ -47,7 +47,7 @@ def without(query: Query, other: Query) -> Query:
     """Rows that the query matches and the other does not."""
     if other is NOTHING or query is NOTHING:
         return query
-    if other is ALL:
+    if other is ALL or other is query:
         return NOTHING
     return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, other)])
 
@@ -63,6 +63,11 @@ class Side:
     def exact(self) -> bool:
         """Whether the index is sure of every row."""
         return self.doubt is NOTHING or self.rows is NOTHING
+
+    @property
+    def all_unsure(self) -> bool:
+        """Whether every row has to be looked at."""
+        return self.doubt is ALL or self.doubt is self.rows
 
     @property
     def sure(self) -> tantivy.Query:

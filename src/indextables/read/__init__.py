@@ -1,0 +1,32 @@
+"""Reading a table: scans, searches, counts and aggregates, over many splits at once."""
+
+from indextables.read.aggregate import aggregate
+from indextables.read.aggregates import (
+    Aggregate,
+    Bucket,
+    DateHistogram,
+    Function,
+    Group,
+    Histogram,
+    RangeBuckets,
+)
+from indextables.read.ranked import search
+from indextables.read.scan import count, run, scan
+from indextables.read.tasks import ReadTask, plan
+
+__all__ = [
+    "Aggregate",
+    "Bucket",
+    "DateHistogram",
+    "Function",
+    "Group",
+    "Histogram",
+    "RangeBuckets",
+    "ReadTask",
+    "aggregate",
+    "count",
+    "plan",
+    "run",
+    "scan",
+    "search",
+]

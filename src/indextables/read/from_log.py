@@ -1,0 +1,130 @@
+"""What the log alone can say of an aggregate: of files all of whose rows are wanted."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.prune import judge
+from indextables.predicate import Predicate
+from indextables.read.aggregates import Aggregate, Function
+from indextables.read.partials import Partial, bound_name, comparable, from_parts
+from indextables.read.request import Request
+from indextables.read.tasks import TableFacts, is_ours, partition_values
+from indextables.schema.values import parse_values
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+# Longer texts of the log may be cut.
+_MOST_DIGITS = 28
+
+
+def from_log(
+    files: pa.Table, where: Predicate | None, table: TableFacts, request: Request
+) -> tuple[Partial | None, Mask]:
+    """The groups of all files that the log can answer for, and which files those are."""
+    nobody = np.zeros(files.num_rows, np.bool_)
+    partitions = {name.lower() for name in table.partition_columns}
+    if any(not isinstance(g, str) or g.lower() not in partitions for g in request.groups):
+        return None, nobody
+    if any(a.function not in _ANSWERED for a in request.aggregates) or not files.num_rows:
+        return None, nobody
+    judged = judge(files, where, table.schema, table.partition_columns)
+    sure = _mask(judged.must) & _mask(files["numRecords"].is_valid().combine_chunks())
+    if not sure.any():
+        return None, nobody
+    known = _Known(files, table, partitions)
+    columns: dict[str, pa.Array] = {
+        f"g{i}": known.partition(str(group)) for i, group in enumerate(request.groups)
+    }
+    for i, (aggregate, arrow) in enumerate(zip(request.aggregates, request.types, strict=True)):
+        found, certain = known.answer(aggregate, arrow)
+        sure &= certain
+        columns.update({f"{name}{i}": values for name, values in found.items()})
+    if not sure.any():
+        return None, nobody
+    whole = pa.table(columns).filter(pa.array(sure))
+    return from_parts(whole, len(request.groups)), sure
+
+
+_ANSWERED = (Function.COUNT, Function.MIN, Function.MAX)
+
+
+class _Known:
+    """What the entries of files say about their rows."""
+
+    def __init__(self, files: pa.Table, table: TableFacts, partitions: set[str]) -> None:
+        self.files = files
+        self.table = table
+        self.partitions = partitions
+        self.records = files["numRecords"].combine_chunks().fill_null(0)
+        self.values = partition_values(files, table.schema, table.partition_columns)
+        self._stats: list[Mapping[str, int]] | None = None
+
+    def partition(self, column: str) -> pa.Array:
+        """A partition column's value in each file."""
+        return next(values for name, values in self.values.items() if name.lower() == column.lower())
+
+    def answer(self, aggregate: Aggregate, arrow: pa.DataType | None) -> tuple[dict[str, pa.Array], Mask]:
+        """The parts of an aggregate's result for each file, and for which files they are certain."""
+        if aggregate.column is None or arrow is None:
+            return {"n": self.records}, np.ones(len(self.records), np.bool_)
+        if aggregate.column.lower() in self.partitions:
+            values = self.partition(aggregate.column)
+            counts = pc.if_else(values.is_valid(), self.records, pa.scalar(0, pa.int64()))
+            # A file without rows has no value, whatever its folder says.
+            values = pc.if_else(pc.greater(self.records, 0), values, pa.scalar(None, values.type))
+            return self._with_bound(aggregate, counts, values), np.ones(len(counts), np.bool_)
+        nulls = pa.array([stats.get(aggregate.column) for stats in self._null_counts()], pa.int64())
+        counts = pc.subtract(self.records, nulls)
+        certain = _mask(nulls.is_valid()) & _mask(is_ours(self.files))
+        counts = counts.fill_null(0)
+        if aggregate.function is Function.COUNT:
+            return {"n": counts}, certain
+        values, readable = self._bound(aggregate, arrow)
+        all_null = _mask(pc.equal(counts, 0))
+        return self._with_bound(aggregate, counts, values), certain & (readable | all_null)
+
+    def _with_bound(self, aggregate: Aggregate, counts: pa.Array, values: pa.Array) -> dict[str, pa.Array]:
+        if aggregate.function is Function.COUNT:
+            return {"n": counts}
+        return {"n": counts, bound_name(aggregate): comparable(values)}
+
+    def _bound(self, aggregate: Aggregate, arrow: pa.DataType) -> tuple[pa.Array, Mask]:
+        """The least or greatest value of each file, where the log has it whole."""
+        if not _whole_in_log(arrow):
+            return pa.nulls(len(self.records), arrow), np.zeros(len(self.records), np.bool_)
+        side = "minValues" if aggregate.function is Function.MIN else "maxValues"
+        entries = [dict(entry or ()) for entry in self.files[side].to_pylist()]
+        texts = pa.array([entry.get(aggregate.column) for entry in entries], pa.string())
+        parsed = parse_values(texts, arrow)
+        return parsed.values, _mask(texts.is_valid()) & ~parsed.unreadable
+
+    def _null_counts(self) -> list[Mapping[str, int]]:
+        if self._stats is None:
+            self._stats = [
+                json.loads(text).get("nullCount", {}) if text else {}
+                for text in self.files["stats"].to_pylist()
+            ]
+        return self._stats
+
+
+def _whole_in_log(arrow: pa.DataType) -> bool:
+    """Whether the log keeps values of a type exactly."""
+    if pa.types.is_decimal(arrow):
+        return bool(arrow.precision <= _MOST_DIGITS)
+    return bool(
+        pa.types.is_integer(arrow)
+        or pa.types.is_floating(arrow)
+        or pa.types.is_date(arrow)
+        or pa.types.is_timestamp(arrow)
+        or pa.types.is_boolean(arrow)
+    )
+
+
+def _mask(array: pa.Array) -> Mask:
+    found: Mask = np.array(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return found

@@ -1,0 +1,255 @@
+"""An aggregate over one split: from its index where that is exact, else over its rows."""
+
+import decimal
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.predicate import Always
+from indextables.read.aggregates import (
+    Aggregate,
+    DateHistogram,
+    Function,
+    Group,
+    Histogram,
+    RangeBuckets,
+    group_column,
+)
+from indextables.read.partials import Partial, bound_name, comparable, from_parts, from_rows, merged, pairs
+from indextables.read.request import Request
+from indextables.read.split_reader import SplitReader
+from indextables.read.tasks import SplitRef, TableFacts
+from indextables.split.aggregate import IndexGroup, Key, Measure, Measured, index_groups
+from indextables.split.verdict import TRUE, Side
+from indextables.store import Store
+
+_DAY_US = 86_400_000_000
+# Partial results of batches are merged when there are so many groups.
+_MERGE_ROWS = 200_000
+
+
+def split_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial:
+    """The groups of one split."""
+    reader = SplitReader(store, ref, table)
+    found = _from_index(reader, request)
+    return found if found is not None else _from_rows(reader, request)
+
+
+# --- rows -------------------------------------------------------------------------------------------
+
+
+def _from_rows(reader: SplitReader, request: Request) -> Partial:
+    keys = len(request.groups)
+    parts = [empty_partial(reader.table.schema, request)]
+    waiting = 0
+    for batch in reader.batches(request.columns, request.where):
+        parts.append(_of_batch(batch, request))
+        waiting += parts[-1].groups.num_rows + sum(t.num_rows for t in parts[-1].distinct.values())
+        if waiting > _MERGE_ROWS:
+            parts, waiting = [merged(parts, keys)], 0
+    return merged(parts, keys)
+
+
+def empty_partial(schema: pa.Schema, request: Request) -> Partial:
+    """No rows at all: gives the columns their types."""
+    fields = {field.name: field for field in schema}
+    batch = pa.schema([fields[name] for name in request.columns]).empty_table()
+    return _of_batch(batch, request)
+
+
+def _of_batch(batch: pa.RecordBatch | pa.Table, request: Request) -> Partial:
+    keys = [group_values(group, _array(batch, group_column(group))) for group in request.groups]
+    values = [None if a.column is None else _array(batch, a.column) for a in request.aggregates]
+    return from_rows(keys, values, request.aggregates, batch.num_rows)
+
+
+def _array(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
+    column = batch.column(name)
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def group_values(group: Group, values: pa.Array) -> pa.Array:
+    """The group of each row."""
+    match group:
+        case Histogram(interval=interval, offset=offset):
+            numbers = values.cast(pa.float64())
+            steps = pc.floor(pc.divide(pc.subtract(numbers, offset), interval))
+            return pc.add(pc.multiply(steps, interval), offset)
+        case DateHistogram(interval_us=interval, offset_us=offset):
+            return _date_steps(values, interval, offset)
+        case RangeBuckets(buckets=buckets):
+            found = pa.nulls(len(values), pa.string())
+            numbers = values.cast(pa.float64())
+            for bucket in buckets:
+                inside = pc.is_valid(numbers)
+                if bucket.start is not None:
+                    inside = pc.and_(inside, pc.greater_equal(numbers, bucket.start))
+                if bucket.end is not None:
+                    inside = pc.and_(inside, pc.less(numbers, bucket.end))
+                found = pc.if_else(inside.fill_null(False), bucket.name, found)
+            return found
+        case _:
+            return values
+
+
+def _date_steps(values: pa.Array, interval: int, offset: int) -> pa.Array:
+    zone = values.type.tz if pa.types.is_timestamp(values.type) else "UTC"
+    if pa.types.is_date32(values.type):
+        micros = pc.multiply(values.cast(pa.int32()).cast(pa.int64()), _DAY_US)
+    else:
+        micros = values.cast(pa.int64())
+    numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
+    steps = (numbers - offset) // interval * interval + offset
+    missing = micros.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(steps, mask=missing).cast(pa.timestamp("us", zone))
+
+
+# --- the index --------------------------------------------------------------------------------------
+
+
+def _from_index(reader: SplitReader, request: Request) -> Partial | None:
+    keys = _keys(reader, request)
+    measures = _measures(reader, request)
+    condition = reader.folded(request.where)
+    if keys is None or measures is None or (isinstance(condition, Always) and condition.value is not True):
+        return None
+    rows = TRUE.true
+    if not isinstance(condition, Always):
+        found = reader.narrowed(condition)
+        if found.check is not None:
+            return None
+        rows = found.side
+    groups = index_groups(reader.index, reader.view, rows, list(keys.values()), list(measures.values()))
+    if groups is None:
+        return None
+    distinct = {}
+    for i, aggregate in enumerate(request.aggregates):
+        if aggregate.function is Function.COUNT_DISTINCT:
+            pairs_ = _distinct(reader, request, keys, rows, aggregate)
+            if pairs_ is None:
+                return None
+            distinct[i] = pairs_
+    return Partial(_table(reader, request, keys, measures, groups), distinct)
+
+
+def _keys(reader: SplitReader, request: Request) -> dict[int, Key] | None:
+    """The groups that the index makes, by number; those of constant columns are not asked for."""
+    keys: dict[int, Key] = {}
+    for i, group in enumerate(request.groups):
+        column = group_column(group)
+        if column.lower() in reader.constants:
+            if not isinstance(group, str):
+                return None
+            continue
+        match group:
+            case str():
+                keys[i] = Key(column)
+            case DateHistogram(interval_us=interval, offset_us=offset):
+                unit = _DAY_US if pa.types.is_date32(reader.table.column(column).type) else 1
+                if interval % unit or offset % unit:
+                    return None
+                keys[i] = Key(column, interval // unit, offset // unit)
+            case _:
+                return None
+    return keys
+
+
+def _measures(reader: SplitReader, request: Request) -> dict[int, Measure] | None:
+    measures: dict[int, Measure] = {}
+    for i, aggregate in enumerate(request.aggregates):
+        if aggregate.column is None or aggregate.function is Function.COUNT_DISTINCT:
+            continue
+        if aggregate.column.lower() in reader.constants:
+            return None
+        measures[i] = Measure(aggregate.column, aggregate.function is not Function.COUNT)
+    return measures
+
+
+def _distinct(
+    reader: SplitReader,
+    request: Request,
+    keys: dict[int, Key],
+    rows: Side,
+    aggregate: Aggregate,
+) -> pa.Table | None:
+    column = aggregate.column
+    if column is None or column.lower() in reader.constants:
+        return None
+    groups = index_groups(reader.index, reader.view, rows, [*keys.values(), Key(column)], [])
+    if groups is None:
+        return None
+    columns = _key_columns(reader, request, keys, groups)
+    arrow = reader.table.column(column).type
+    columns["v"] = decoded([group.keys[-1] for group in groups], arrow)
+    return pairs(pa.table(columns))
+
+
+def _table(
+    reader: SplitReader,
+    request: Request,
+    keys: dict[int, Key],
+    measures: dict[int, Measure],
+    groups: Sequence[IndexGroup],
+) -> pa.Table:
+    columns = _key_columns(reader, request, keys, groups)
+    places = {i: place for place, i in enumerate(measures)}
+    for i, (aggregate, arrow) in enumerate(zip(request.aggregates, request.types, strict=True)):
+        if i not in places or arrow is None:
+            columns[f"n{i}"] = pa.array([group.rows for group in groups], pa.int64())
+            continue
+        found = [group.measures[places[i]] for group in groups]
+        columns[f"n{i}"] = pa.array([measured.count for measured in found], pa.int64())
+        if aggregate.function in (Function.SUM, Function.AVG):
+            columns[f"s{i}"] = _sums(found, arrow)
+        elif aggregate.function in (Function.MIN, Function.MAX):
+            low = aggregate.function is Function.MIN
+            bounds = [measured.low if low else measured.high for measured in found]
+            columns[f"{bound_name(aggregate)}{i}"] = comparable(decoded(bounds, arrow))
+    return from_parts(pa.table(columns), len(request.groups)).groups
+
+
+def _key_columns(
+    reader: SplitReader, request: Request, keys: dict[int, Key], groups: Sequence[IndexGroup]
+) -> dict[str, pa.Array]:
+    columns: dict[str, pa.Array] = {}
+    places = {i: place for place, i in enumerate(keys)}
+    for i, (group, arrow) in enumerate(zip(request.groups, request.group_types, strict=True)):
+        if i not in places:
+            value = reader.constants[group_column(group).lower()]
+            columns[f"g{i}"] = (
+                pa.repeat(value, len(groups)) if value.is_valid else pa.nulls(len(groups), arrow)
+            )
+            continue
+        said = [g.keys[places[i]] for g in groups]
+        if isinstance(group, DateHistogram) and pa.types.is_date32(reader.table.column(group.column).type):
+            said = [None if day is None else day * _DAY_US for day in said]
+        columns[f"g{i}"] = decoded(said, arrow)
+    return columns
+
+
+def _sums(found: Sequence[Measured], arrow: pa.DataType) -> pa.Array:
+    totals = [measured.total if measured.count else None for measured in found]
+    if pa.types.is_floating(arrow):
+        return pa.array(totals, pa.float64())
+    scale = arrow.scale if pa.types.is_decimal(arrow) else 0
+    exact = [None if t is None else decimal.Decimal(int(t)).scaleb(-scale) for t in totals]
+    return pa.array(exact, pa.decimal128(38, scale))
+
+
+def decoded(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    """Values of a field as those of its column."""
+    if pa.types.is_string(arrow) or pa.types.is_boolean(arrow):
+        return pa.array(values, arrow)
+    if pa.types.is_floating(arrow):
+        return pa.array(values, pa.float64()).cast(arrow)
+    if pa.types.is_decimal(arrow):
+        exact = [None if v is None else decimal.Decimal(v).scaleb(-arrow.scale) for v in values]
+        return pa.array(exact, arrow)
+    whole = pa.array(values, pa.int64())
+    if pa.types.is_date32(arrow):
+        return whole.cast(pa.int32()).cast(arrow)
+    if pa.types.is_time32(arrow):
+        return whole.cast(pa.time64("us")).cast(arrow)
+    return whole.cast(arrow)

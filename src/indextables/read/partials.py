@@ -1,0 +1,163 @@
+"""Aggregates in the making: one row for each group, with what can still be added to.
+
+Columns are `g0..` for the groups and, for the aggregate number `i`, `n<i>` (how many values), `s<i>` (their
+sum), `low<i>` and `high<i>`. Whole numbers are summed as decimals, so that no sum is cut on the way;
+floats are compared by an integer that has their order, NaN above all. Distinct values are tables of their
+own, one row for each pair of group and value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.read.aggregates import Aggregate, Function
+
+_WHOLE = pa.decimal128(38, 0)
+_SIGN = np.int64(-(1 << 63))
+_NAN_ORDER = np.int64((1 << 63) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Groups so far: sums and bounds, and the distinct values of each aggregate that counts them."""
+
+    groups: pa.Table
+    distinct: dict[int, pa.Table] = field(default_factory=dict)
+
+
+def float_order(values: pa.Array) -> pa.Array:
+    """Integers in the order of the floats: one zero, one NaN above all."""
+    floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    bits = floats.view(np.int64)
+    order = np.where(bits >= 0, bits, _SIGN - bits)
+    order[np.isnan(floats)] = _NAN_ORDER
+    return pa.array(order, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
+    """The floats that integers stand for."""
+    bits = order.fill_null(0).to_numpy(zero_copy_only=False)
+    floats = np.where(bits >= 0, bits, _SIGN - bits).view(np.float64).copy()
+    floats[bits == _NAN_ORDER] = np.nan
+    return pa.array(floats, mask=order.is_null().to_numpy(zero_copy_only=False)).cast(arrow)
+
+
+def same_values(values: pa.Array) -> pa.Array:
+    """Values that are equal in SQL made equal in bits: one zero, one NaN."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return float_of_order(float_order(values), values.type)
+
+
+def from_rows(
+    keys: Sequence[pa.Array], values: Sequence[pa.Array | None], aggregates: Sequence[Aggregate], rows: int
+) -> Partial:
+    """The groups of some rows."""
+    columns: dict[str, Any] = {f"g{i}": same_values(key) for i, key in enumerate(keys)}
+    distinct: dict[int, pa.Table] = {}
+    for i, (aggregate, value) in enumerate(zip(aggregates, values, strict=True)):
+        if value is None:
+            columns[f"n{i}"] = pa.array(np.ones(rows, np.int64))
+            continue
+        columns[f"n{i}"] = value.is_valid().cast(pa.int64())
+        if aggregate.function is Function.COUNT_DISTINCT:
+            own = {f"g{k}": columns[f"g{k}"] for k in range(len(keys))}
+            distinct[i] = pairs(pa.table({**own, "v": same_values(value)}))
+        elif aggregate.function in (Function.SUM, Function.AVG):
+            columns[f"s{i}"] = _summable(value)
+        elif aggregate.function in (Function.MIN, Function.MAX):
+            columns[f"{bound_name(aggregate)}{i}"] = comparable(value)
+    return Partial(_reduced(pa.table(columns), len(keys)), distinct)
+
+
+def from_parts(table: pa.Table, keys: int) -> Partial:
+    """Partial results that may have several rows for a group."""
+    columns = {
+        name: same_values(table[name].combine_chunks()) if name[0] == "g" else table[name]
+        for name in table.column_names
+    }
+    return Partial(_reduced(pa.table(columns), keys))
+
+
+def bound_name(aggregate: Aggregate) -> str:
+    """The column of a least or greatest value, without the aggregate's number."""
+    return "low" if aggregate.function is Function.MIN else "high"
+
+
+def comparable(values: pa.Array) -> pa.Array:
+    """Values whose least and greatest are Spark's."""
+    return float_order(values) if pa.types.is_floating(values.type) else values
+
+
+def counted_pairs(partial: Partial, keys: int) -> Partial:
+    """The same groups, with distinct values counted."""
+    groups = partial.groups
+    tables = []
+    for i, pairs_ in partial.distinct.items():
+        place = groups.column_names.index(f"n{i}")
+        groups = groups.set_column(place, f"n{i}", pa.array(np.zeros(groups.num_rows, np.int64)))
+        tables.append(
+            pairs_.drop_columns(["v"]).append_column(f"n{i}", pa.array(np.ones(pairs_.num_rows, np.int64)))
+        )
+    if not tables:
+        return partial
+    return Partial(_reduced(pa.concat_tables([groups, *tables], promote_options="default"), keys))
+
+
+def merged(partials: Sequence[Partial], keys: int) -> Partial:
+    """Several partial results as one."""
+    groups = _reduced(pa.concat_tables([p.groups for p in partials]), keys)
+    distinct = {i: pairs(pa.concat_tables([p.distinct[i] for p in partials])) for i in partials[0].distinct}
+    return Partial(groups, distinct)
+
+
+def _summable(values: pa.Array) -> pa.Array:
+    if pa.types.is_floating(values.type):
+        return values.cast(pa.float64())
+    if pa.types.is_decimal(values.type):
+        return values.cast(pa.decimal128(38, values.type.scale))
+    return values.cast(pa.int64()).cast(pa.decimal128(19, 0)).cast(_WHOLE)
+
+
+def pairs(table: pa.Table) -> pa.Table:
+    """Each pair of group and value once; null values do not count."""
+    present = table.filter(table["v"].is_valid())
+    flat = _flat_keys(present)
+    work = flat.append_column("_first", pa.array(np.arange(flat.num_rows)))
+    firsts = work.group_by(flat.column_names).aggregate([("_first", "min")])["_first_min"]
+    return present.take(firsts)
+
+
+def _reduced(table: pa.Table, keys: int) -> pa.Table:
+    """One row for each group; without groups, one row."""
+    names = [f"g{i}" for i in range(keys)]
+    rest = [name for name in table.column_names if name not in names]
+    functions = {"n": "sum", "s": "sum", "l": "min", "h": "max"}
+    wanted = [(name, functions[name[0]]) for name in rest]
+    flat = _flat_keys(table.select(names))
+    work = flat
+    for name in rest:
+        work = work.append_column(name, table[name])
+    work = work.append_column("_first", pa.array(np.arange(table.num_rows)))
+    done = work.group_by(flat.column_names).aggregate([*wanted, ("_first", "min")])
+    columns = {name: table[name].take(done["_first_min"]) for name in names}
+    for name, function in wanted:
+        result = done[f"{name}_{function}"]
+        columns[name] = result if result.type == table[name].type else result.cast(table[name].type)
+    return pa.table(columns) if columns else pa.table({"none": pa.nulls(done.num_rows)})
+
+
+def _flat_keys(keys: pa.Table) -> pa.Table:
+    """Columns that Arrow can group by: nested values by their text."""
+    columns = {}
+    for name in keys.column_names:
+        column = keys[name]
+        if pa.types.is_nested(column.type):
+            column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+        elif pa.types.is_null(column.type):
+            column = pa.array(np.zeros(len(column), np.int8))
+        columns[name] = column
+    return pa.table(columns)

@@ -1,0 +1,153 @@
+"""Searches whose rows come by relevance: the best of every split, then the best of those."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.log.snapshot import Snapshot
+from indextables.options import Options
+from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
+from indextables.read.parallel import each
+from indextables.read.scan import parallelism
+from indextables.read.split_reader import SplitReader
+from indextables.read.tasks import SplitRef, TableFacts, prepare
+from indextables.split.query import ask
+from indextables.split.rank import ranking
+from indextables.split.search import Top
+from indextables.split.verdict import NOTHING, TRUE
+from indextables.store import Store
+
+SCORE = "_score"
+HIGHLIGHT = "_highlight_"
+_FRAGMENT_LENGTH = 150
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a ranked search asks of each split."""
+
+    search: Search
+    where: Predicate | None
+    limit: int | None
+
+
+def search(
+    snapshot: Snapshot,
+    store: Store,
+    options: Options,
+    *,
+    query: str,
+    field: str | None = None,
+    columns: Sequence[str] | None = None,
+    where: Predicate | None = None,
+    limit: int | None = 10,
+    scores: bool = False,
+    highlight: Sequence[str] = (),
+) -> pa.Table:
+    """The rows that match a query, the most relevant first (BM25, by the statistics of each split).
+
+    Args:
+        snapshot: The table.
+        store: Where it is.
+        options: How to read.
+        query: In the query language (docs/query-language.md).
+        field: The column that unqualified terms speak of; by default all text-like ones.
+        columns: What to return; by default all columns.
+        where: A condition that rows must meet besides.
+        limit: The most rows to return; None returns all.
+        scores: Whether to add a column `_score`.
+        highlight: Text columns for which `_highlight_<column>` is added: a fragment around the matches,
+            which stand in `<b>` (the rest is escaped for HTML), or null.
+    """
+    operator = Search(
+        SearchKind.INDEXQUERY, None if field is None else Column(tuple(field.split("."))), query
+    )
+    both: Predicate = operator if where is None else And((operator, where))
+    table, splits = prepare(snapshot, both, options)
+    wanted = _Wanted(operator, where, limit)
+    schema = table.selected(columns)
+    marked = [table.column(name).name for name in highlight]
+    works = [partial(_best, store, ref, table, wanted) for ref in splits]
+    found = list(each(works, parallelism(options)))
+    chosen = _chosen([top for _, top in found], limit)
+    parts = [
+        _rows(reader, top.rows[picks], schema.names, marked, operator)
+        for (reader, top), picks in zip(found, chosen.picks, strict=True)
+        if len(picks)
+    ]
+    whole = pa.concat_tables(parts) if parts else _empty(schema, marked)
+    whole = whole.take(pa.array(chosen.order))
+    return whole.append_column(SCORE, pa.array(chosen.scores, pa.float32())) if scores else whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which rows of each split are wanted (ascending by row), and in which order they come out."""
+
+    picks: list[np.ndarray]
+    order: np.ndarray
+    scores: np.ndarray
+
+
+def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
+    sizes = [len(top.rows) for top in tops]
+    split = np.repeat(np.arange(len(tops)), sizes)
+    place = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.zeros(0, np.int64)
+    score = np.concatenate([top.scores for top in tops]) if sizes else np.zeros(0, np.float32)
+    row = np.concatenate([top.rows for top in tops]) if sizes else np.zeros(0, np.int64)
+    best = np.lexsort((row, split, -score))[:limit]
+    # Rows are fetched split by split in ascending order; this is where each ends up.
+    fetched = best[np.lexsort((row[best], split[best]))]
+    picks = [place[fetched[split[fetched] == number]] for number in range(len(tops))]
+    position = {int(index): where for where, index in enumerate(fetched)}
+    order = np.array([position[int(index)] for index in best], np.int64)
+    return _Chosen(picks, order, score[best])
+
+
+def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: _Wanted) -> tuple[SplitReader, Top]:
+    reader = SplitReader(store, ref, table)
+    nothing = Top(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    condition = reader.folded(wanted.where)
+    if isinstance(condition, Always) and condition.value is not True:
+        return reader, nothing
+    rows = reader.source.num_records
+    found = ask(reader.understand(wanted.search), reader.view).true
+    passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).side
+    ranked = ranking(found, passing)
+    limit = rows if wanted.limit is None else wanted.limit
+    top = reader.index.top(ranked.sure, limit)
+    if ranked.unsure is NOTHING:
+        return reader, top
+    more = reader.index.top(ranked.unsure, rows)
+    order = np.argsort(more.rows)
+    holds = reader.holds(And((wanted.search, condition)), more.rows[order])
+    kept = order[holds]
+    return reader, Top(
+        np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]])
+    )
+
+
+def _rows(
+    reader: SplitReader, numbers: np.ndarray, columns: Sequence[str], marked: Sequence[str], operator: Search
+) -> pa.Table:
+    """Rows by number, with fragments to highlight."""
+    read = list(dict.fromkeys([*columns, *marked]))
+    table = reader.rows(numbers, read)
+    query = ask(reader.understand(operator), reader.view).true.rows if marked else NOTHING
+    added = []
+    for name in marked:
+        texts = table.column(name).to_pylist()
+        found = reader.index.highlight(query, name, texts, _FRAGMENT_LENGTH)
+        added.append(pa.array(found, pa.string()))
+    table = table.select(list(columns))
+    for name, fragments in zip(marked, added, strict=True):
+        table = table.append_column(HIGHLIGHT + name, fragments)
+    return table
+
+
+def _empty(schema: pa.Schema, marked: Sequence[str]) -> pa.Table:
+    fields = [*schema, *(pa.field(HIGHLIGHT + name, pa.string()) for name in marked)]
+    return pa.schema(fields).empty_table()

@@ -1,0 +1,185 @@
+"""Splits opened for reading: rows by number or in order, and an index to ask.
+
+Opened splits are kept in the process: their footers and page indexes are read once.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.options import Options
+from indextables.read.tasks import SplitRef, TableFacts
+from indextables.split.footer import Chunk, Footer, read_footer
+from indextables.split.index_builder import IndexBuilder
+from indextables.split.original import original_rows
+from indextables.split.rows import Rows
+from indextables.split.search import OpenIndex, close_indexes, is_cached, open_built, open_index
+from indextables.store import Store
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+_KEPT = 512
+
+
+class Source(Protocol):
+    """A split, whoever wrote it."""
+
+    @property
+    def num_records(self) -> int:
+        """How many rows it has."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that it has itself."""
+
+    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers, which are ascending."""
+
+    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows in order."""
+
+    def index(self, options: Options) -> OpenIndex:
+        """Its index, open."""
+
+    def index_at_hand(self, options: Options) -> bool:
+        """Whether the index can be asked without fetching it."""
+
+
+class OurSplit:
+    """A split of ours: rows in Parquet, with the index beside them."""
+
+    def __init__(self, store: Store, ref: SplitRef) -> None:
+        self._store = store
+        self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
+        self.rows = Rows(store, self.footer)
+
+    @property
+    def num_records(self) -> int:
+        """How many rows it has."""
+        return self.footer.num_records
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that it has itself."""
+        return self.footer.schema
+
+    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers, which are ascending."""
+        return self.rows.batches(numbers, columns)
+
+    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows in order."""
+        return self.rows.scan(columns, batch_rows=batch_rows)
+
+    def index(self, options: Options) -> OpenIndex:
+        """Its index, open."""
+        return open_index(self._store, self.footer, options)
+
+    def index_at_hand(self, options: Options) -> bool:
+        """Whether the index can be asked without fetching it."""
+        return is_cached(self._store, self.footer, options)
+
+
+class OriginalSplit:
+    """A split of the original: rows from its document store, indexed again when they are searched."""
+
+    def __init__(self, store: Store, ref: SplitRef, table: TableFacts) -> None:
+        self._store = store
+        self._ref = ref
+        self._options = table.options
+        self._mapping = table.mappings[ref.mapping]
+        partitions = {name.lower() for name in table.partition_columns}
+        self.schema = pa.schema([f for f in table.schema if f.name.lower() not in partitions])
+
+    @cached_property
+    def num_records(self) -> int:
+        """How many rows it has."""
+        if self._ref.num_records is not None:
+            return self._ref.num_records
+        return sum(batch.num_rows for batch in self._rows([]))
+
+    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers, which are ascending."""
+        start = 0
+        for batch in self._rows(columns):
+            first, last = np.searchsorted(numbers, [start, start + batch.num_rows])
+            if last > first:
+                yield batch.take(pa.array(numbers[first:last] - start))
+            start += batch.num_rows
+
+    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows in order."""
+        for batch in self._rows(columns):
+            for start in range(0, batch.num_rows, batch_rows):
+                yield batch.slice(start, batch_rows)
+
+    def index(self, options: Options) -> OpenIndex:
+        """Its rows, indexed by us."""
+        return open_built(self._store, self._facts(), options, self._build)
+
+    def index_at_hand(self, options: Options) -> bool:
+        """It takes reading all rows, so only a search is worth it."""
+        del options
+        return False
+
+    def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        return original_rows(self._store, self._ref.path, wanted, self._options, self._ref.size)
+
+    def _build(self) -> Path:
+        builder = IndexBuilder(self._mapping, 0, self._options)
+        try:
+            for batch in self._rows(self.schema.names):
+                builder.add(batch)
+            return builder.finish()
+        except BaseException:
+            builder.discard()
+            raise
+
+    def _facts(self) -> Footer:
+        rows = self.num_records
+        return Footer(
+            path=self._ref.path, size=self._ref.size, footer_start=0, num_records=rows,
+            schema=self.schema, mapping=self._mapping, partition_values={}, min_values={}, max_values={},
+            stats=None, uncompressed_bytes=0, num_merge_ops=0, created_ms=0,
+            chunks=(Chunk(0, 0, rows),), index_files=(), parquet=None,
+        )  # fmt: skip
+
+
+_kept: OrderedDict[tuple[str, str, int], Source] = OrderedDict()
+_lock = threading.Lock()
+
+
+def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
+    """A split, open for reading; the same one again if it was opened before."""
+    key = (store.url, ref.path, ref.size)
+    with _lock:
+        if (found := _kept.get(key)) is not None:
+            _kept.move_to_end(key)
+            return found
+    made: Source = OurSplit(store, ref) if ref.ours else OriginalSplit(store, ref, table)
+    with _lock:
+        kept = _kept.setdefault(key, made)
+        while len(_kept) > _KEPT:
+            _kept.popitem(last=False)
+    return kept
+
+
+def close_sources() -> int:
+    """Forget every split and index that this process keeps open; returns how many splits there were."""
+    with _lock:
+        count = len(_kept)
+        _kept.clear()
+    close_indexes()
+    return count
+
+
+# What a parent opened is not for its forked child: stores refuse that, and rightly.
+os.register_at_fork(after_in_child=_kept.clear)

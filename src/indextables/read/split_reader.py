@@ -1,0 +1,318 @@
+"""The rows of one split for which a condition is true."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.options import reading
+from indextables.predicate import (
+    Always,
+    And,
+    Compare,
+    In,
+    Like,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+    columns_of,
+)
+from indextables.predicate.evaluate import evaluate
+from indextables.read.fold import fold, has_search
+from indextables.read.sources import Numbers, Source, open_source
+from indextables.read.tasks import SplitRef, TableFacts, searches_of
+from indextables.split.exact import Narrowed, narrow
+from indextables.split.fields import Question
+from indextables.split.match import columns_needed, rows_matching
+from indextables.split.match_text import Mask
+from indextables.split.query import ask
+from indextables.split.search import OpenIndex
+from indextables.split.verdict import NOTHING
+from indextables.split.view import IndexView
+from indextables.store import Store
+
+# With more hits than this share of the rows, reading all rows in order is cheaper than picking some.
+_DENSE = 0.1
+# Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
+_MANY = 0.25
+
+
+class SplitReader:
+    """One split of a table, to be read under conditions."""
+
+    def __init__(self, store: Store, ref: SplitRef, table: TableFacts) -> None:
+        self.table = table
+        self.ref = ref
+        self.source: Source = open_source(store, ref, table)
+        self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
+
+    @cached_property
+    def constants(self) -> dict[str, pa.Scalar]:
+        """Columns with one value in all rows: partition columns, and those that came after this split."""
+        own = {name.lower() for name in self.source.schema.names}
+        found = {
+            f.name.lower(): pa.scalar(None, f.type) for f in self.table.schema if f.name.lower() not in own
+        }
+        found.update({name.lower(): value for name, value in self.ref.partition})
+        return found
+
+    @cached_property
+    def index(self) -> OpenIndex:
+        """The split's index."""
+        return self.source.index(self.table.options)
+
+    @cached_property
+    def view(self) -> IndexView:
+        """The index as conditions see it."""
+        return self.index.view_with(self.constants)
+
+    def understand(self, search: Search) -> Question:
+        """A search operator, its fields resolved."""
+        return self.table.question(search)
+
+    def folded(self, where: Predicate | None) -> Predicate:
+        """The condition with this split's constants put in."""
+        return Always(True) if where is None else fold(where, self.constants)
+
+    def narrowed(self, where: Predicate) -> Narrowed:
+        """What the index says about a folded condition."""
+        return narrow(where, self.view, self.understand, self.table.options)
+
+    def batches(
+        self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows for which the condition is true, in order; no more than `limit`."""
+        condition = self.folded(where)
+        if isinstance(condition, Always) and condition.value is not True:
+            return
+        left = limit
+        for batch in self._matching(columns, condition, limit):
+            part = batch if left is None else batch.slice(0, left)
+            if part.num_rows:
+                yield part
+            if left is not None:
+                left -= part.num_rows
+                if left <= 0:
+                    return
+
+    def _matching(
+        self, columns: Sequence[str], condition: Predicate, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        if isinstance(condition, Always):
+            yield from self._scan(columns)
+            return
+        if not self._worth_asking(condition):
+            yield from self._checked_scan(columns, condition)
+            return
+        found = self.narrowed(condition)
+        if found.side.rows is NOTHING:
+            return
+        if found.check is None and limit is not None:
+            yield from self._fetch(columns, self.index.first(found.side.rows, limit))
+            return
+        numbers = self.index.rows_unless_many(found.side.rows, self._most(condition))
+        if numbers is None:
+            yield from self._checked_scan(columns, condition)
+        elif found.check is None:
+            yield from self._fetch(columns, numbers)
+        else:
+            doubtful = numbers if found.side.all_unsure else self.index.rows(found.side.unsure)
+            yield from self._checked(columns, found.check, numbers, doubtful)
+
+    def numbers(self, where: Predicate | None) -> Numbers:
+        """The numbers of the rows for which the condition is true."""
+        condition = self.folded(where)
+        if isinstance(condition, Always):
+            return np.arange(self.source.num_records if condition.value is True else 0, dtype=np.int64)
+        found = self.narrowed(condition)
+        candidates = self.index.rows(found.side.rows)
+        if found.check is None or not len(candidates):
+            return candidates
+        doubtful = candidates if found.side.all_unsure else self.index.rows(found.side.unsure)
+        return np.setdiff1d(candidates, doubtful[~self.holds(found.check, doubtful)], assume_unique=True)
+
+    def count(self, where: Predicate | None) -> int:
+        """How many rows the condition is true for."""
+        condition = self.folded(where)
+        if isinstance(condition, Always):
+            return self.source.num_records if condition.value is True else 0
+        if not self._worth_asking(condition):
+            return sum(batch.num_rows for batch in self._checked_scan((), condition))
+        found = self.narrowed(condition)
+        if found.check is None:
+            return self.index.count(found.side.rows)
+        doubtful = self.index.rows_unless_many(found.side.unsure, self._most(condition))
+        if doubtful is None:
+            return sum(batch.num_rows for batch in self._checked_scan((), condition))
+        return self.index.count(found.side.sure) + int(self.holds(found.check, doubtful).sum())
+
+    def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
+        """Rows by number, which are ascending."""
+        return pa.Table.from_batches(self._fetch(columns, numbers, dense=False), self.table.selected(columns))
+
+    def _most(self, condition: Predicate) -> int:
+        """With more hits than this, looking at every row is cheaper than collecting hits."""
+        rows = self.source.num_records
+        return rows if has_search(condition) else int(_MANY * rows)
+
+    def _worth_asking(self, condition: Predicate) -> bool:
+        """Whether the index should be asked: it has to be, it is at hand, or it may spare most rows."""
+        if has_search(condition) or _selective(condition):
+            return True
+        return self.source.index_at_hand(self.table.options)
+
+    # --- rows -----------------------------------------------------------------------------------------
+
+    def _own(self, columns: Sequence[str]) -> list[str]:
+        """The columns that are read from the split, in its spelling."""
+        wanted = {name.lower() for name in columns} - self.constants.keys()
+        return [name for name in self.source.schema.names if name.lower() in wanted]
+
+    def _whole(self, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> pa.RecordBatch:
+        """Rows as the table has them: columns in order, constants put in."""
+        own = {name.lower(): i for i, name in enumerate(batch.schema.names)}
+        schema = self.table.selected(columns)
+        arrays = []
+        for field in schema:
+            place = own.get(field.name.lower())
+            if place is None:
+                constant = self.constants[field.name.lower()]
+                arrays.append(_repeated(constant, rows, field.type))
+            else:
+                array = batch.column(place)
+                arrays.append(array if array.type == field.type else array.cast(field.type))
+        if not arrays:
+            return _counted(rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        own = self._own(columns)
+        size = self.table.options.get(reading.BATCH_ROWS)
+        if not own:
+            for start in range(0, self.source.num_records, size):
+                rows = min(size, self.source.num_records - start)
+                yield self._whole(_counted(0), columns, rows)
+            return
+        for batch in self.source.scan(own, size):
+            yield self._whole(batch, columns, batch.num_rows)
+
+    def _fetch(
+        self, columns: Sequence[str], numbers: Numbers, *, dense: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        own = self._own(columns)
+        if not own:
+            if len(numbers):
+                yield self._whole(_counted(0), columns, len(numbers))
+        elif dense and len(numbers) > _DENSE * self.source.num_records:
+            wanted = np.zeros(self.source.num_records, np.bool_)
+            wanted[numbers] = True
+            start = 0
+            for batch in self._scan(columns):
+                yield batch.filter(pa.array(wanted[start : start + batch.num_rows]))
+                start += batch.num_rows
+        else:
+            for batch in self.source.fetch(numbers, own):
+                yield self._whole(batch, columns, batch.num_rows)
+
+    # --- checking rows --------------------------------------------------------------------------------
+
+    def _checked_scan(self, columns: Sequence[str], condition: Predicate) -> Iterator[pa.RecordBatch]:
+        """All rows, each looked at."""
+        read = self._with_needed(columns, condition)
+        start = 0
+        for batch in self._scan(read):
+            numbers = np.arange(start, start + batch.num_rows, dtype=np.int64)
+            start += batch.num_rows
+            keep = self._true(condition, batch, numbers)
+            yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
+
+    def _checked(
+        self, columns: Sequence[str], check: Predicate, numbers: Numbers, doubtful: Numbers
+    ) -> Iterator[pa.RecordBatch]:
+        """Some rows, of which the doubtful ones are looked at."""
+        read = self._with_needed(columns, check)
+        start = 0
+        for batch in self._fetch(read, numbers):
+            own = numbers[start : start + batch.num_rows]
+            start += batch.num_rows
+            unsure = _among(own, doubtful)
+            keep = ~unsure
+            if unsure.any():
+                keep[unsure] = self._true(check, batch.filter(pa.array(unsure)), own[unsure])
+            yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
+
+    def holds(self, check: Predicate, numbers: Numbers) -> Mask:
+        """For each of these rows, whether the condition is true."""
+        read = self._with_needed((), check)
+        found = [np.zeros(0, np.bool_)]
+        start = 0
+        for batch in self._fetch(read, numbers):
+            own = numbers[start : start + batch.num_rows]
+            start += batch.num_rows
+            found.append(self._true(check, batch, own))
+        return np.concatenate(found)
+
+    def _with_needed(self, columns: Sequence[str], condition: Predicate) -> list[str]:
+        """The columns asked for, and those that looking at rows needs."""
+        needed = [self.table.column(column.path[0]).name for column in columns_of(condition)]
+        for search in searches_of(condition):
+            needed += columns_needed(self.understand(search))
+        return list(dict.fromkeys([*columns, *needed]))
+
+    def _true(self, condition: Predicate, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
+        def search(operator: Search) -> pa.Array:
+            return pa.array(self._search_in(operator, batch, numbers))
+
+        answer = evaluate(condition, batch, search=search)
+        found: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
+    def _search_in(self, operator: Search, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
+        if operator not in self._answers:
+            side = ask(self.understand(operator), self.view).true
+            self._answers[operator] = self.index.rows(side.sure), self.index.rows(side.unsure)
+        sure, unsure = self._answers[operator]
+        found = _among(numbers, sure)
+        doubtful = _among(numbers, unsure)
+        if doubtful.any():
+            rows = batch.filter(pa.array(doubtful))
+            found[doubtful] = rows_matching(self.understand(operator), rows, self.view)
+        return found
+
+
+def _selective(condition: Predicate) -> bool:
+    """Whether a condition usually leaves few rows."""
+    match condition:
+        case And(parts):
+            return any(_selective(part) for part in parts)
+        case Or(parts):
+            return all(_selective(part) for part in parts)
+        case Compare(op=op):
+            return op in (Op.EQ, Op.NULL_SAFE)
+        case _:
+            return isinstance(condition, (In, Like, TextMatch))
+
+
+def _among(numbers: Numbers, ascending: Numbers) -> Mask:
+    if not len(ascending):
+        return np.zeros(len(numbers), np.bool_)
+    place = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+    found: Mask = ascending[place] == numbers
+    return found
+
+
+def _repeated(value: pa.Scalar, rows: int, arrow: pa.DataType) -> pa.Array:
+    return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, arrow)
+
+
+def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    return batch.select(list(columns))
+
+
+def _counted(rows: int) -> pa.RecordBatch:
+    """A batch without columns that still knows how many rows it has."""
+    struct = pa.StructArray.from_arrays([], [], mask=pa.array(np.zeros(rows, np.bool_)))
+    return pa.RecordBatch.from_struct_array(struct)
