@@ -1,0 +1,187 @@
+"""Many small splits become few large ones, and no row changes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import indextables as it
+from indextables.errors import CommitConflictError
+from indextables.log.conflict import Draft
+from indextables.log.files import removes_of
+from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import merge as merging
+from indextables.options import Options
+from indextables.store import open_store
+
+FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
+DAY_MS = 24 * 3_600_000
+TEXT = {"indexing.typemap.message": "text"}
+
+
+def log_of(folder: Path) -> TransactionLog:
+    return TransactionLog(open_store(folder), engine="test")
+
+
+def written(folder: Path, splits: int, rows: int = 3) -> it.Table:
+    table = None
+    for n in range(splits):
+        data = [
+            {"id": n * rows + i, "kind": "ab"[n % 2], "message": f"split {n} row {i} said word{i}"}
+            for i in range(rows)
+        ]
+        table = it.write(folder, data, partition_by=["kind"], options=TEXT)
+    assert table is not None
+    return table
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for path in it.open(folder).files()["path"].to_pylist():
+        found += pq.ParquetFile(folder / path).read().drop_columns(["_row"]).to_pylist()
+    return sorted(found, key=str)
+
+
+def test_rows_stay_the_same_and_partitions_apart(tmp_path: Path) -> None:
+    before = written(tmp_path, 8)
+    rows = rows_of(tmp_path)
+    outcome = merging.merge(log_of(tmp_path), Options())
+    after = it.open(tmp_path)
+    assert (outcome.merged_splits, outcome.new_splits, outcome.versions) == (8, 2, (before.version + 1,))
+    assert rows_of(tmp_path) == rows
+    assert sorted(v[0][1] for v in after.files()["partitionValues"].to_pylist()) == ["a", "b"]
+    assert set(after.files()["dataChange"].to_pylist()) == {False}
+    assert set(after.files()["numMergeOps"].to_pylist()) == {1}
+
+
+def test_statistics_survive(tmp_path: Path) -> None:
+    written(tmp_path, 4)
+    merging.merge(log_of(tmp_path), Options())
+    bounds = {
+        (dict(low)["id"], dict(high)["id"])
+        for low, high in zip(
+            it.open(tmp_path).files()["minValues"].to_pylist(),
+            it.open(tmp_path).files()["maxValues"].to_pylist(),
+            strict=True,
+        )
+    }
+    assert bounds == {("0", "8"), ("3", "11")}
+
+
+def test_nothing_to_merge_is_no_version(tmp_path: Path) -> None:
+    table = written(tmp_path, 2)
+    assert merging.merge(log_of(tmp_path), Options()) == merging.MergeOutcome()
+    assert it.open(tmp_path).version == table.version
+
+
+def test_large_splits_are_left_alone_and_groups_respect_the_target(tmp_path: Path) -> None:
+    table = written(tmp_path, 8)
+    size = max(table.files()["size"].to_pylist())
+    snapshot = log_of(tmp_path).snapshot()
+    assert merging.plan(snapshot, Options(), target_bytes=size, now_ms=0) == []
+    tasks = merging.plan(snapshot, Options(), target_bytes=3 * size, now_ms=0)
+    assert [len(task.sources) for task in tasks] == [3, 3]
+    few = Options.parse({"merge.maxSourceSplitsPerMerge": 2})
+    assert [len(t.sources) for t in merging.plan(snapshot, few, target_bytes=1 << 30, now_ms=0)] == [2] * 4
+
+
+def test_a_merge_leaves_a_compacted_state(tmp_path: Path) -> None:
+    written(tmp_path, 4)
+    merging.merge(log_of(tmp_path), Options())
+    state = log_of(tmp_path).snapshot().base
+    assert state.version == it.open(tmp_path).version
+    assert state.state is not None
+    assert (state.state.tombstones, len(state.state.manifests)) == ((), 1)
+
+
+@pytest.mark.parametrize("damage", ["cut", "missing", "garbage"])
+def test_a_split_that_cannot_be_read_is_skipped_and_stays_live(tmp_path: Path, damage: str) -> None:
+    table = written(tmp_path, 8)
+    bad = table.files()["path"][2].as_py()
+    if damage == "missing":
+        (tmp_path / bad).unlink()
+    elif damage == "cut":
+        (tmp_path / bad).write_bytes((tmp_path / bad).read_bytes()[:500])
+    else:
+        size = (tmp_path / bad).stat().st_size
+        (tmp_path / bad).write_bytes(b"x" * size)
+    outcome = merging.merge(log_of(tmp_path), Options())
+    assert [path for path, _ in outcome.skipped] == [bad]
+    assert outcome.merged_splits == 7
+    snapshot = log_of(tmp_path).snapshot()
+    assert bad in snapshot.files()["path"].to_pylist()
+    assert snapshot.skips[bad].skip_count == 1
+    assert snapshot.skips[bad].reason
+
+
+def test_a_skipped_split_is_tried_again_after_its_rest(tmp_path: Path) -> None:
+    table = written(tmp_path, 4)
+    bad = table.files()["path"][0].as_py()
+    whole = (tmp_path / bad).read_bytes()
+    (tmp_path / bad).write_bytes(whole[:100])
+    log = log_of(tmp_path)
+    merging.merge(log, Options())
+    first = log.snapshot().skips[bad]
+    again = merging.plan(log.snapshot(), Options(), target_bytes=1 << 30, now_ms=first.skip_timestamp + 1)
+    assert all(bad not in [ref.path for ref in task.sources] for task in again)
+    later = merging.plan(
+        log.snapshot(), Options(), target_bytes=1 << 30, now_ms=first.skip_timestamp + DAY_MS + 1
+    )
+    assert any(bad in [ref.path for ref in task.sources] for task in later)
+    results = [merging.run(task, log.store, Options()) for task in later]
+    merging.finish(log, log.snapshot(), results, Options(), first.skip_timestamp + DAY_MS + 1)
+    assert log.snapshot().skips[bad].skip_count == 2
+    (tmp_path / bad).write_bytes(whole)
+    tasks = merging.plan(
+        log.snapshot(), Options(), target_bytes=1 << 30, now_ms=first.skip_timestamp + 9 * DAY_MS
+    )
+    merging.finish(log, log.snapshot(), [merging.run(t, log.store, Options()) for t in tasks], Options(), 0)
+    assert bad not in log.snapshot().skips
+    assert len(rows_of(tmp_path)) == 12
+
+
+def test_without_tracking_nothing_is_remembered(tmp_path: Path) -> None:
+    table = written(tmp_path, 4)
+    (tmp_path / table.files()["path"][0].as_py()).unlink()
+    options = Options.parse({"skippedFiles.trackingEnabled": False})
+    merging.merge(log_of(tmp_path), options)
+    assert log_of(tmp_path).snapshot().skips == {}
+
+
+def test_a_merge_that_lost_its_sources_fails_and_leaves_nothing(tmp_path: Path) -> None:
+    written(tmp_path, 4)
+    log = log_of(tmp_path)
+    planned = log.snapshot()
+    tasks = merging.plan(planned, Options(), target_bytes=1 << 30, now_ms=0)
+    results = [merging.run(task, log.store, Options()) for task in tasks]
+    everything = removes_of(planned.files(), timestamp=1)
+    log_of(tmp_path).commit(Draft(operation="OVERWRITE", removes=everything), planned)
+    with pytest.raises(CommitConflictError, match="OVERWRITE"):
+        merging.finish(log, planned, results, Options(), 1)
+    assert it.open(tmp_path).files().num_rows == 0
+
+
+def test_splits_appended_during_a_merge_survive(tmp_path: Path) -> None:
+    written(tmp_path, 4)
+    log = log_of(tmp_path)
+    planned = log.snapshot()
+    tasks = merging.plan(planned, Options(), target_bytes=1 << 30, now_ms=0)
+    results = [merging.run(task, log.store, Options()) for task in tasks]
+    it.write(tmp_path, [{"id": 99, "kind": "a", "message": "meanwhile"}])
+    merging.finish(log, planned, results, Options(), 1)
+    assert len(rows_of(tmp_path)) == 13
+
+
+@pytest.mark.skipif(not FIXTURES.exists(), reason="the original's tables are not at hand")
+@pytest.mark.parametrize("name", ["04_partitioned", "06_schema_dedup", "10_large_batch"])
+def test_splits_of_the_original_become_ours(tmp_path: Path, name: str) -> None:
+    shutil.copytree(FIXTURES / name, tmp_path / "t")
+    expected = json.loads((FIXTURES / "expected.json").read_text())[name]
+    merging.merge(log_of(tmp_path / "t"), Options())
+    assert rows_of(tmp_path / "t") == sorted(expected["rows"], key=lambda row: str(_in_order(row, expected)))
+
+
+def _in_order(row: dict[str, object], expected: dict[str, list[str]]) -> dict[str, object]:
+    return {name: row[name] for name in (column.split(":")[0] for column in expected["schema"])}
