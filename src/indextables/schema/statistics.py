@@ -106,11 +106,10 @@ class Statistics:
                 column = column.filter(pc.invert(nan))
         if len(column) == column.null_count:
             return
+        bounds = _ends(column)
         if (known := self.bounds.get(name)) is not None:
-            column = pa.concat_arrays([column, known])
-        found = pc.min_max(column)
-        # No detour over Python values: not every timestamp is one.
-        self.bounds[name] = pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
+            bounds = _ends(pa.concat_arrays([known, bounds]))
+        self.bounds[name] = bounds
 
     def _texts_of(self, name: str) -> tuple[str | None, str | None]:
         bounds = self.bounds.get(name)
@@ -124,6 +123,12 @@ class Statistics:
         elif pt.is_string(bounds.type) and self._length is not None and name.lower() not in self._partitions:
             low, high = low[: self._length], cut_up(high, self._length)
         return low, high
+
+
+def _ends(column: pa.Array) -> pa.Array:
+    """The least and the greatest value, without a detour over Python, which has not all timestamps."""
+    found = pc.min_max(column)
+    return pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
 
 
 def stats_json(rows: int, nulls: Mapping[str, int]) -> str:
