@@ -7,6 +7,7 @@ sorted by partition, cut into manifests with tight bounds, and no tombstone is l
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -46,6 +47,9 @@ from indextables.options import log as opt
 
 # Errors of storage that another attempt does not mend.
 _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
+
+# Manifests that are encoded and sent at once: their bytes are in memory, so not many.
+_WRITERS = 4
 
 _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
@@ -200,8 +204,10 @@ class _StateWriter:
         known = {**self.snapshot.registry, **inline}
         listed, registry = renormalize(listed, known, threshold=threshold)
         listed = sorted_by_partition(listed, self.snapshot.schema, self.snapshot.partition_columns)
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            manifests = tuple(pool.map(self._write_manifest, self._chunks(listed)))
         return self._state(
-            manifests=tuple(self._write_manifest(chunk) for chunk in self._chunks(listed)),
+            manifests=manifests,
             tombstones=(),
             num_files=listed.num_rows,
             total_bytes=_bytes(listed),

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Protocol as Protocol_
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +23,7 @@ from indextables import metrics
 from indextables.log import files
 from indextables.log.actions import Action, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.carried import Carried
+from indextables.log.distinct import surely_distinct
 from indextables.log.manifest import read_manifest
 from indextables.log.prune import bounds_may_match, prune
 from indextables.log.replay import Delta
@@ -227,8 +229,8 @@ def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> 
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
     """One list; where manifests name a path twice, the later manifest is right."""
     whole = pa.concat_tables(tables)
-    if len(tables) == 1 or pc.count_distinct(whole["path"]).as_py() == whole.num_rows:
+    if len(tables) == 1 or surely_distinct(whole["path"]):
         return whole
-    numbered = whole.select(["path"]).append_column("row", pa.array(range(whole.num_rows)))
+    numbered = whole.select(["path"]).append_column("row", pa.array(np.arange(whole.num_rows)))
     last = numbered.group_by("path").aggregate([("row", "max")])["row_max"]
-    return whole.take(last.sort())
+    return whole if len(last) == whole.num_rows else whole.take(last.sort())
