@@ -21,7 +21,10 @@ _LIBRARIES = ("datafusion", "pyarrow", "numpy")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the parts that are asked for; 1 if a target is missed."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     machine = _machine()
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     found: dict[str, list[Row]] = {}
@@ -47,7 +50,8 @@ def _run(part: str, rows: int | None, runs: int) -> list[Row]:
 
 
 def _machine() -> dict[str, str]:
-    named = {"cores": str(os.cpu_count()), "Python": platform.python_version()}
+    named = {"cores": str(os.cpu_count()), "load": f"{os.getloadavg()[0]:.1f}"}
+    named["Python"] = platform.python_version()
     return named | {library: version(library) for library in _LIBRARIES}
 
 

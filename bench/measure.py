@@ -28,8 +28,9 @@ class Measured:
     """What a piece of work took: the median and the extremes of the runs, the first run, and memory.
 
     `cpu_ms` is the median of the processor's time, all threads together, which other work on the machine
-    hardly changes. `first_ms` is the first run in the process; it warms libraries and is not among the runs. `peak_mb` is
-    how far the memory of the process rose during it, above what it had, imports and all, just before.
+    changes less. `first_ms` is the first run in the process; it warms libraries and is not among the runs.
+    `peak_mb` is how far the memory of the process rose during it, above what it had, imports and all, just
+    before.
     """
 
     runs: int

@@ -82,7 +82,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _number(ours.first_ms),
         _number(ours.peak_mb),
         _number(bare.median_ms) if bare else "",
-        f"{ratio(ours, bare):.1f}" if bare else "",
+        f"{ratio(ours, bare):.2g}" if bare else "",
         ", ".join(target.text for target in row.targets),
     )
 

@@ -1,0 +1,28 @@
+"""The measurements run: what they find here, on tiny tables, means nothing."""
+
+import json
+
+import pytest
+
+from bench.__main__ import main
+
+FIGURES = {"median_ms", "least_ms", "most_ms", "cpu_ms", "first_ms"}
+
+
+def test_the_log_part_measures_everything_it_promises(tmp_path, capsys):
+    found = tmp_path / "figures.json"
+    assert main(["log", "--rows", "1000", "--runs", "1", "--json", str(found)]) == 0
+    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["log"]}
+    for promised in ("read 70K", "read 100K", "read 1M", "one partition of 1M", "compact 70K"):
+        assert rows[promised]["ratio"] > 0
+    assert all(row[figure] > 0 for row in rows.values() for figure in FIGURES)
+    # Targets are for full sizes only.
+    assert not any(row["targets"] for row in rows.values())
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in rows)
+
+
+def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["logs"])
+    assert "logs" in capsys.readouterr().err
