@@ -4,13 +4,13 @@ import json
 import shutil
 
 import pytest
+from log_tables import generations as made
+from log_tables.build import a_log, append, paths_of, remove
+from log_tables.generations import HandMade
 
 import indextables
 from indextables.errors import ProtocolError
 from indextables.log.known import invalidate
-from log_tables import generations as made
-from log_tables.build import a_log, append, paths_of, remove
-from log_tables.generations import HandMade
 
 
 @pytest.fixture(autouse=True)
@@ -227,7 +227,7 @@ def test_a_manifest_in_the_states_own_folder_is_found_and_carried_on(tmp_path):
     log.checkpoint(compact=False)
     invalidate()
     snapshot = a_log(str(tmp_path / "t")).snapshot()
-    assert [m.path for m in snapshot.base.state.manifests][0] == f"{folder}/manifest-0001.avro"
+    assert next(m.path for m in snapshot.base.state.manifests) == f"{folder}/manifest-0001.avro"
     assert snapshot.num_files == 21
 
 
@@ -311,7 +311,7 @@ def test_a_table_without_a_protocol_is_of_version_one(tmp_path):
 def test_a_newer_protocol_is_refused_by_its_number(tmp_path):
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(5), made.metadata())
-    with pytest.raises(ProtocolError, match="reader version 5.*1 to 4"):
+    with pytest.raises(ProtocolError, match=r"reader version 5.*1 to 4"):
         a_log(str(tmp_path / "t")).snapshot()
     assert a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"}).snapshot().version == 0
 
@@ -327,7 +327,7 @@ def test_a_state_of_a_newer_protocol_is_refused(tmp_path):
 def test_unknown_reader_features_are_refused_by_name(tmp_path):
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(4, readerFeatures=["avroState", "telepathy"]), made.metadata())
-    with pytest.raises(ProtocolError, match="reader features.*telepathy") as refused:
+    with pytest.raises(ProtocolError, match=r"reader features.*telepathy") as refused:
         a_log(str(tmp_path / "t")).snapshot()
     assert "avroState" not in str(refused.value)
 
@@ -337,7 +337,7 @@ def test_unknown_writer_features_are_refused_on_writing_only(tmp_path):
     table.version(0, made.protocol(4, writerFeatures=["checkpoint", "telepathy"]), made.metadata())
     log = a_log(str(tmp_path / "t"))
     snapshot = log.snapshot()
-    with pytest.raises(ProtocolError, match="writer features.*telepathy"):
+    with pytest.raises(ProtocolError, match=r"writer features.*telepathy"):
         append(log, "a.split", base=snapshot)
     assert not (tmp_path / f"t/_transaction_log/{1:020d}.json").exists()
     unchecked = a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"})

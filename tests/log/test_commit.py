@@ -1,0 +1,624 @@
+"""Claiming versions: races, conflicts that are named, and acknowledgements that get lost."""
+
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+from log_tables import generations as made
+from log_tables.build import (
+    MAPPING,
+    WHEN,
+    Clock,
+    a_log,
+    a_table,
+    append,
+    merge,
+    metadata,
+    overwrite,
+    paths_of,
+    remove,
+    schema_string,
+    split,
+)
+from log_tables.generations import HandMade
+from log_tables.watched import WatchedStore
+
+from indextables.errors import (
+    CommitAttemptsError,
+    CommitConflictError,
+    CommitUnknownError,
+    CredentialsError,
+    OutcomeUnknownError,
+    StoreError,
+)
+from indextables.log.actions import CommitInfo, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.conflict import Draft
+from indextables.log.known import invalidate
+from indextables.log.schema_registry import schema_hash
+from indextables.log.version_file import decode
+from indextables.store import open_store
+
+OTHER_MAPPING = '[{"fast":true,"indexed":true,"name":"text","stored":true,"tokenizer":"raw","type":"text"}]'
+
+
+@pytest.fixture
+def store(tmp_path):
+    invalidate()
+    return WatchedStore(open_store(str(tmp_path / "t")))
+
+
+def version_file(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def on_disk(tmp_path, version: int):
+    path = tmp_path / "t/_transaction_log" / version_file(version)
+    return decode(path.read_bytes(), str(path))
+
+
+def test_version_zero_is_made_once(tmp_path, store):
+    log = a_log(store)
+    assert not log.exists()
+    assert log.create(metadata()).version == 0
+    assert log.exists()
+    assert log.create(metadata()) is None
+    actions = on_disk(tmp_path, 0)
+    assert [type(a) for a in actions] == [CommitInfo, Protocol, Metadata]
+    assert (actions[1].min_reader_version, actions[1].min_writer_version) == (4, 4)
+
+
+def test_of_many_who_make_a_table_one_does(tmp_path):
+    made_it = []
+
+    def make() -> None:
+        if (snapshot := a_log(str(tmp_path / "t")).create(metadata())) is not None:
+            made_it.append(snapshot.metadata.id)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made_it) == 1
+    assert a_log(str(tmp_path / "t")).snapshot().metadata.id == made_it[0]
+
+
+def test_a_table_of_another_engine_is_not_made_again(tmp_path):
+    made.generation_a(tmp_path / "t", 2)
+    (tmp_path / "t/_transaction_log" / version_file(0)).unlink()
+    assert a_log(str(tmp_path / "t")).create(metadata()) is None
+
+
+def test_version_files_are_gzip_unless_told_otherwise(tmp_path):
+    a_table(str(tmp_path / "zip"))
+    a_table(str(tmp_path / "plain"), {"transaction.compression.enabled": "false"})
+    assert (tmp_path / "zip/_transaction_log" / version_file(0)).read_bytes()[:2] == b"\x1f\x8b"
+    assert (tmp_path / "plain/_transaction_log" / version_file(0)).read_bytes()[:1] == b"{"
+
+
+def test_a_commit_says_who_what_when_and_how_much(tmp_path):
+    clock = Clock(now=5_000_000, step=0)
+    log = a_table(str(tmp_path / "t"), clock=clock)
+    append(
+        log,
+        split("a.split", size=7),
+        split("b.split", size=8),
+        parameters={"mode": "append"},
+        user_metadata="me",
+    )
+    info = on_disk(tmp_path, 1)[0]
+    assert info.operation == "WRITE"
+    assert info.timestamp == 5_000_001  # a time finds one version, so it grows though the clock stands
+    assert info.engine == "test"
+    assert info.user_metadata == "me"
+    assert info.operation_parameters == {"mode": "append"}
+    assert info.operation_metrics == {
+        "numAddedFiles": 2,
+        "numAddedBytes": 15,
+        "numAddedRecords": 20,
+        "numRemovedFiles": 0,
+        "numRemovedBytes": 0,
+    }
+    assert len(info.token) == 32
+
+
+def test_removes_stand_before_adds(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    append(log, "a.split")
+    overwrite(log, "b.split")
+    kinds = [type(a).__name__ for a in on_disk(tmp_path, 2)]
+    assert kinds.index("Remove") < kinds.index("Add")
+
+
+# --- others were faster ----------------------------------------------------------------------------
+
+
+def two_logs(tmp_path, options=None, **table):
+    log = a_table(str(tmp_path / "t"), options, **table)
+    append(log, "a.split", "b.split")
+    return log, a_log(str(tmp_path / "t"), options)
+
+
+def test_appends_never_conflict(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    for n in range(5):
+        append(second, f"other-{n}.split")
+    after = append(first, "mine.split", base=base)
+    assert after.version == 7
+    assert paths_of(after) == sorted(
+        ["a.split", "b.split", "mine.split", *(f"other-{n}.split" for n in range(5))]
+    )
+    invalidate()
+    assert paths_of(a_log(str(tmp_path / "t")).snapshot()) == paths_of(after)
+
+
+def test_a_merge_of_splits_that_an_overwrite_removed_fails_and_names_it(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    overwrite(second, "new.split")
+    with pytest.raises(CommitConflictError, match=r"version 2 \(OVERWRITE at .*removed a.split") as conflict:
+        merge(first, ["a.split", "b.split"], "merged.split", base)
+    assert (conflict.value.version, conflict.value.operation) == (2, "MERGE SPLITS")
+    assert paths_of(first.snapshot()) == ["new.split"]
+
+
+def test_an_overwrite_of_splits_that_were_merged_fails(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    merge(second, ["a.split", "b.split"], "merged.split")
+    with pytest.raises(CommitConflictError, match=r"version 2 \(MERGE SPLITS"):
+        overwrite(first, "new.split", base=base)
+
+
+def test_a_drop_of_a_partition_that_was_dropped_fails(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    remove(second, "a.split")
+    with pytest.raises(CommitConflictError, match=r"version 2 \(DROP PARTITIONS"):
+        remove(first, "a.split", base=base)
+    assert remove(first, "b.split", base=base).version == 3
+
+
+def test_splits_appended_meanwhile_survive_an_overwrite(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, "late.split")
+    assert paths_of(overwrite(first, "new.split", base=base)) == ["late.split", "new.split"]
+
+
+def test_two_overwrites_of_an_empty_table_do_not_both_stand(tmp_path):
+    first = a_table(str(tmp_path / "t"))
+    base = first.snapshot()
+    overwrite(a_log(str(tmp_path / "t")), "theirs.split")
+    with pytest.raises(CommitConflictError, match="overwrote the table too"):
+        overwrite(first, "mine.split", base=base)
+    assert paths_of(first.snapshot()) == ["theirs.split"]
+
+
+def with_metadata(log, base=None, **changes):
+    base = base or log.snapshot()
+    changed = msgspec.structs.replace(base.metadata, **changes)
+    return log.commit(Draft(operation="SET", metadata=changed), base)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"schema_string": schema_string({"id": "long"})}, "changed the table's schema"),
+        ({"configuration": {"a": "1"}}, "changed the table's configuration"),
+        ({"partition_columns": ["text"]}, "changed the table's partition columns"),
+        ({"description": "new"}, "changed the table's name or description"),
+    ],
+)
+def test_two_changes_of_metadata_conflict(tmp_path, changes, problem):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    with_metadata(second, **changes)
+    with pytest.raises(CommitConflictError, match=rf"version 2 \(SET at .*{problem}"):
+        with_metadata(first, base, name="mine")
+
+
+def test_an_append_conflicts_with_a_change_of_schema_but_not_of_configuration(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    with_metadata(second, configuration={"a": "1"})
+    after = append(first, "c.split", base=base)
+    assert after.metadata.configuration["a"] == "1"
+    with_metadata(second, schema_string=schema_string({"id": "long"}))
+    with pytest.raises(CommitConflictError, match="schema"):
+        append(first, "d.split", base=after)
+
+
+def test_a_table_replaced_by_another_is_a_conflict(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    with_metadata(second, id="another")
+    with pytest.raises(CommitConflictError, match="replaced the table"):
+        append(first, "c.split", base=base)
+
+
+def test_two_changes_of_the_protocol_conflict(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    draft = Draft(operation="UPGRADE", protocol=Protocol(min_reader_version=4, min_writer_version=4))
+    second.commit(draft, second.snapshot())
+    with pytest.raises(CommitConflictError, match="changed the protocol too"):
+        first.commit(draft, base)
+
+
+def test_the_same_path_is_not_added_twice(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, "c.split")
+    with pytest.raises(CommitConflictError, match="added c.split"):
+        append(first, "c.split", base=base)
+
+
+def test_a_conflict_with_another_engine_says_so(tmp_path):
+    table = made.generation_b(tmp_path / "t", 1)
+    log = a_log(str(tmp_path / "t"))
+    base = log.snapshot()
+    table.version(2, made.remove("part-1.split"))
+    with pytest.raises(CommitConflictError, match=r"version 2 \(written by another engine\)"):
+        remove(log, "part-1.split", base=base)
+
+
+def test_concurrent_appends_that_register_mappings_keep_both(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, split("c.split", doc_mapping_json=OTHER_MAPPING))
+    third = '[{"name":"z","type":"bool"}]'
+    after = append(first, split("d.split", doc_mapping_json=third), base=base)
+    assert set(after.registry.values()) == {MAPPING, OTHER_MAPPING, third}
+    invalidate()
+    later = a_log(str(tmp_path / "t")).snapshot()
+    assert later.registry == after.registry
+    refs = dict(zip(*(later.files()[c].to_pylist() for c in ("path", "docMappingRef")), strict=True))
+    assert refs["c.split"] == schema_hash(OTHER_MAPPING)
+    assert refs["d.split"] == schema_hash(third)
+
+
+def test_a_change_of_metadata_keeps_mappings_registered_meanwhile(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, split("c.split", doc_mapping_json=OTHER_MAPPING))
+    after = with_metadata(first, base, configuration={"a": "1"})
+    assert after.metadata.configuration["a"] == "1"
+    assert set(after.registry.values()) == {MAPPING, OTHER_MAPPING}
+
+
+def test_a_reference_by_a_name_that_is_no_hash_is_committed_under_the_hash(tmp_path):
+    """A compaction drops such names of other engines; what is committed must not depend on them."""
+    table = HandMade(tmp_path / "t")
+    table.version(
+        0,
+        made.protocol(),
+        made.metadata(configuration={f"docMappingSchema.{made.MAPPING_HASH}": made.MAPPING}),
+    )
+    after = append(
+        a_log(str(tmp_path / "t")), split("a.split", doc_mapping_json=None, doc_mapping_ref=made.MAPPING_HASH)
+    )
+    assert after.files()["docMappingRef"].to_pylist() == [schema_hash(made.MAPPING)]
+    assert after.registry[schema_hash(made.MAPPING)] == made.MAPPING
+
+
+# --- batches of streams ----------------------------------------------------------------------------
+
+
+def test_a_batch_is_committed_once(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, "c.split", txns=(Txn(app_id="clicks", version=7),))
+    with pytest.raises(CommitConflictError, match="committed batch 7 of application clicks already"):
+        append(first, "d.split", base=base, txns=(Txn(app_id="clicks", version=7),))
+    with pytest.raises(CommitConflictError, match="batch 7 of application clicks was committed already"):
+        append(first, "d.split", txns=(Txn(app_id="clicks", version=6),))
+    assert append(first, "d.split", txns=(Txn(app_id="clicks", version=8),)).txns["clicks"].version == 8
+    assert append(first, "e.split", txns=(Txn(app_id="views", version=1),)).version == 4
+
+
+def test_a_batch_that_was_committed_and_cleaned_up_meanwhile_is_not_committed_again(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    append(second, "c.split", txns=(Txn(app_id="clicks", version=7),))
+    append(second, "d.split")
+    second.truncate()
+    with pytest.raises(CommitConflictError, match="batch 7 of application clicks"):
+        append(first, "e.split", base=base, txns=(Txn(app_id="clicks", version=7),))
+
+
+# --- what was cleaned up meanwhile -----------------------------------------------------------------
+
+
+def test_a_commit_from_a_base_that_was_cleaned_up_lands_after_the_newest_version(tmp_path):
+    """Creating the version after the old base would succeed, since it is gone, and nobody would read it."""
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    for n in range(3):
+        append(second, f"other-{n}.split")
+    second.truncate()
+    after = append(first, "mine.split", base=base)
+    assert after.version == 5
+    invalidate()
+    assert "mine.split" in paths_of(a_log(str(tmp_path / "t")).snapshot())
+    assert not (tmp_path / "t/_transaction_log" / version_file(2)).exists()
+
+
+def test_what_a_commit_relied_on_is_checked_even_when_the_versions_between_are_gone(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    remove(second, "a.split")
+    second.truncate()
+    with pytest.raises(
+        CommitConflictError, match=r"a.split was removed.*cleaned up since|cleaned up since.*a.split"
+    ):
+        merge(first, ["a.split", "b.split"], "merged.split", base)
+    with pytest.raises(CommitConflictError, match="b.split was added"):
+        append(first, "b.split", base=base)
+    with pytest.raises(CommitConflictError, match="cannot be told"):
+        overwrite(first, "new.split", base=base)
+    assert paths_of(remove(first, "b.split", base=base)) == []
+
+
+def test_a_commit_to_a_table_that_was_made_anew_fails(tmp_path):
+    first, second = two_logs(tmp_path)
+    base = first.snapshot()
+    for path in sorted((tmp_path / "t/_transaction_log").rglob("*"), reverse=True):
+        path.unlink()
+    second.create(metadata())
+    with pytest.raises(CommitConflictError, match="made anew"):
+        append(first, "c.split", base=base)
+
+
+# --- attempts --------------------------------------------------------------------------------------
+
+
+def losing(store, times: int):
+    """Let another writer take the version just before each of our first attempts."""
+    other = a_log(str(store.url).removeprefix("file://"))
+    left = [times]
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(".json") and left[0]:
+            left[0] -= 1
+            append(other, f"other-{left[0]}.split")
+
+    store.watch.before = before
+
+
+def test_attempts_are_as_many_as_the_option_says_with_growing_waits(store):
+    clock = Clock()
+    log = a_table(store)
+    options = {
+        "transaction.retry.maxAttempts": "4",
+        "transaction.retry.baseDelayMs": "100",
+        "transaction.retry.maxDelayMs": "300",
+    }
+    log = a_log(store, options, clock=clock)
+    losing(store, 4)
+    with pytest.raises(CommitAttemptsError, match="lost the race for the next version 4 times") as lost:
+        append(log, "mine.split")
+    assert "transaction.retry.maxAttempts" in str(lost.value)
+    assert clock.slept == [0.1, 0.2, 0.3]
+    losing(store, 3)
+    assert append(log, "mine.split").version == 8
+
+
+def test_jitter_takes_at_most_half_of_a_wait(store):
+    clock = Clock()
+    a_table(store)
+    log = a_log(store, {"transaction.retry.baseDelayMs": "100"}, clock=clock, jitter=0.0)
+    losing(store, 2)
+    append(log, "mine.split")
+    assert clock.slept == [0.05, 0.1]
+
+
+def test_a_commit_without_rivals_lists_once_and_creates_once(store):
+    log = a_table(store)
+    base = log.snapshot()
+    store.watch.forget()
+    append(log, "a.split", base=base)
+    assert store.watch.seen == [("list", ""), ("create", version_file(1))]
+
+
+# --- lost acknowledgements -------------------------------------------------------------------------
+
+
+def answer(store, path: str, reply, times: int = 1):
+    """Apply the creation of a version, then give another answer."""
+    left = [times]
+
+    def after(operation: str, done: str, result: object) -> object:
+        if operation == "create" and done == path and left[0]:
+            left[0] -= 1
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+        return result
+
+    store.watch.after = after
+
+
+@pytest.mark.parametrize(
+    "reply", [False, OutcomeUnknownError("file:///x", "connection reset")], ids=["exists", "unknown"]
+)
+def test_a_lost_acknowledgement_is_told_by_reading_back(tmp_path, store, reply):
+    log = a_table(store)
+    answer(store, version_file(1), reply)
+    after = append(log, "a.split")
+    assert after.version == 1
+    assert paths_of(after) == ["a.split"]
+    assert not (tmp_path / "t/_transaction_log" / version_file(2)).exists()
+    assert paths_of(log.snapshot()) == ["a.split"]
+
+
+def test_a_lost_acknowledgement_of_version_zero_is_told_too(store):
+    answer(store, version_file(0), OutcomeUnknownError("file:///x", "connection reset"))
+    assert a_log(store).create(metadata()) is not None
+
+
+def test_an_unknown_outcome_that_was_anothers_win_is_a_lost_attempt(store):
+    log = a_table(store)
+    other = a_log(str(store.url).removeprefix("file://"))
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path == version_file(1):
+            append(other, "other.split")
+            raise OutcomeUnknownError("file:///x", "timeout")
+
+    store.watch.before = before
+    assert paths_of(append(log, "mine.split")) == ["mine.split", "other.split"]
+
+
+def test_an_unknown_outcome_with_nothing_there_is_tried_again(store):
+    log = a_table(store)
+    left = [2]
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and left[0]:
+            left[0] -= 1
+            raise OutcomeUnknownError("file:///x", "timeout")
+
+    store.watch.before = before
+    assert append(log, "mine.split").version == 1
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be(store):
+    log = a_table(store)
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create":
+            raise OutcomeUnknownError("file:///x", "timeout")
+
+    store.watch.before = before
+    with pytest.raises(CommitUnknownError, match="whether version 1 .* is not known") as unknown:
+        append(log, "mine.split")
+    assert unknown.value.version == 1
+
+
+def test_storage_that_fails_after_an_unknown_outcome_leaves_it_unknown(store):
+    """The caller must not delete the splits: the version may still appear."""
+    log = a_table(store)
+    base = log.snapshot()
+    failing = []
+
+    def before(operation: str, path: str) -> None:
+        if failing and operation == "list":
+            raise StoreError("down")
+        if operation == "create":
+            failing.append(1)
+            raise OutcomeUnknownError("file:///x", "timeout")
+
+    store.watch.before = before
+    with pytest.raises(CommitUnknownError):
+        append(log, "mine.split", base=base)
+    failing.clear()
+
+    def unreadable(operation: str, path: str) -> None:
+        if operation == "create":
+            raise OutcomeUnknownError("file:///x", "timeout")
+        if operation == "get":
+            raise StoreError("down")
+
+    store.watch.before = unreadable
+    with pytest.raises(CommitUnknownError):
+        append(log, "mine.split", base=base)
+
+
+def test_refused_credentials_are_no_unknown_outcome(store):
+    log = a_table(store)
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create":
+            raise CredentialsError("no")
+
+    store.watch.before = before
+    with pytest.raises(CredentialsError):
+        append(log, "mine.split")
+
+
+# --- what a draft carries --------------------------------------------------------------------------
+
+
+def test_times_grow_with_versions_though_clocks_go_backwards(tmp_path):
+    clock = Clock(now=WHEN, step=-5000)
+    log = a_table(str(tmp_path / "t"), clock=clock)
+    for n in range(5):
+        append(log, f"{n}.split")
+    times = [entry.timestamp for entry in log.history()]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) == len(times)
+    for entry in log.history():
+        assert log.snapshot(timestamp=entry.timestamp).version == entry.version
+
+
+def test_a_commit_after_another_engines_is_later_than_its_file(tmp_path):
+    table = made.generation_b(tmp_path / "t", 1)
+    table.version(2, made.add("c.split"))
+    modified = (table.log / version_file(2)).stat().st_mtime_ns // 1_000_000
+    log = a_log(str(tmp_path / "t"), clock=Clock(now=5, step=0))
+    assert append(log, "d.split").timestamp == modified + 1
+
+
+def test_skips_and_batches_are_kept_and_a_removed_split_forgets_its_skip(tmp_path):
+    first, _ = two_logs(tmp_path)
+    skips = tuple(MergeSkip(path=p, skip_timestamp=1, reason="bad") for p in ("a.split", "b.split"))
+    first.commit(Draft(operation="MERGE SPLITS", skips=skips), first.snapshot())
+    assert set(first.snapshot().skips) == {"a.split", "b.split"}
+    remove(first, "a.split")
+    assert set(first.snapshot().skips) == {"b.split"}
+
+
+def test_an_automatic_checkpoint_that_fails_does_not_fail_the_commit(store, caplog):
+    log = a_table(
+        store, {"checkpoint.enabled": "true", "checkpoint.interval": "2", "state.retry.maxAttempts": "2"}
+    )
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("manifests/"):
+            raise StoreError("the disk is full")
+
+    store.watch.before = before
+    append(log, "a.split")
+    assert append(log, "b.split").version == 2
+    assert "no state written at version 2" in caplog.text
+
+    def broken(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("manifests/"):
+            raise ZeroDivisionError
+
+    store.watch.before = broken
+    append(log, "c.split")
+    assert append(log, "d.split").version == 4
+    store.watch.before = lambda *_: None
+    assert append(log, "e.split").version == 5
+    assert append(log, "f.split").version == 6
+    invalidate()
+    assert log.snapshot().base.version == 6
+
+
+def test_a_state_is_written_every_so_many_versions(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"checkpoint.enabled": "true", "checkpoint.interval": "3"})
+    for n in range(7):
+        append(log, f"{n}.split")
+    states = sorted(p.name for p in (tmp_path / "t/_transaction_log").glob("state-v*"))
+    assert states == [f"state-v{v:020d}" for v in (3, 6)]
+
+
+@pytest.mark.parametrize("options", [{"checkpoint.interval": "0"}, {"checkpoint.enabled": "false"}])
+def test_states_can_be_turned_off(tmp_path, options):
+    log = a_table(str(tmp_path / "t"), {"checkpoint.enabled": "true", **options})
+    for n in range(11):
+        append(log, f"{n}.split")
+    assert list((tmp_path / "t/_transaction_log").glob("state-v*")) == []
+
+
+def test_a_base_that_never_was_is_refused(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    stale = replace(log.snapshot(), version=41)
+    with pytest.raises(
+        CommitConflictError, match="the table is at version 0, and this operation started from 41"
+    ):
+        append(log, "a.split", base=stale)
