@@ -214,7 +214,7 @@ class Store:
             raise UnsafeStoreError(
                 f"{self.url} does not honour create-if-absent (the If-None-Match header): both writers "
                 "would win, and commits would be lost; use a store that does, such as AWS S3, Azure Blob "
-                "Storage, Google Cloud Storage or a recent MinIO or Ceph"
+                "Storage, Google Cloud Storage or SeaweedFS"
             )
 
     # --- the handle itself ---------------------------------------------------------------------------
