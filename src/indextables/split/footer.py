@@ -6,6 +6,7 @@ ids of the index become row numbers (docs/protocol-split.md). Reading it costs o
 
 import base64
 import json
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from indextables.store import Store
 
 FORMAT_VERSION = 1
 FOOTER_KEY = b"indextables.split"
+CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
 # The column of the Parquet part with the row's number.
 ROW_COLUMN = "_row"
@@ -103,9 +105,9 @@ class Footer:
         return starts[which] + (ids & ((1 << ROW_BITS) - 1))
 
 
-def encode_footer(footer: "Facts") -> str:
-    """The text that goes under `FOOTER_KEY`."""
-    return json.dumps(
+def encode_footer(footer: "Facts") -> dict[str, str]:
+    """The entries of the Parquet footer: the facts, and their checksum."""
+    text = json.dumps(
         {
             "formatVersion": FORMAT_VERSION,
             "createdTime": footer.created_ms,
@@ -130,6 +132,7 @@ def encode_footer(footer: "Facts") -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )  # fmt: skip
+    return {FOOTER_KEY.decode(): text, CHECKSUM_KEY.decode(): str(zlib.crc32(text.encode()))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +186,12 @@ def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) ->
     text = (parquet.metadata or {}).get(FOOTER_KEY)
     if text is None:
         raise SplitError(f"{where}: a Parquet file, but not a split: its footer has no {FOOTER_KEY.decode()}")
+    if zlib.crc32(text) != int(parquet.metadata.get(CHECKSUM_KEY, b"0")):
+        raise SplitError(f"{where}: the split's footer is damaged (its checksum differs)")
     try:
         return _footer_of(json.loads(text), path, size, footer_start, parquet)
+    except SplitError as error:
+        raise SplitError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise SplitError(
             f"{where}: the split's footer cannot be understood ({type(error).__name__}: {error})"
@@ -196,9 +203,7 @@ def _footer_of(
 ) -> Footer:
     version = said["formatVersion"]
     if version != FORMAT_VERSION:
-        raise SplitError(
-            f"{path}: split format {version} is not known, this release reads {FORMAT_VERSION}; upgrade"
-        )
+        raise SplitError(f"split format {version} is not known, this release reads {FORMAT_VERSION}; upgrade")
     files = tuple(
         IndexFile(f["name"], f["offset"], f["length"], f["size"], f["crc32"], tuple(f["blocks"]))
         for f in said["index"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from indextables.errors import OptionError, SplitError
@@ -149,9 +150,8 @@ class Mapping:
     def from_json(cls, text: str) -> "Mapping":
         """Read the text back; unknown keys are passed over."""
         try:
-            rows: list[dict[str, Any]] = json.loads(text)
-            return cls(tuple(_field_of(row) for row in rows))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(tuple(_field_of(row) for row in msgspec.json.decode(text, type=list[dict[str, Any]])))
+        except (ValueError, KeyError, TypeError) as error:
             raise SplitError(
                 f"the document mapping cannot be understood ({type(error).__name__}: {error}); "
                 "the split was written by another system or a newer release"
@@ -305,7 +305,11 @@ def _fields_of(column: pa.Field, wishes: _Wishes) -> list[Field]:
         if is_collated(column) and not set(wishes.types.get(key, ("text",))) <= {"text", "json", "ip"}:
             raise _unfit(TYPEMAP, name, kind, "it has a collation, and the index compares bytes; use text")
         plain: tuple[str, ...] = () if is_collated(column) else ("auto",)
-        fields = [_string_field(name, each, wishes) for each in wishes.types.get(key, plain)]
+        wished = wishes.types.get(key, plain)
+        if "text" in wished and key in wishes.fast:
+            # The fast column of a text field would hold tokens; the value is what is asked for.
+            wished = tuple(dict.fromkeys((*wished, "string")))
+        fields = [_string_field(name, each, wishes) for each in wished]
     elif pa.types.is_nested(kind):
         root = "" if pa.types.is_struct(kind) or pa.types.is_map(kind) else name
         fields = [_json_field(name, wishes, root=root)]
@@ -326,7 +330,6 @@ def _string_field(name: str, wished: str, wishes: _Wishes) -> Field:
                 name, field_name(Kind.TEXT, name), Kind.TEXT,
                 tokenizer=wishes.tokenizers.get(key, "default"),
                 record=wishes.records.get(key, wishes.text_record),
-                fast=key in wishes.fast,
                 max_token=wishes.lengths.get(key, wishes.text_length),
             )  # fmt: skip
         case "json":

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
 from indextables.split.carried import carried_schema, carry
-from indextables.split.footer import FOOTER_KEY, ROW_COLUMN
+from indextables.split.footer import ROW_COLUMN
 
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
@@ -32,6 +32,7 @@ class _Tap(io.RawIOBase):
     def __init__(self, sink: IO[bytes]) -> None:
         self._sink = sink
         self.tail = b""
+        self.dropping = False
 
     def writable(self) -> bool:
         return True
@@ -40,8 +41,10 @@ class _Tap(io.RawIOBase):
         return self._sink.tell()
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
-        self._sink.write(data)
         view = memoryview(data)
+        if self.dropping:
+            return len(view)
+        self._sink.write(data)
         self.tail = (self.tail + bytes(view[-8:]))[-8:]
         return len(view)
 
@@ -98,16 +101,18 @@ class RowsWriter:
         self._flush()
         self._wait()
 
-    def close(self, footer: str) -> int:
+    def close(self, footer: dict[str, str]) -> int:
         """Write the Parquet footer, with the split's own facts; says where it begins."""
-        self._writer.add_key_value_metadata({FOOTER_KEY.decode(): footer})
+        self._writer.add_key_value_metadata(footer)
         self._writer.close()
         self._thread.shutdown()
         return self._tap.tell() - 8 - int.from_bytes(self._tap.tail[:4], "little")
 
     def abandon(self) -> None:
-        """Stop; what is in the sink is no Parquet file."""
+        """Stop; what is in the sink is no Parquet file, and nothing more goes there."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+        self._tap.dropping = True
+        self._writer.close()
 
     def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Slices that do not exceed a row group by far, however large the batch."""

@@ -60,6 +60,7 @@ def register(index: tantivy.Index, mapping: Mapping) -> None:
     for field in mapping.fields:
         if field.kind in (Kind.TEXT, Kind.JSON):
             index.register_tokenizer(analyzer_name(field), analyzer_of(field))
+            index.register_fast_field_tokenizer(analyzer_name(field), analyzer_of(field))
 
 
 def tantivy_schema(mapping: Mapping) -> tantivy.Schema:
@@ -77,12 +78,7 @@ def _add(builder: tantivy.SchemaBuilder, field: Field) -> None:
         case Kind.STRING:
             builder.add_text_field(field.name, fast=field.fast, tokenizer_name="raw", index_option="basic")
         case Kind.TEXT:
-            builder.add_text_field(
-                field.name,
-                fast=field.fast,
-                tokenizer_name=analyzer_name(field),
-                index_option=field.record,
-            )
+            builder.add_text_field(field.name, tokenizer_name=analyzer_name(field), index_option=field.record)
         case Kind.JSON:
             builder.add_json_field(
                 field.name,

@@ -1,0 +1,66 @@
+"""Builders of splits for tests: rows in, an open split out."""
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.options import Options
+from indextables.split.build import SplitWriter
+from indextables.split.footer import read_footer
+from indextables.split.index_files import unpack
+from indextables.split.mapping import ROW_FIELD, mapping_for
+from indextables.split.rows import Rows
+from indextables.split.tokenizers import register
+
+
+def write_split(store, path, table, options=None, partition_values=None, batch_rows=1000):
+    """Write a table as one split; gives what was built."""
+    given = Options.parse(options or {})
+    mapping = mapping_for(table.schema, given, tuple(partition_values or ()))
+    sink = store.open_upload(path)
+    with SplitWriter(sink, table.schema, mapping, given, partition_values) as writer:
+        for batch in table.to_batches(max_chunksize=batch_rows):
+            writer.write(batch)
+        built = writer.finish()
+    sink.close()
+    return built
+
+
+def rows_of(store, path):
+    return Rows(store, read_footer(store, path))
+
+
+def table_of(store, path):
+    rows = rows_of(store, path)
+    return pa.Table.from_batches(rows.scan(), rows.schema)
+
+
+@contextmanager
+def opened(store, path):
+    """The split's footer and its index, unpacked and opened."""
+    footer = read_footer(store, path)
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(store, footer, Path(folder))
+        index = tantivy.Index.open(folder)
+        register(index, footer.mapping)
+        yield footer, index
+
+
+def hits(footer, index, query):
+    """The numbers of the rows that a query finds, ascending."""
+    searcher = index.searcher()
+    found = [address for _, address in searcher.search(query, max(1, searcher.num_docs)).hits]
+    ids = np.array(searcher.fast_field_values(ROW_FIELD, found), np.int64)
+    return sorted(footer.row_numbers(ids).tolist())
+
+
+def term(index, field, value):
+    return tantivy.Query.term_query(index.schema, field, value)
+
+
+def between(index, field, kind, low, high):
+    return tantivy.Query.range_query(index.schema, field, kind, low, high)

@@ -1,0 +1,114 @@
+"""A footer is read whole and checked, or refused by name."""
+
+import json
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from every_type import logs
+from made_splits import write_split
+
+from indextables.errors import SplitError
+from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, Chunk, read_footer
+from indextables.split.index_files import unpack
+from indextables.store import open_store
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", logs(500), {"indexing.typemap.message": "text"})
+    return store
+
+
+def test_a_split_cut_anywhere_is_refused_by_name(store, tmp_path):
+    data = (tmp_path / "a.split").read_bytes()
+    for length in [0, 3, 11, 12, 100, len(data) // 2, len(data) - 9, len(data) - 1]:
+        (tmp_path / "cut.split").write_bytes(data[:length])
+        with pytest.raises(SplitError, match=r"cut\.split"):
+            read_footer(store, "cut.split")
+
+
+def test_flipped_bytes_of_the_footer_are_refused_or_harmless(store, tmp_path):
+    data = (tmp_path / "a.split").read_bytes()
+    good = read_footer(store, "a.split")
+    for at in np.random.default_rng(3).integers(good.footer_start, len(data), 60):
+        spoilt = bytearray(data)
+        spoilt[at] ^= 0x55
+        (tmp_path / "b.split").write_bytes(spoilt)
+        try:
+            read_footer(store, "b.split")
+        except SplitError as error:
+            assert "b.split" in str(error)  # noqa: PT017
+
+
+def test_other_files_are_refused(store, tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "plain.parquet")
+    with pytest.raises(SplitError, match=r"not a split: its footer has no indextables\.split"):
+        read_footer(store, "plain.parquet")
+    (tmp_path / "text.split").write_bytes(b"hello world, this is text")
+    with pytest.raises(SplitError, match="does not end as a Parquet file"):
+        read_footer(store, "text.split")
+
+
+def altered(tmp_path, change):
+    """The split with other words in its footer."""
+    file = pq.ParquetFile(tmp_path / "a.split")
+    said = json.loads(file.metadata.metadata[FOOTER_KEY])
+    if change is not None:
+        said["index"] = said["index"][:1]
+        said["index"][0].update(offset=4, length=1)
+        change(said)
+    text = json.dumps(said)
+    writer = pq.ParquetWriter(tmp_path / "other.split", file.schema_arrow.remove_metadata())
+    writer.write_table(file.read().replace_schema_metadata(None))
+    crc = zlib.crc32(text.encode()) if change is not None else 5
+    writer.add_key_value_metadata({FOOTER_KEY.decode(): text, CHECKSUM_KEY.decode(): str(crc)})
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (None, "its checksum differs"),
+        (lambda s: s.update(formatVersion=2), "split format 2 is not known"),
+        (lambda s: s.update(numRecords=7), "7 rows are promised, 500 are there"),
+        (lambda s: s.pop("chunks"), "cannot be understood"),
+        (lambda s: s["index"][0].update(offset=10**12), "outside of the split"),
+        (lambda s: s["index"][0].update(name="../x"), "outside of the split"),
+        (lambda s: s.update(mapping=[{"name": "a"}]), "mapping cannot be understood"),
+        (lambda s: s.update(schema="!!!"), "cannot be understood"),
+    ],
+)
+def test_a_footer_that_contradicts_itself_is_refused(store, tmp_path, change, said):
+    altered(tmp_path, change)
+    with pytest.raises(SplitError, match=rf"other\.split: .*{said}"):
+        read_footer(store, "other.split")
+
+
+def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
+    footer = read_footer(store, "a.split")
+    data = bytearray((tmp_path / "a.split").read_bytes())
+    largest = max(footer.index_files, key=lambda file: file.length)
+    data[largest.offset + largest.length // 2] ^= 0xFF
+    (tmp_path / "b.split").write_bytes(data)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(SplitError, match=f"b.split.*{largest.name}.* is damaged"):
+        unpack(store, read_footer(store, "b.split"), tmp_path / "out")
+
+
+def test_chosen_index_files_can_be_unpacked_alone(store, tmp_path):
+    (tmp_path / "out").mkdir()
+    unpack(store, read_footer(store, "a.split"), tmp_path / "out", names={"meta.json"})
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["meta.json"]
+
+
+def test_row_ids_of_several_chunks_become_row_numbers(store):
+    footer = replace(
+        read_footer(store, "a.split"), chunks=(Chunk(9, 0, 10), Chunk(2, 10, 5), Chunk(5, 15, 5))
+    )
+    ids = np.array([9 << 32, (9 << 32) + 9, 2 << 32, (5 << 32) + 4, (2 << 32) + 4])
+    assert footer.row_numbers(ids).tolist() == [0, 9, 10, 19, 14]

@@ -1,0 +1,199 @@
+"""Which fields a column gets, and which options are refused."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from indextables.errors import OptionError, SplitError
+from indextables.options import Options
+from indextables.options.indexing import STEMMERS
+from indextables.schema.spark import to_arrow
+from indextables.split.mapping import Exact, Kind, Mapping, mapping_for
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("Name", pa.string()),
+        ("body", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("price", pa.decimal128(10, 2)),
+        ("huge", pa.decimal128(38, 2)),
+        ("data", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+        ("attrs", pa.struct([("a", pa.int32())])),
+        ("ok", pa.bool_()),
+        ("score", pa.float32()),
+        ("day", pa.date32()),
+    ]
+)
+
+
+def mapping(partitions=(), **options):
+    given = {f"indexing.{key.replace('__', '.')}": value for key, value in options.items()}
+    return mapping_for(SCHEMA, Options.parse(given), partitions)
+
+
+def only(found, column):
+    (field,) = found.of(column)
+    return field
+
+
+def test_every_column_gets_the_field_that_holds_its_type():
+    kinds = {field.column: field.kind for field in mapping().fields}
+    assert kinds == {
+        "id": Kind.I64,
+        "Name": Kind.STRING,
+        "body": Kind.STRING,
+        "at": Kind.I64,
+        "price": Kind.I64,
+        "tags": Kind.JSON,
+        "attrs": Kind.JSON,
+        "ok": Kind.BOOL,
+        "score": Kind.F64,
+        "day": Kind.I64,
+    }
+
+
+def test_partition_columns_have_no_field():
+    assert mapping(partitions=("DAY",)).of("day") == ()
+
+
+def test_a_column_can_be_exact_and_text():
+    fields = mapping(typemap__body="string,text").of("body")
+    assert [(f.kind, f.name, f.exact) for f in fields] == [
+        (Kind.STRING, "s:body", Exact.VALUE),
+        (Kind.TEXT, "t:body", Exact.SEARCH),
+    ]
+
+
+def test_types_may_be_given_by_field_or_by_type_in_any_case():
+    by_field = mapping(typemap__NAME="TEXT", typemap__body="text")
+    assert by_field == mapping(typemap__text="body, name") == mapping(typemap__Text="Name,BODY")
+
+
+def test_a_column_called_like_a_type_is_not_confused_with_it():
+    schema = pa.schema([("text", pa.string()), ("ip", pa.string())])
+    found = mapping_for(schema, Options.parse({"indexing.typemap.text": "json", "indexing.typemap.ip": "ip"}))
+    assert [f.kind for f in found.fields] == [Kind.JSON, Kind.IP]
+
+
+def test_a_key_that_can_be_read_in_two_ways_is_refused():
+    schema = pa.schema([("text", pa.string()), ("json", pa.string())])
+    with pytest.raises(OptionError, match="two ways"):
+        mapping_for(schema, Options.parse({"indexing.typemap.text": "json"}))
+
+
+def test_tokenizer_record_and_length_go_to_the_text_field():
+    found = mapping(
+        typemap__text="body,name",
+        tokenizer__body="de_stem",
+        indexrecordoption__freq="body",
+        tokenLength__legacy="body",
+        text__indexRecordOption="basic",
+        text__maxTokenLength="tantivy_max",
+    )
+    body, name = only(found, "body"), only(found, "Name")
+    assert (body.tokenizer, body.record, body.max_token) == ("de_stem", "freq", 40)
+    assert (name.tokenizer, name.record, name.max_token) == ("default", "basic", 65530)
+
+
+def test_fast_fields_are_added_and_left_out():
+    found = mapping(typemap__body="text", fastfields="body", nonfastfields="id,name")
+    assert [(f.kind, f.fast) for f in found.of("body")] == [(Kind.TEXT, False), (Kind.STRING, True)]
+    assert (only(found, "id").fast, only(found, "id").indexed) == (False, True)
+    assert (only(found, "name").fast, only(found, "name").indexed) == (False, True)
+    assert (only(found, "at").fast, only(found, "at").indexed) == (True, False)
+
+
+def test_store_only_columns_have_no_field():
+    assert mapping(storeonlyfields="body,id").of("body") == ()
+
+
+def test_json_mode_minimal_leaves_out_fast_fields():
+    assert only(mapping(), "attrs").fast
+    assert not only(mapping(json__mode="minimal"), "attrs").fast
+    assert only(mapping(json__mode="minimal", fastfields="attrs"), "attrs").fast
+
+
+def test_a_collated_column_is_not_searched_by_its_bytes():
+    text = json.dumps(
+        {
+            "type": "struct",
+            "fields": [{"name": "c", "type": "string collate UNICODE_CI", "nullable": True, "metadata": {}}],
+        }
+    )
+    schema = to_arrow(text)
+    assert mapping_for(schema, Options()).fields == ()
+    assert mapping_for(schema, Options.parse({"indexing.typemap.c": "text"})).of("c")[0].kind is Kind.TEXT
+    with pytest.raises(OptionError, match="collation"):
+        mapping_for(schema, Options.parse({"indexing.typemap.c": "string"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"typemap__nope": "text"}, "'nope', but the columns are: id, Name, body"),
+        ({"typemap__text": "body,nope"}, "'nope'"),
+        ({"fastfields": "nope"}, "indexing.fastfields"),
+        ({"storeonlyfields": "nope"}, "columns are"),
+        ({"tokenizer__nope": "raw"}, "columns are"),
+        ({"typemap__id": "text"}, "does not fit the column 'id' (int64)"),
+        ({"typemap__id": "json"}, "does not fit"),
+        ({"typemap__attrs": "text"}, "does not fit"),
+        ({"tokenizer__body": "en_stem"}, "must be indexed as text or json"),
+        ({"tokenLength__id": "10"}, "must be indexed as text or json"),
+        ({"fastfields": "data"}, "not indexed"),
+        ({"fastfields": "huge"}, "not indexed"),
+        ({"nonfastfields": "data"}, "no fast field"),
+        ({"fastfields": "id", "nonfastfields": "ID"}, "exclude each other"),
+        ({"storeonlyfields": "body", "typemap__body": "text"}, "exclude each other"),
+        ({"typemap__body": "exact_only", "fastfields": "body"}, "holds no values"),
+        ({"tokenizer__raw": "body", "tokenizer__body": "en_stem", "typemap__body": "text"}, "another value"),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_work_is_refused(options, said):
+    with pytest.raises(OptionError, match=r"[\s\S]*") as caught:
+        mapping(**options)
+    assert said in str(caught.value)
+
+
+def test_an_option_about_a_partition_column_is_refused():
+    with pytest.raises(OptionError, match="partition column 'name'"):
+        mapping(partitions=("Name",), typemap__name="text")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("typemap.body", "texte"),
+        ("tokenizer.body", "klingon"),
+        ("tokenizer.body", "ngram_5_2"),
+        ("tokenLength.body", "0"),
+        ("tokenLength.body", "70000"),
+        ("indexrecordoption.body", "offsets"),
+        ("json.mode", "maximal"),
+        ("indexonlyfields", "body"),
+    ],
+)
+def test_a_malformed_value_is_refused_at_the_door(key, value):
+    with pytest.raises(OptionError):
+        Options.parse({f"spark.indextables.indexing.{key}": value})
+
+
+def test_every_stemming_language_is_a_tokenizer():
+    for short in STEMMERS:
+        assert only(mapping(typemap__body="text", tokenizer__body=f"{short}_stem"), "body").tokenizer
+
+
+def test_the_mapping_survives_its_json():
+    found = mapping(typemap__body="string,text", tokenizer__body="ngram_2_4", typemap__name="string")
+    text = found.to_json()
+    assert Mapping.from_json(text) == found
+    assert all("name" in row and list(row) == sorted(row) for row in json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"name":"x"}]', "null"])
+def test_a_mapping_that_cannot_be_understood_is_an_error(text):
+    with pytest.raises(SplitError, match="mapping cannot be understood"):
+        Mapping.from_json(text)

@@ -1,0 +1,161 @@
+"""Rows by number are the rows at these numbers."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from every_type import every_type, logs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_splits import rows_of, write_split
+
+from indextables.errors import SplitError
+from indextables.split.footer import read_footer
+from indextables.split.rows import Rows
+from indextables.split.thrift import (
+    BINARY,
+    DOUBLE,
+    FALSE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    read_struct,
+    write_struct,
+)
+from indextables.store import open_store
+
+ROWS = 12_000
+SMALL = {"write.rowGroupSize": "400k", "write.pageSize": "2k"}
+
+
+def wide_table():
+    table = logs(ROWS)
+    numbers = np.arange(ROWS)
+    few = pa.array(np.where(numbers % 3 == 0, None, numbers % 5), from_pandas=True)
+    lists = pa.array([None if i % 7 == 0 else list(range(i % 4)) for i in range(ROWS)], pa.list_(pa.int32()))
+    structs = pa.array([None if i % 11 == 0 else {"a": i, "b": {"c": str(i)}} for i in range(ROWS)])
+    texts = pa.array(["" if i % 2 else None for i in range(ROWS)])
+    table = table.append_column("few", few.cast(pa.int16())).append_column("lists", lists)
+    table = table.append_column("structs", structs).append_column("empty", texts)
+    return table.append_column("span", pa.array(numbers).cast(pa.duration("us")))
+
+
+TABLE = wide_table()
+
+
+@pytest.fixture(scope="module", params=["local", "memory"])
+def rows(request, tmp_path_factory):
+    url = tmp_path_factory.mktemp("rows") if request.param == "local" else "memory://rows"
+    store = open_store(url)
+    write_split(store, "a.split", TABLE, SMALL)
+    return rows_of(store, "a.split")
+
+
+def test_there_are_several_row_groups_and_pages(rows):
+    assert rows._footer.parquet.num_row_groups >= 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sets(st.integers(0, ROWS - 1), max_size=40),
+    st.lists(st.sampled_from([*TABLE.column_names, "_row"]), unique=True),
+)
+def test_fetched_rows_are_those_of_the_table(rows, wanted, columns):
+    numbers = np.array(sorted(wanted), np.int64)
+    found = rows.fetch(numbers, columns)
+    expected = TABLE.append_column("_row", pa.array(np.arange(ROWS))).take(pa.array(numbers)).select(columns)
+    assert found.column_names == columns
+    if columns:
+        assert found.num_rows == len(numbers)
+    for name in columns:
+        assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.arange(ROWS), np.arange(0, ROWS, 2), np.arange(5000, 5100), np.array([ROWS - 1])]
+)
+def test_many_rows_are_fetched_as_well(rows, numbers):
+    assert rows.fetch(numbers).equals(TABLE.take(pa.array(numbers)))
+    assert pa.Table.from_batches(rows.batches(numbers, ["ts", "lists"])).equals(
+        TABLE.take(pa.array(numbers)).select(["ts", "lists"])
+    )
+
+
+def test_a_scan_gives_all_rows_in_order(rows):
+    assert pa.Table.from_batches(rows.scan()).equals(TABLE)
+    assert pa.Table.from_batches(rows.scan(["status", "_row"], batch_rows=100))["_row"].to_pylist() == list(
+        range(ROWS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 1), (4000, 9001), (ROWS - 1, ROWS), (ROWS, ROWS), (10, 10), (0, 10**9)]
+)
+def test_a_scan_can_be_of_a_range(rows, start, end):
+    found = pa.Table.from_batches(
+        rows.scan(["structs"], start=start, end=end), pa.schema([TABLE.schema.field("structs")])
+    )
+    assert found.equals(TABLE.select(["structs"]).slice(start, max(0, end - start)))
+
+
+def test_a_scan_of_no_columns_counts_the_rows(rows):
+    assert sum(batch.num_rows for batch in rows.scan([])) == ROWS
+
+
+def test_unknown_columns_and_rows_are_errors(rows):
+    with pytest.raises(SplitError, match="no column 'nope'; the columns are"):
+        rows.fetch(np.array([1]), ["nope"])
+    with pytest.raises(SplitError, match=f"no row {ROWS}"):
+        rows.fetch(np.array([ROWS]))
+
+
+def test_every_type_is_fetched_as_it_was(tmp_path):
+    store, table = open_store(tmp_path), every_type()
+    write_split(store, "a.split", table)
+    found = rows_of(store, "a.split").fetch(np.array([0, 3, 7]))
+    assert found.schema == table.schema
+    expected = table.take([0, 3, 7])
+    for name in table.column_names:
+        if name in ("float", "double"):
+            assert [repr(v) for v in found[name].to_pylist()] == [repr(v) for v in expected[name].to_pylist()]
+        else:
+            assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+
+
+def test_damaged_pages_are_an_error_that_names_the_split(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", logs(3000))
+    data = bytearray((tmp_path / "a.split").read_bytes())
+    data[4:60_000] = bytes(59_996)
+    (tmp_path / "b.split").write_bytes(data)
+    rows = Rows(store, read_footer(store, "b.split"))
+    with pytest.raises(SplitError, match=r"b\.split: the rows cannot be read"):
+        rows.fetch(np.arange(3000))
+    with pytest.raises(SplitError, match=r"b\.split: the rows cannot be read"):
+        list(rows.scan())
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1).map(lambda n: (I64, n))
+LEAVES = (
+    NUMBERS
+    | st.binary(max_size=20).map(lambda b: (BINARY, b))
+    | st.sampled_from([(TRUE, None), (FALSE, None), (DOUBLE, 1.5)])
+)
+FIELDS = st.integers(1, 40)
+STRUCTS = st.recursive(
+    st.dictionaries(FIELDS, LEAVES, max_size=4),
+    lambda inner: st.dictionaries(
+        FIELDS,
+        LEAVES | inner.map(lambda s: (STRUCT, s)) | st.lists(inner, max_size=20).map(lambda s: (LIST, (STRUCT, s)))
+        | st.lists(st.integers(-100, 100), max_size=20).map(lambda n: (LIST, (I32, n))),
+        max_size=3,
+    ),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(STRUCTS)
+def test_thrift_structs_survive(values):
+    data = write_struct(values)
+    assert read_struct(data) == (values, len(data))
