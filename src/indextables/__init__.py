@@ -1,11 +1,39 @@
 """Search your lake: tables with full-text indexes, for PySpark and plain Python."""
 
+from typing import TYPE_CHECKING, Any
+
 from indextables.errors import IndexTablesError
 from indextables.metrics import figures as metrics_figures
+from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.table import Table, write
 from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
 from indextables.version import VERSION
 
+if TYPE_CHECKING:
+    from indextables.spark.session import attach, configure
+
 __version__ = VERSION
 
-__all__ = ["IndexTablesError", "Table", "__version__", "metrics_figures", "open", "write"]
+__all__ = [
+    "Bucket",
+    "DateHistogram",
+    "Histogram",
+    "RangeBuckets",
+    "IndexTablesError",
+    "Table",
+    "__version__",
+    "attach",
+    "configure",
+    "metrics_figures",
+    "open",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs Spark is loaded when it is asked for: plain Python does without."""
+    if name in ("attach", "configure"):
+        from indextables.spark import session  # noqa: PLC0415 - pyspark is an extra, and slow to load
+
+        return getattr(session, name)
+    raise AttributeError(f"module 'indextables' has no attribute '{name}'")

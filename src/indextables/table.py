@@ -6,12 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from indextables import read
 from indextables.errors import OptionError
 from indextables.ingest import Mode, write_table
 from indextables.log.history import HistoryEntry
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.merge import MergeOutcome, merge
 from indextables.options import Options
+from indextables.predicate import Predicate, parse_condition
+from indextables.read.aggregate_text import parse_aggregate
 from indextables.store import open_store
 from indextables.version import ENGINE
 
@@ -27,6 +31,7 @@ class Table:
         """Use `indextables.open(path)`."""
         self._log = log
         self._snapshot = snapshot
+        self._options = log.options
 
     @property
     def url(self) -> str:
@@ -52,6 +57,98 @@ class Table:
         """The live splits, one a row: path, size, records, partition values, statistics."""
         return self._snapshot.files()
 
+    def scan(
+        self, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+    ) -> pa.Table:
+        """The rows for which a condition is true.
+
+        Args:
+            columns: what to return, in this order; by default all columns.
+            where: a SQL condition, search operators included; by default all rows.
+            limit: no more rows than this; which ones is not said.
+        """
+        return self.stream(columns, where, limit).read_all()
+
+    def stream(
+        self, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """The same rows batch by batch, in bounded memory."""
+        return read.scan(
+            self._snapshot,
+            self._log.store,
+            self._options,
+            columns=columns,
+            where=self._condition(where),
+            limit=limit,
+        )
+
+    def search(
+        self,
+        query: str,
+        *,
+        field: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        limit: int | None = 10,
+        scores: bool = False,
+        highlight: Sequence[str] = (),
+    ) -> pa.Table:
+        """The rows that match a query, the most relevant first.
+
+        Args:
+            query: in the query language (docs/query-language.md).
+            field: the column that unqualified terms speak of; by default all text-like ones.
+            columns: what to return; by default all columns.
+            where: a SQL condition that rows must meet besides.
+            limit: how many rows; None for all.
+            scores: add the column `_score` (BM25).
+            highlight: columns of which the matching fragment is added, as `_highlight_<column>`.
+        """
+        return read.search(
+            self._snapshot,
+            self._log.store,
+            self._options,
+            query=query,
+            field=field,
+            columns=columns,
+            where=self._condition(where),
+            limit=limit,
+            scores=scores,
+            highlight=highlight,
+        )
+
+    def count(self, where: str | None = None) -> int:
+        """How many rows a condition is true for; without one, how many there are."""
+        return read.count(self._snapshot, self._log.store, self._options, where=self._condition(where))
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, str],
+        *,
+        group_by: Sequence[read.Group] = (),
+        where: str | None = None,
+    ) -> pa.Table:
+        """One row for each group: the groups' columns, then the aggregates.
+
+        Args:
+            aggregates: what to compute under which name: `{"n": "count(*)", "worst": "max(status)"}`.
+                Functions are count, sum, min, max, avg and count(distinct column).
+            group_by: columns, or buckets (`indextables.Histogram`, `DateHistogram`, `RangeBuckets`).
+            where: a SQL condition.
+        """
+        return read.aggregate(
+            self._snapshot,
+            self._log.store,
+            self._options,
+            aggregates=[parse_aggregate(text, name) for name, text in aggregates.items()],
+            group_by=group_by,
+            where=self._condition(where),
+        )
+
+    def merge(self, *, target_size: int | None = None) -> MergeOutcome:
+        """Merge small splits into large ones (of about `target_size` bytes), one version a pass."""
+        return merge(self._log, self._options, target_bytes=target_size)
+
     def history(self, limit: int | None = None) -> pa.Table:
         """What was done to the table, newest version first."""
         return _history_table(self._log.history(limit))
@@ -59,6 +156,9 @@ class Table:
     def refresh(self) -> "Table":
         """The newest version of the same table."""
         return Table(self._log, self._log.snapshot())
+
+    def _condition(self, where: str | None) -> Predicate | None:
+        return None if where is None else parse_condition(where, self.schema)
 
     def __repr__(self) -> str:
         """Say where and which version."""
