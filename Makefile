@@ -7,8 +7,8 @@ PY := .venv/bin/python
 help: ## What can be asked for
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 10
 
-setup: .venv/.ready ## Virtual environment, packages, test servers, JDK
-.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh
+setup: .venv/.ready ## Virtual environment, packages, test servers, JDK, the bridge to Spark
+.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh $(wildcard bridge/src/*.scala)
 	@scripts/setup.sh
 	@touch $@
 

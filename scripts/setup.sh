@@ -34,6 +34,8 @@ say "packages (pinned by constraints.txt)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 
 command -v java >/dev/null || debian openjdk-17-jre-headless java "Spark"
+say "the bridge to Spark"
+.venv/bin/python scripts/build_bridge.py
 
 # Azurite speaks Azure's protocol on 127.0.0.1 for the tests.
 if [ ! -x .servers/node_modules/.bin/azurite-blob ]; then

@@ -1,0 +1,25 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+
+/** JSON as it travels between the JVM and the planner. */
+object Json {
+  private val mapper = new ObjectMapper()
+
+  /** An object with these members, in this order. Members that are None are left out. */
+  def obj(members: (String, Any)*): util.Map[String, Any] = {
+    val made = new util.LinkedHashMap[String, Any]()
+    members.foreach {
+      case (_, None) =>
+      case (name, Some(value)) => made.put(name, value)
+      case (name, value) => made.put(name, value)
+    }
+    made
+  }
+
+  def text(value: Any): String = mapper.writeValueAsString(value)
+
+  def parse(bytes: Array[Byte]): JsonNode = mapper.readTree(bytes)
+}

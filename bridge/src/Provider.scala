@@ -1,0 +1,65 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.JsonNode
+
+import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
+import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
+import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** The data source `indextables`. */
+class Provider extends TableProvider with DataSourceRegister {
+  // Spark asks one provider for schema and partitioning in turn.
+  private var asked: Option[(util.Map[String, String], Option[Described])] = None
+
+  override def shortName(): String = Provider.Name
+
+  override def supportsExternalMetadata(): Boolean = true
+
+  override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
+    val merged = SessionOptions.merged(options)
+    found(merged).getOrElse(throw Provider.missing(merged)).schema
+  }
+
+  override def inferPartitioning(options: CaseInsensitiveStringMap): Array[Transform] =
+    found(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
+
+  override def getTable(
+      schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table =
+    new IndexTable(schema, partitioning, properties)
+
+  private def found(options: util.Map[String, String]): Option[Described] = asked match {
+    case Some((same, described)) if same == options => described
+    case _ =>
+      val described = Described.of(options)
+      asked = Some((options, described))
+      described
+  }
+}
+
+object Provider {
+  val Name = "indextables"
+
+  def missing(options: util.Map[String, String]): Failure =
+    new Failure(s"no table at ${options.get("path")}: check the path, or write a table there first")
+}
+
+/** What the log says of a table. */
+class Described(json: JsonNode) {
+  val schema: StructType = DataType.fromJson(json.get("schema").asText).asInstanceOf[StructType]
+  val partitionColumns: Seq[String] = json.get("partitions").asScala.map(_.asText).toSeq
+  def partitioning: Array[Transform] = partitionColumns.map(Expressions.identity(_): Transform).toArray
+}
+
+object Described {
+  /** The table at the options' path, if there is one. */
+  def of(options: util.Map[String, String]): Option[Described] = {
+    val json = Rpc("schema", Json.obj("options" -> options)).json
+    if (json.has("schema")) Some(new Described(json)) else None
+  }
+}

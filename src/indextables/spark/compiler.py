@@ -1,0 +1,104 @@
+"""Compiles the Scala sources of the bridge into a jar, with nothing but PySpark's jars and a Java.
+
+This module imports nothing of ours, because the build of the wheel uses it too.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+PROVIDER = "org.apache.spark.sql.indextables.Provider"
+
+_REGISTER = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_ORIGIN = "META-INF/indextables-bridge"
+_FIXED = (1980, 1, 1, 0, 0, 0)  # the same sources make the same jar
+
+
+class CompileError(Exception):
+    """The bridge cannot be compiled here."""
+
+
+def minor(version: str) -> str:
+    """The part of Spark's version that one jar serves.
+
+    >>> minor("4.3.0")
+    '4.3'
+    """
+    return ".".join(version.split(".")[:2])
+
+
+def jar_name(spark_version: str) -> str:
+    """What the jar for a version of Spark is called."""
+    return f"indextables-bridge-{minor(spark_version)}.jar"
+
+
+def origin(spark_version: str, sources: Sequence[Path]) -> str:
+    """A digest of what a jar is made from."""
+    digest = hashlib.sha256(minor(spark_version).encode())
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def origin_of(jar: Path) -> str:
+    """The digest that a jar carries; empty if it carries none."""
+    try:
+        with zipfile.ZipFile(jar) as opened:
+            return opened.read(_ORIGIN).decode().strip()
+    except (FileNotFoundError, KeyError, zipfile.BadZipFile):
+        return ""
+
+
+def compile_bridge(sources: Sequence[Path], spark: Path, spark_version: str, target: Path) -> None:
+    """Make the jar; `spark` is the folder that holds Spark's `jars`."""
+    jars = sorted((spark / "jars").glob("*.jar"))
+    if not any(jar.name.startswith("scala-compiler") for jar in jars):
+        raise CompileError(f"there is no Scala compiler among the jars of Spark in {spark / 'jars'}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="indextables-bridge-") as scratch:
+        classes = Path(scratch) / "classes"
+        classes.mkdir()
+        _compile(sources, jars, classes)
+        made = Path(scratch) / "bridge.jar"
+        _pack(classes, made, origin(spark_version, sources))
+        # Whoever looks at the target sees all of the jar or none of it.
+        waiting = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copyfile(made, waiting)
+        waiting.replace(target)
+
+
+def _compile(sources: Sequence[Path], jars: Sequence[Path], classes: Path) -> None:
+    path = os.pathsep.join(str(jar) for jar in jars)
+    arguments = ["-nowarn", "-deprecation", "-d", str(classes), "-classpath", path, *map(str, sources)]
+    arguments_file = classes.parent / "arguments"
+    arguments_file.write_text("\n".join(f'"{argument}"' for argument in arguments))
+    run = subprocess.run(  # noqa: S603 - java from JAVA_HOME or the path, our own arguments
+        [_java(), "-Xmx1g", "-Xss8m", "-cp", path, "scala.tools.nsc.Main", f"@{arguments_file}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode:
+        raise CompileError(f"the bridge does not compile:\n{run.stdout}{run.stderr}")
+
+
+def _pack(classes: Path, target: Path, made_from: str) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(p for p in classes.rglob("*") if p.is_file()):
+            entry = zipfile.ZipInfo(path.relative_to(classes).as_posix(), _FIXED)
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(_REGISTER, _FIXED), PROVIDER + "\n")
+        archive.writestr(zipfile.ZipInfo(_ORIGIN, _FIXED), made_from + "\n")
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if java is None:
+        raise CompileError("no Java was found; Spark needs one: install a JDK 17 or newer or set JAVA_HOME")
+    return java

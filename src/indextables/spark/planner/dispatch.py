@@ -1,0 +1,34 @@
+"""From the name of an operation to the function that answers it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from indextables.errors import IndexTablesError
+from indextables.spark.planner.plan import plan
+from indextables.spark.planner.schema import schema
+
+Request = Mapping[str, Any]
+Answer = tuple[Mapping[str, Any], Sequence[bytes]]
+Handler = Callable[[Request, Sequence[bytes]], Answer]
+
+
+def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
+    """The request again: for tests, and to have the process started before the first query."""
+    return request, blobs
+
+
+OPERATIONS: Mapping[str, Handler] = {
+    "ping": _ping,
+    "plan": plan,
+    "schema": schema,
+}
+
+
+def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
+    """The reply to one call; an error of ours is a reply too, with its sentence and nothing else."""
+    try:
+        reply, made = OPERATIONS[operation](json.loads(request), blobs)
+    except IndexTablesError as error:
+        reply, made = {"error": str(error)}, ()
+    return json.dumps(reply).encode(), made

@@ -1,0 +1,42 @@
+"""Getting into Spark: configure a session before it starts, or attach to one that runs."""
+
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from indextables.spark import bridge
+
+_JARS = "spark.jars"
+_EXTENSIONS = "spark.sql.extensions"
+_SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Give a session builder what `format("indextables")` and its SQL need; what is set already stays.
+
+    >>> from pyspark.sql import SparkSession  # doctest: +SKIP
+    >>> spark = configure(SparkSession.builder).getOrCreate()  # doctest: +SKIP
+    """
+    given = _given(builder)
+    builder.config(_JARS, _joined(given.get(_JARS), str(bridge.jar())))
+    builder.config(_EXTENSIONS, _joined(given.get(_EXTENSIONS), bridge.EXTENSIONS))
+    if _SOCKETS not in given:
+        builder.config(_SOCKETS, "true")
+    if "spark.pyspark.python" not in given:
+        # Executors on this machine must find the packages that this interpreter has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return builder
+
+
+def _given(builder: SparkSession.Builder) -> dict[str, Any]:
+    """What the builder was told so far."""
+    options: dict[str, Any] = getattr(builder, "_options", {})
+    return options
+
+
+def _joined(before: str | None, addition: str) -> str:
+    """A list with commas, with the addition in it once."""
+    listed = [part.strip() for part in (before or "").split(",") if part.strip()]
+    return ",".join([*listed, *([] if addition in listed else [addition])])
