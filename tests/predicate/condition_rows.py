@@ -279,6 +279,12 @@ def cell(row, column):
 
 def _compared(op, left, left_type, value):
     right = raw(value)
+    if op not in {Op.EQ, Op.NULL_SAFE} and pa.types.is_integer(left_type) and pa.types.is_decimal(value.type):
+        # Spark decides these without looking at the row.
+        if right is not None and right > 2**63 - 1:
+            return op in {Op.LT, Op.LE}
+        if right is not None and right < -(2**63):
+            return op in {Op.GT, Op.GE}
     if op is Op.NULL_SAFE and (left is None or right is None):
         return left is None and right is None
     if left is None or right is None:

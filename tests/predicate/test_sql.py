@@ -323,6 +323,12 @@ def test_a_time_is_read_in_the_time_zone(column, literal, zone, wanted):
         ("tiny > 300", never("tiny")),
         ("tiny >= -300", known("tiny")),
         ("tiny <=> 300", Always(False)),
+        # Spark's analyzer decides these without looking at nulls.
+        ("big < 9223372036854775808", Always(True)),
+        ("tiny >= 9223372036854775807.5", Always(False)),
+        ("big > -9223372036854775809", Always(True)),
+        ("big = 9223372036854775808", never("big")),
+        ("big <= 9223372036854775807", cmp(Op.LE, "big", 2**63 - 1, pa.int64())),
         ("whole = 1.5", never("whole")),
         ("whole < 1.5", cmp(Op.LT, "whole", 2, pa.int32())),
         ("whole <= 1.5", cmp(Op.LE, "whole", 1, pa.int32())),

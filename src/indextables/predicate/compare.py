@@ -22,6 +22,7 @@ from indextables.predicate.tree import Always, And, Column, Compare, In, IsNull,
 from indextables.predicate.truth import constant_unless_null
 from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name, value_type
 
+_INEQUALITIES = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -42,6 +43,10 @@ def compare(
     family, other = family_of(type_), family_of(literal.type)
     if family is Family.FLOAT and other in NUMBERS:
         return _compare_float(column, type_, op, float(literal.as_py()))
+    if op in _INEQUALITIES and pa.types.is_signed_integer(type_) and other is Family.DECIMAL:
+        beyond = _beyond_bigint(literal.as_py())
+        if beyond:
+            return Always((beyond > 0) == (op in {Op.LT, Op.LE}))
     if family in {Family.INTEGER, Family.DECIMAL} and other in NUMBERS:
         return _compare_whole(column, type_, op, _number_bounds(type_, literal))
     if family in TIMES and other in TIMES:
@@ -53,6 +58,15 @@ def compare(
             )
         return Compare(op, column, pa.scalar(literal.as_py(), type_))
     raise PredicateError(_cannot(column, type_, literal))
+
+
+def _beyond_bigint(value: Decimal) -> int:
+    """1 if the value is more than any BIGINT, -1 if it is less, 0 if it is neither.
+
+    Spark's analyzer makes TRUE or FALSE of an inequality between a whole number and such a DECIMAL, for
+    null too, while `tiny < 300` stays unknown for null.
+    """
+    return (value > (1 << 63) - 1) - (value < -(1 << 63))
 
 
 def membership(
