@@ -154,6 +154,11 @@ def test_a_character_cut_in_two_is_no_bound():
     assert kept([[value]], pa.string(), c(Op.EQ, value), maker="scala") == [0]
 
 
+def test_an_order_by_utf_16_is_no_order_for_us():
+    # There U+FFFF is the greatest of the three; by UTF-8, as Spark compares, the smiley is.
+    assert kept([["a", "\uffff", "😀"]], pa.string(), c(Op.EQ, "😀"), maker="scala") == [0]
+
+
 def test_the_original_left_nan_out():
     values = [[1.0, float("nan")], [1.0]]
     for predicate in (
