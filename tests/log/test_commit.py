@@ -252,7 +252,7 @@ def test_the_same_path_is_not_added_twice(tmp_path):
     first, second = two_logs(tmp_path)
     base = first.snapshot()
     append(second, "c.split")
-    with pytest.raises(CommitConflictError, match="added c.split"):
+    with pytest.raises(CommitConflictError, match=r"added c.split"):
         append(first, "c.split", base=base)
 
 
@@ -355,7 +355,7 @@ def test_what_a_commit_relied_on_is_checked_even_when_the_versions_between_are_g
         CommitConflictError, match=r"a.split was removed.*cleaned up since|cleaned up since.*a.split"
     ):
         merge(first, ["a.split", "b.split"], "merged.split", base)
-    with pytest.raises(CommitConflictError, match="b.split was added"):
+    with pytest.raises(CommitConflictError, match=r"b.split was added"):
         append(first, "b.split", base=base)
     with pytest.raises(CommitConflictError, match="cannot be told"):
         overwrite(first, "new.split", base=base)
@@ -493,7 +493,7 @@ def test_an_outcome_that_stays_unknown_is_said_to_be(store):
             raise OutcomeUnknownError("file:///x", "timeout")
 
     store.watch.before = before
-    with pytest.raises(CommitUnknownError, match="whether version 1 .* is not known") as unknown:
+    with pytest.raises(CommitUnknownError, match=r"whether version 1 .* is not known") as unknown:
         append(log, "mine.split")
     assert unknown.value.version == 1
 

@@ -1,8 +1,9 @@
 """Which files of the log may go. Deciding touches nothing; deleting is a separate step.
 
 What stays: the newest version; every version that log retention promises to time travel, with the base it
-is read from; the states that state retention keeps; the one that the pointer names; every manifest that a
-state that stays refers to; manifests young enough to belong to a write that is still running.
+is read from; the states that state retention keeps; the one that the pointer names; what states of other
+engines leave out and earlier files tell (metadata, batches of streams, skipped splits); every manifest that
+a state that stays refers to; manifests young enough to belong to a write that is still running.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from indextables.log.load import Loader
 from indextables.log.names import Listing
 from indextables.log.pointer import read_pointer
 from indextables.log.segment import Base, bases, full_listing, stamp_of
-from indextables.log.state_manifest import resolve_manifest_path
+from indextables.log.state_manifest import StateManifest, resolve_manifest_path
 from indextables.options import Options
 from indextables.options import log as opt
 
@@ -66,18 +67,47 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
     if anchor is not None:
         pointer = read_pointer(loader.log)
         kept = pointer.version if pointer else None
+        states = set(_old_states(listing, anchor, retention, kept, now_ms))
+        told = _metadata_of_the_rest(loader, listing, states)
+        versions = (
+            v
+            for v, info in listing.versions.items()
+            if v <= anchor.version and v != listing.latest and info.modified_ms < now_ms - retention.log_ms
+        )
         found = Expired(
-            versions=tuple(
-                v
-                for v, info in sorted(listing.versions.items())
-                if v <= anchor.version
-                and v != listing.latest
-                and info.modified_ms < now_ms - retention.log_ms
-            ),
-            states=_old_states(listing, anchor, retention, kept, now_ms),
+            versions=tuple(sorted(set(versions) - told)) if _says_all(loader, listing, anchor) else (),
+            states=tuple(sorted(states - told)),
             checkpoints=tuple(sorted(v for v in listing.checkpoints if v < anchor.version and v != kept)),
         )
     return _with_paths(loader, listing, found, now_ms - retention.manifest_ms)
+
+
+def _says_all(loader: Loader, listing: Listing, anchor: Base) -> bool:
+    """Whether a base leaves nothing out that only the versions before it tell."""
+    if not anchor.is_state:
+        return True
+    state = _readable(loader, listing, anchor.version)
+    return state is not None and loader.carried(anchor, state) is not None
+
+
+def _metadata_of_the_rest(loader: Loader, listing: Listing, gone: set[int]) -> set[int]:
+    """The versions at which remaining states that have no metadata find it: in a state, or in version 0."""
+    told: set[int] = set()
+    for version in sorted(set(listing.states) - gone):
+        state = _readable(loader, listing, version)
+        if state is not None and state.metadata is None:
+            earlier = sorted((v for v in gone if v < version), reverse=True)
+            having = (v for v in earlier if (s := _readable(loader, listing, v)) and s.metadata is not None)
+            told |= {next(having, 0), 0}
+    return told
+
+
+def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest | None:
+    info = listing.states[version]
+    try:
+        return loader.state(Base(version, info.path, is_state=True, stamp=stamp_of(info)))
+    except CorruptLogError:
+        return None
 
 
 def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> Expired:
@@ -171,14 +201,11 @@ def _unneeded(listing: Listing, needed: set[str], before_ms: int) -> tuple[str, 
 
 def _referenced(loader: Loader, listing: Listing, gone_states: Iterable[int]) -> set[str] | None:
     """The manifests that remaining states refer to; nothing if a state cannot be read."""
-    gone = set(gone_states)
     referenced: set[str] = set()
-    try:
-        for version, info in listing.states.items():
-            if version not in gone:
-                state = loader.state(Base(version, info.path, is_state=True, stamp=stamp_of(info)))
-                folder = info.path.rsplit("/", 1)[0]
-                referenced |= {resolve_manifest_path(m.path, folder) for m in state.manifests}
-    except CorruptLogError:
-        return None
+    for version in set(listing.states) - set(gone_states):
+        state = _readable(loader, listing, version)
+        if state is None:
+            return None
+        folder = listing.states[version].path.rsplit("/", 1)[0]
+        referenced |= {resolve_manifest_path(m.path, folder) for m in state.manifests}
     return referenced

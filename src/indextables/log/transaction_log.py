@@ -125,8 +125,9 @@ class TransactionLog:
         while True:
             snapshot, _ = self._read_newest()
             found = existing(snapshot)
-            if found is not None and self.options.get(opt.STATE_FORMAT) == "avro":
-                if not compact or self._is_clean(snapshot):
+            json = self.options.get(opt.STATE_FORMAT) == "json"
+            if found is not None and not (json and _says_all(snapshot)):
+                if not json and (not compact or self._is_clean(snapshot)):
                     return found
                 empty = Draft(operation="CHECKPOINT")
                 snapshot = commit(self._loader, empty, snapshot, self._chance, self.engine)
@@ -154,24 +155,27 @@ class TransactionLog:
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.Expired]:
         """Forget all versions before the newest one; the version that stays and what goes.
 
-        A dry run writes nothing, not even the state that the real run would start with.
+        A state of another engine does not say all that earlier files tell, so an empty version is committed
+        to carry one that does. A dry run writes nothing, not even the state that the real run starts with.
         """
         snapshot, _ = self._read_newest()
-        if not dry_run:
-            if existing(snapshot) is not None:
-                advance_to(self._loader, snapshot)
-            else:
-                checkpoint(self._loader, snapshot, self._chance, compact=True)
+        version = snapshot.version
+        if existing(snapshot) is not None and not _says_all(snapshot):
+            version = version + 1 if dry_run else self.checkpoint().version
+        elif not dry_run and existing(snapshot) is not None:
+            advance_to(self._loader, snapshot)
+        elif not dry_run:
+            checkpoint(self._loader, snapshot, self._chance, compact=True)
         age = retention.Retention.of(self.options).manifest_ms
         found = self._settled(
             lambda listing: retention.all_before(
-                self._loader, listing, snapshot.version, manifests_before_ms=self._chance.now_ms() - age
+                self._loader, listing, version, manifests_before_ms=self._chance.now_ms() - age
             )
         )
         if not dry_run:
             retention.delete(self._loader, found)
             invalidate(self._loader.log.url)
-        return snapshot.version, found
+        return version, found
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -251,9 +255,15 @@ class TransactionLog:
     def _is_clean(self, snapshot: Snapshot) -> bool:
         """Whether compacting the state at a snapshot would change nothing."""
         state = snapshot.base.state
-        if state is None or state.tombstones:
+        if state is None or state.tombstones or not _says_all(snapshot):
             return False
         if state.num_files == 0:
             return not state.manifests
         best = -(-state.num_files // self.options.get(opt.STATE_ENTRIES_PER_MANIFEST))
         return len(state.manifests) <= best and not needs_compaction(snapshot, self.options)
+
+
+def _says_all(snapshot: Snapshot) -> bool:
+    """Whether the state that a snapshot starts from leaves nothing out that earlier files tell."""
+    state = snapshot.base.state
+    return state is not None and state.metadata is not None and not callable(snapshot.carried)
