@@ -74,14 +74,14 @@ def group_values(group: Group, values: pa.Array) -> pa.Array:
     """The group of each row."""
     match group:
         case Histogram(interval=interval, offset=offset):
-            numbers = values.cast(pa.float64())
+            numbers = values.cast(pa.float64(), safe=False)
             steps = pc.floor(pc.divide(pc.subtract(numbers, offset), interval))
             return pc.add(pc.multiply(steps, interval), offset)
         case DateHistogram(interval_us=interval, offset_us=offset):
             return _date_steps(values, interval, offset)
         case RangeBuckets(buckets=buckets):
             found = pa.nulls(len(values), pa.string())
-            numbers = values.cast(pa.float64())
+            numbers = values.cast(pa.float64(), safe=False)
             for bucket in buckets:
                 inside = pc.is_valid(numbers)
                 if bucket.start is not None:

@@ -28,7 +28,7 @@ class _Job(Generic[T]):
             for item in self._work():
                 if not self._put((True, item)):
                     return
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the reader shall see it
             self._put((False, error))
         else:
             self._put((False, None))

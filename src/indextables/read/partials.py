@@ -137,7 +137,9 @@ def _reduced(table: pa.Table, keys: int) -> pa.Table:
     rest = [name for name in table.column_names if name not in names]
     functions = {"n": "sum", "s": "sum", "l": "min", "h": "max"}
     wanted = [(name, functions[name[0]]) for name in rest]
-    flat = _flat_keys(table.select(names))
+    # A group that all rows share stands in where there is none: Arrow groups by at least one column.
+    shared = pa.array(np.zeros(table.num_rows, np.int8))
+    flat = _flat_keys(table.select(names)) if names else pa.table({"_all": shared})
     work = flat
     for name in rest:
         work = work.append_column(name, table[name])
@@ -147,7 +149,7 @@ def _reduced(table: pa.Table, keys: int) -> pa.Table:
     for name, function in wanted:
         result = done[f"{name}_{function}"]
         columns[name] = result if result.type == table[name].type else result.cast(table[name].type)
-    return pa.table(columns) if columns else pa.table({"none": pa.nulls(done.num_rows)})
+    return pa.table(columns)
 
 
 def _flat_keys(keys: pa.Table) -> pa.Table:

@@ -34,7 +34,7 @@ class _Wanted:
     limit: int | None
 
 
-def search(
+def search(  # noqa: PLR0913 - what the door's search takes
     snapshot: Snapshot,
     store: Store,
     options: Options,

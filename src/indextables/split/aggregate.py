@@ -5,6 +5,7 @@ caller goes over the rows.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ class IndexGroup:
     measures: tuple[Measured, ...]
 
 
-class _Inexact(Exception):
+class _Inexact(Exception):  # noqa: N818 - not an error: a reason to go over the rows
     """The index cannot give the exact answer."""
 
 
@@ -176,7 +177,7 @@ class _Groups:
             for place, inner_rows, inner in self._buckets(bucket, present[1:], bucket["doc_count"]):
                 yield (key, *place), inner_rows, inner
 
-    def _key(self, number: int, said: Any) -> Any:
+    def _key(self, number: int, said: Any) -> Any:  # noqa: ANN401 - a key of any kind
         key, field = self.keys[number]
         if key.interval is not None:
             return int(said)
@@ -207,7 +208,7 @@ class _Groups:
             return Measured(0)
         total, low, high = said["sum"], said["min"], said["max"]
         if field.kind is Kind.F64:
-            if total != total:
+            if math.isnan(total):  # a NaN among the values, which Tantivy does not order
                 raise _Inexact
             return Measured(count, total, low, high)
         if max(abs(low), abs(high)) * count >= _WHOLE_DOUBLES:

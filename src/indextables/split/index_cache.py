@@ -193,7 +193,7 @@ class IndexCache:
             arriving.rename(entry)
         except OSError as error:
             raise SplitError(
-                f"an index part{'' if size is None else f' of {size} bytes'} could not be written to the cache in {self.folder} "
+                f"an index part could not be written to the cache in {self.folder} "
                 f"({error.strerror or error}); free some space there, or set "
                 "spark.indextables.cache.disk.path to another folder"
             ) from error

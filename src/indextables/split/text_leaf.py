@@ -190,14 +190,14 @@ def text_range(
     upper_inclusive: bool,
 ) -> tuple[tantivy.Query, bool]:
     """Rows with a term between the bounds, and whether those are exactly the rows."""
-    expression = patterns.between(
-        lower, upper, lower_inclusive=lower_inclusive, upper_inclusive=upper_inclusive
-    )
-    if expression is None:
-        return NOTHING, True
-    found = None if patterns.too_long(lower, upper) else term_pattern(view, field, expression)
-    if found is not None:
-        return found, True
+    if not patterns.too_long(lower, upper):
+        expression = patterns.between(
+            lower, upper, lower_inclusive=lower_inclusive, upper_inclusive=upper_inclusive
+        )
+        if expression is None:
+            return NOTHING, True
+        if (found := term_pattern(view, field, expression)) is not None:
+            return found, True
     # Too long for one automaton: the beginnings of the bounds leave few rows to look at.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)
