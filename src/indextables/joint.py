@@ -7,12 +7,13 @@ from contextlib import suppress
 import pyarrow as pa
 
 from indextables.errors import SplitError, StoreError
-from indextables.log.actions import NULL_PARTITION, Add, Metadata
+from indextables.log.actions import Add, Metadata
 from indextables.log.conflict import without_registry
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import REMEMBERED
 from indextables.schema.folders import folder
+from indextables.schema.values import NULL_PARTITION
 from indextables.split.build import Built
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping

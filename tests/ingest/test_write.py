@@ -135,7 +135,7 @@ def test_more_partitions_than_open_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("partition_by", "says"),
     [
-        (["day"], "no column day"),
+        (["day"], "no column day to partition by"),
         (["a", "A"], "twice"),
         (["a", "b"], "every column"),
     ],

@@ -16,7 +16,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import REMEMBERED
-from indextables.schema.evolve import check_append, check_names
+from indextables.schema.evolve import check_append, check_names, check_partition_columns
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.schema.stored import normalise
 from indextables.split.mapping import Mapping as FieldMapping
@@ -67,7 +67,7 @@ def new_table(
     """The table that a first write makes."""
     schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
     check_names(schema)
-    partition_columns = _partition_columns(schema, partition_by)
+    partition_columns = check_partition_columns(schema, partition_by)
     metadata = Metadata(
         id=(new_id or _new_id)(),
         schema_string=from_arrow(schema),
@@ -131,24 +131,6 @@ def _check_same_fields(snapshot: Snapshot, known: Options, mapping: FieldMapping
                 f"column {column} of the table at {snapshot.url} is indexed otherwise already; leave the "
                 "indexing options out, or overwrite the table to index it anew"
             )
-
-
-def _partition_columns(schema: pa.Schema, wanted: Sequence[str]) -> tuple[str, ...]:
-    names = {name.lower(): name for name in schema.names}
-    found = []
-    for name in wanted:
-        if name.lower() not in names:
-            raise SchemaError(
-                f"there is no column {name} to partition by; the columns are {', '.join(schema.names)}"
-            )
-        if names[name.lower()] in found:
-            raise SchemaError(f"the table would be partitioned by {name} twice; give it once")
-        if pa.types.is_nested(schema.field(names[name.lower()]).type):
-            raise SchemaError(f"column {name} is nested; a table is partitioned by plain values")
-        found.append(names[name.lower()])
-    if found and len(found) == len(schema.names):
-        raise SchemaError("every column is a partition column; at least one must hold data")
-    return tuple(found)
 
 
 def _remembered(options: Options) -> dict[str, str]:

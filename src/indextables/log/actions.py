@@ -10,9 +10,6 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-# The name under which partition values that are null are written (in paths and in actions).
-NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-
 
 class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """How our records look as JSON: camel case, absent when at the default."""

@@ -4,7 +4,7 @@ Columns carry their names on disk. A partition value that is null on disk (there
 null inside the `partitionValues` map here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogError
-from indextables.log.actions import NULL_PARTITION, Add, Remove
+from indextables.log.actions import Add, Remove
 from indextables.log.nested import map_of, map_parts, null_mask
+from indextables.schema.values import NULL_PARTITION
 
 _STRING_MAP = pa.map_(pa.string(), pa.string())
 _STRINGS = pa.list_(pa.string())
@@ -184,11 +185,6 @@ _ADDED = frozenset({"addedAtVersion", "addedAtTimestamp"})
 _ADD_FIELDS = tuple(name for name in FILES.names if name not in _ADDED)
 
 
-def written_values(values: Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Partition values as actions write them: a null has a name, since some readers take none."""
-    return {name: NULL_PARTITION if text is None else text for name, text in (values or {}).items()}
-
-
 def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> tuple[Remove, ...]:
     """The actions that take all these files out of the table."""
     wanted = files.select(["path", "partitionValues", "size"])
@@ -197,7 +193,7 @@ def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> 
             path=path,
             deletion_timestamp=timestamp,
             data_change=data_change,
-            partition_values=written_values(values),
+            partition_values=values,
             size=size,
         )
         for path, values, size in zip(*(_python(column) for column in wanted.columns), strict=True)

@@ -17,13 +17,13 @@ from datafusion import SessionConfig, SessionContext
 
 from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
 from indextables.log import avro
-from indextables.log.actions import NULL_PARTITION
 from indextables.log.avro import AvroError
 from indextables.log.avro_encode import encode_records, record_layout
 from indextables.log.avro_schemas import FILE_ENTRY, schema_json
 from indextables.log.block_index import BLOCKS_KEY, BlockInfo, Bounds, block_bounds, encode_index, read_index
 from indextables.log.files import FILES, conform
 from indextables.log.nested import kept_offsets, list_parts, map_of, map_parts, null_mask
+from indextables.schema.values import NULL_PARTITION
 from indextables.store import Store
 
 # A block is the least that a reader of one partition fetches and unpacks.

@@ -10,7 +10,8 @@ import msgspec
 from isal import isal_zlib
 
 from indextables.errors import CorruptLogError
-from indextables.log.actions import NULL_PARTITION, Action, Add, Line, MergeSkip, Remove, line_of
+from indextables.log.actions import Action, Add, Line, MergeSkip, Remove, line_of
+from indextables.schema.values import NULL_PARTITION
 
 # Nothing larger is unpacked: a damaged or hostile file must not take all memory.
 MAX_UNPACKED = 512 * 1024 * 1024
