@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from indextables.errors import CorruptLogError
 from indextables.log import version_file
 from indextables.log.actions import (
-    NULL_PARTITION,
     Add,
     CommitInfo,
     Format,
@@ -23,6 +22,7 @@ from indextables.log.actions import (
     Txn,
 )
 from indextables.log.version_file import decode, encode
+from indextables.schema.values import NULL_PARTITION
 
 URL = "file:///table/_transaction_log/00000000000000000007.json"
 
