@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.split.json_text import Floats, Mask, escaped, float_text, json_text
+from indextables.split.json_text import Floats, Mask, bytes_of, escaped, float_text, json_text
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 from indextables.split.overlong import rows_with_long_tokens
 
@@ -82,7 +82,7 @@ def hash_values(strings: pa.Array) -> pa.Array:
     [985779911, None, 0]
     """
     lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    data = np.frombuffer(_bytes_of(strings), np.uint8)
+    data = np.frombuffer(bytes_of(strings.fill_null("") if strings.null_count else strings), np.uint8)
     starts = np.cumsum(lengths) - lengths
     counted = np.minimum(lengths, MAX_TERM)
     within = np.arange(len(data), dtype=np.int64) - np.repeat(starts, lengths)
@@ -96,17 +96,6 @@ def hash_values(strings: pa.Array) -> pa.Array:
     sums ^= lengths.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     missing = strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None
     return pa.array((sums >> np.uint64(32)).astype(np.int64), mask=missing)
-
-
-def _bytes_of(strings: pa.Array) -> bytes | memoryview:
-    """The bytes of all values, one after the other."""
-    if strings.null_count:
-        strings = strings.fill_null("")
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)[
-        strings.offset : strings.offset + len(strings) + 1
-    ]
-    data = strings.buffers()[2]
-    return memoryview(data)[int(offsets[0]) : int(offsets[-1])] if data is not None and len(strings) else b""
 
 
 def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
-_SPECIAL = r'["\\\x00-\x1f]'
-_CONTROL = r"[\x00-\x1f]"
 # Powers of ten as the JSON reader of the index has them.
 _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
@@ -26,14 +24,25 @@ def escaped(strings: pa.Array) -> pa.Array:
     >>> print(escaped(pa.array(['say "hi"']))[0])
     say \"hi\"
     """
-    if not pc.any(pc.match_substring_regex(strings, _SPECIAL)).as_py():
-        return strings
-    strings = pc.replace_substring(strings, "\\", "\\\\")
-    strings = pc.replace_substring(strings, '"', '\\"')
-    if pc.any(pc.match_substring_regex(strings, _CONTROL)).as_py():
-        for code in range(32):
-            strings = pc.replace_substring(strings, chr(code), f"\\u{code:04x}")
+    data = np.frombuffer(bytes_of(strings), np.uint8)
+    if (data == ord("\\")).any():
+        strings = pc.replace_substring(strings, "\\", "\\\\")
+    if (data == ord('"')).any():
+        strings = pc.replace_substring(strings, '"', '\\"')
+    for code in np.unique(data[data < 32]).tolist():
+        strings = pc.replace_substring(strings, chr(code), f"\\u{code:04x}")
     return strings
+
+
+def bytes_of(strings: pa.Array) -> bytes | memoryview:
+    """The bytes of all values of a string array, one after the other."""
+    data = strings.buffers()[2]
+    if data is None or not len(strings):
+        return b""
+    offsets = np.frombuffer(strings.buffers()[1], np.int32)[
+        strings.offset : strings.offset + len(strings) + 1
+    ]
+    return memoryview(data)[int(offsets[0]) : int(offsets[-1])]
 
 
 def quoted(strings: pa.Array) -> pa.Array:
