@@ -4,11 +4,12 @@ import shutil
 
 import pytest
 from log_tables import generations as made
-from log_tables.build import a_log, a_table, append, overwrite, paths_of, remove
+from log_tables.build import a_log, a_table, append, chance, overwrite, paths_of, remove
 from log_tables.watched import WatchedStore
 
 from indextables.log import known
 from indextables.log.cache import Cache, keeping
+from indextables.log.checkpoint import checkpoint
 from indextables.log.known import cache_statistics, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
@@ -235,6 +236,21 @@ def test_states_of_another_engine_are_seen_at_once(tmp_path):
     assert log.snapshot().version == 2
     table.state(3, [table.manifest("manifests/manifest-x.avro", [made.entry("x.split")])])
     assert paths_of(log.snapshot()) == ["x.split"]
+
+
+def test_a_state_that_appears_before_the_known_version_misleads_nobody(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    other = elsewhere(tmp_path / "t")
+    append(other, "a.split")
+    early = other.snapshot()
+    append(other, "b.split")
+    remove(other, "a.split")
+    assert paths_of(log.snapshot()) == ["b.split"]
+    checkpoint(other._loader, early, chance(), compact=True)
+    append(other, "c.split")
+    assert paths_of(log.snapshot()) == ["b.split", "c.split"]
+    invalidate()
+    assert paths_of(log.snapshot()) == ["b.split", "c.split"]
 
 
 def remade(path, *, read_between: bool, options=None) -> None:

@@ -59,6 +59,12 @@ class Cache(Generic[V]):
             self._misses += 1
             return None
 
+    def has(self, table: str, key: Hashable, *, ttl_ms: int) -> bool:
+        """Whether `get` would have the value; counts as neither hit nor miss."""
+        with self._lock:
+            found = self._kept.get((table, key))
+            return found is not None and (time.monotonic() - found[0]) * 1000 < ttl_ms
+
     def put(
         self, table: str, key: Hashable, value: V, *, capacity: int, max_weight: int | None = None
     ) -> None:

@@ -62,6 +62,10 @@ class FileLists:
         """The live splits of a snapshot, if they are kept."""
         return FILE_LISTS.get(self._url, key, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
+    def has(self, key: SnapshotKey) -> bool:
+        """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
+        return self._keep.capacity > 0 and FILE_LISTS.has(self._url, key, ttl_ms=self._keep.ttl_ms)
+
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
         if self._keep.capacity:

@@ -36,6 +36,9 @@ from indextables.store import Store
 # Manifests of ours have ids of this many characters; it promises bounds in the columns' own order.
 MANIFEST_ID_LENGTH = 32
 
+# A list in more pieces is put together: each piece costs every later step a little.
+_MAX_CHUNKS = 32
+
 # A version, and what tells its commit from others that had this number.
 SnapshotKey: TypeAlias = tuple[int, str]
 
@@ -55,6 +58,9 @@ class FileLists(Protocol_):
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
         """The live splits of a snapshot, if they are kept."""
+
+    def has(self, key: SnapshotKey) -> bool:
+        """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
@@ -78,6 +84,8 @@ class Snapshot:
     carried: Carried | Callable[[], Carried] = field(default=Carried(), repr=False)
     parallelism: int = 8
     lists: FileLists | None = field(default=None, compare=False, repr=False)
+    # An earlier snapshot whose file list may be kept, and what came since.
+    since: tuple[SnapshotKey, Delta] | None = field(default=None, compare=False, repr=False)
 
     @property
     def url(self) -> str:
@@ -126,7 +134,7 @@ class Snapshot:
 
         Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
         """
-        listed = self.lists.get(self.key) if self.lists else None
+        listed = self._kept()
         if listed is None:
             listed = self._read(where)
             if where is None and self.lists:
@@ -138,7 +146,7 @@ class Snapshot:
     def then(
         self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None = None
     ) -> "Snapshot":
-        """The snapshot after further versions; a file list that is known already is carried on.
+        """The snapshot after further versions; a file list that is kept already need not be read again.
 
         `identity` is that of the last version if its commit has no token; `at_least` is a time that the
         versions' files show beyond what their commits say.
@@ -154,9 +162,12 @@ class Snapshot:
             metadata=delta.metadata or self.metadata,
             timestamp=max(times, default=None),
         )
-        if self.lists and (listed := self.lists.get(self.key)) is not None:
-            self.lists.put(later.key, _applied(listed, Delta().then(versions)))
-        return later
+        if self.lists is None:
+            return later
+        for key, between in ((self.key, Delta()), self.since or (self.key, Delta())):
+            if self.lists.has(key):
+                return replace(later, since=(key, between.then(versions)))
+        return replace(later, since=None)
 
     @property
     def num_files(self) -> int:
@@ -167,6 +178,19 @@ class Snapshot:
     def total_bytes(self) -> int:
         """The size of all live splits."""
         return pc.sum(self.files()["size"]).as_py() or 0
+
+    def _kept(self) -> pa.Table | None:
+        """The file list, if it is kept, or that of an earlier snapshot is."""
+        if self.lists is None:
+            return None
+        listed = self.lists.get(self.key)
+        if listed is None and self.since is not None:
+            key, delta = self.since
+            earlier = self.lists.get(key) if self.lists.has(key) else None
+            if earlier is not None:
+                listed = _applied(earlier, delta)
+                self.lists.put(self.key, listed)
+        return listed
 
     def _read(self, where: Predicate | None) -> pa.Table:
         with metrics.timed("indextables.state.read.duration_ms"):
@@ -222,8 +246,12 @@ def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> 
     hidden = {*tombstones, *delta.removed, *delta.added}
     if hidden and listed.num_rows:
         paths = pa.array(list(hidden), pa.string())
-        listed = listed.filter(pc.invert(pc.is_in(listed["path"], value_set=paths)))
-    return pa.concat_tables([listed, delta.files()]) if delta.added else listed
+        found = pc.is_in(listed["path"], value_set=paths)
+        if pc.any(found).as_py():
+            listed = listed.filter(pc.invert(found))
+    if delta.added:
+        listed = pa.concat_tables([listed, delta.files()])
+    return listed.combine_chunks() if listed["path"].num_chunks > _MAX_CHUNKS else listed
 
 
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from indextables.errors import CorruptLogError, OptionError, TableNotFoundError
@@ -206,9 +207,11 @@ class TransactionLog:
         try:
             later = self._loader.extend(snapshot, progress.later)
             newest = progress.newest_state
-            if newest is not None and newest.version > snapshot.base.version:
+            # A state before the known version would need versions that were not listed.
+            if newest is not None and newest.version >= snapshot.version > snapshot.base.version:
                 after = tuple(file for file in progress.later if file.version > newest.version)
-                later = self._loader.load(Segment(later.version, newest, after))
+                shorter = self._loader.load(Segment(later.version, newest, after))
+                later = replace(shorter, since=later.since)
         except CorruptLogError:
             # Cleaned up since it was listed; or damaged, and then reading from scratch says so.
             return self._known.put_newest(*self._read_newest())
