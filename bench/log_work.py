@@ -167,12 +167,12 @@ def _warm(folder: str, where: Predicate) -> Prepare:
 
 def _copies(folder: str) -> Callable[[], str]:
     """Gives a new copy of a table each time; the one before is deleted."""
+    copy = f"{folder}-copy"
     numbers = count()
 
     def fresh() -> str:
-        number = next(numbers)
-        shutil.rmtree(f"{folder}-{number - 1}", ignore_errors=True)
-        shutil.copytree(folder, f"{folder}-{number}")
-        return f"{folder}-{number}"
+        # A name of its own each time: the engine's caches know tables by their place.
+        shutil.rmtree(copy, ignore_errors=True)
+        return str(shutil.copytree(folder, f"{copy}/{next(numbers)}"))
 
     return fresh
