@@ -250,5 +250,11 @@ def _mapped(path: str) -> mmap.mmap:
 
 def _read_small(file: tuple[bytes, Ints]) -> pa.Array:
     data, positions = file
-    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return table.column(0).take(pa.array(positions))
+    opened = pq.ParquetFile(pa.BufferReader(data))
+    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
+    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
+        # Codes are taken before they become strings.
+        names, known = opened.schema_arrow.names, opened.metadata
+        opened = pq.ParquetFile(pa.BufferReader(data), metadata=known, read_dictionary=names)
+    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
+    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken

@@ -12,13 +12,16 @@ import pyarrow.parquet as pq
 
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
-from indextables.split.carried import carried_schema, carry
+from indextables.split.carried import carried_schema, carried_type, carry
 from indextables.split.footer import ROW_COLUMN
 
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
 # A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
 _PAGE_ROWS = 1024
+# How many rows compression is tried on, and what share of the file it must save to be used for a column.
+_TRIED_ROWS = 10_000
+_COUNTS = 0.005
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
@@ -70,18 +73,7 @@ class RowsWriter:
         self._tap = _Tap(sink)
         # What follows the rows must be written here too: Arrow counts the bytes itself, for the page index.
         self.sink = pa.PythonFile(self._tap, "w")
-        self._writer = pq.ParquetWriter(
-            self.sink,
-            self._schema,
-            compression="zstd",
-            compression_level=options.get(COMPRESSION_LEVEL),
-            data_page_size=options.get(PAGE_BYTES),
-            dictionary_pagesize_limit=_DICTIONARY_BYTES,
-            max_rows_per_page=_PAGE_ROWS,
-            write_page_index=True,
-            write_batch_size=_batch_size(sample, options.get(PAGE_BYTES)),
-            **_encodings(self._schema, sample),
-        )
+        self._writer = pq.ParquetWriter(self.sink, self._schema, **_settings(self._schema, sample, options))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take in rows; they are written when a row group is full."""
@@ -147,10 +139,63 @@ class RowsWriter:
         self._writer.write_table(group, row_group_size=count)
 
 
+def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str, Any]:
+    level, page = options.get(COMPRESSION_LEVEL), options.get(PAGE_BYTES)
+    encodings = _encodings(schema, sample)
+    packed = _worth_packing(sample, encodings, level)
+    names = [path for path, _ in _leaves(schema)]
+    return {
+        **encodings,
+        "compression": {path: "zstd" if path in packed else "none" for path in names},
+        "compression_level": dict.fromkeys(packed, level) or None,
+        "data_page_size": page,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "max_rows_per_page": _PAGE_ROWS,
+        "write_page_index": True,
+        "write_batch_size": _batch_size(sample, page),
+    }
+
+
+def _worth_packing(sample: pa.Table, encodings: dict[str, Any], level: int) -> set[str]:
+    """The columns that compression makes smaller by something that counts for the file.
+
+    Unpacking costs some 20 us a page, whatever its size; codes and differences are packed already.
+    """
+    if not sample.num_rows:
+        return set()
+    sizes = []
+    some = sample.slice(0, _TRIED_ROWS)
+    some = pa.table(
+        [carry(c, carried_type(f.type)) for c, f in zip(some.columns, some.schema, strict=True)],
+        carried_schema(some.schema),
+    )
+    known = set(some.schema.names)
+    encodings = {
+        "use_dictionary": [p for p in encodings["use_dictionary"] or () if p.split(".")[0] in known] or False,
+        "column_encoding": {p: e for p, e in (encodings["column_encoding"] or {}).items() if p in known}
+        or None,
+    }
+    for compression in ("zstd", "none"):
+        trial = io.BytesIO()
+        pq.write_table(
+            some,
+            trial,
+            compression=compression,
+            compression_level=level if compression == "zstd" else None,
+            **encodings,
+        )
+        group = pq.ParquetFile(trial).metadata.row_group(0)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        sizes.append({column.path_in_schema: column.total_compressed_size for column in columns})
+    packed, plain = sizes
+    whole = sum(packed.values())
+    return {path for path, size in packed.items() if plain[path] - size > _COUNTS * whole}
+
+
 def _batch_size(sample: pa.Table, page: int) -> int:
-    """How many values are written between two looks at the size of the page."""
+    """How many values are written between two looks at the size of the page: a quarter of it."""
     widest = max((column.nbytes for column in sample.columns), default=0)
-    return int(min(1024, max(1, page * max(1, sample.num_rows) // max(1, widest))))
+    return int(min(1024, max(1, page * max(1, sample.num_rows) // max(1, 4 * widest))))
 
 
 def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
