@@ -123,6 +123,15 @@ def test_every_type_is_fetched_as_it_was(tmp_path):
             assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
 
 
+def test_a_split_that_was_replaced_is_noticed(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", logs(100))
+    footer = read_footer(store, "a.split")
+    (tmp_path / "a.split").write_bytes(b"x" * 50)
+    with pytest.raises(SplitError, match="50 bytes instead of"):
+        Rows(store, footer)
+
+
 def test_damaged_pages_are_an_error_that_names_the_split(tmp_path):
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(3000))

@@ -100,13 +100,13 @@ class IndexBuilder:
                 # The loop is in C, and Tantivy parses each document without the GIL.
                 deque(map(self._writer.add_json, left), maxlen=0)
             except ValueError as error:
-                self._add_without_json(lines[len(lines) - left.__length_hint__() - 1], error)
+                self._add_without_refused(lines[len(lines) - left.__length_hint__() - 1], error)
             else:
                 return
 
-    def _add_without_json(self, line: str, error: ValueError) -> None:
-        """A json text that is too deep or has too large numbers: index the row without it, and say so."""
-        names = {field.name for field in self._mapping.fields if field.kind is Kind.JSON}
+    def _add_without_refused(self, line: str, error: ValueError) -> None:
+        """JSON that is too deep or has too large numbers, an odd address: index the row without, and say so."""
+        names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
         said: dict[str, Any] = json.loads(line)
         if not names & said.keys():
             raise SplitError(f"a row could not be indexed ({error}); nothing was written") from error

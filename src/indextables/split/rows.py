@@ -30,7 +30,7 @@ _THREADS_WORTH = 256 << 10
 
 
 @lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
     return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-pages")
 
 
@@ -43,7 +43,7 @@ class Rows:
         self._path = footer.path
         self._pages: dict[tuple[int, int], Pages] = {}
         local = store.local_path(footer.path)
-        self._map = _mapped(local) if local is not None else None
+        self._map = _mapped(local, footer.size) if local is not None else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -195,7 +195,7 @@ class Rows:
                 held.append((group, rows, [next(data) for _ in range(count)], dictionary))
             files.append((self._layout.small_file(leaf, held), positions))
         if len(files) > 1 and sum(len(f) for f, _ in files) > _THREADS_WORTH:
-            return list(_threads().map(_read_small, files))
+            return list(_threads(os.getpid()).map(_read_small, files))
         return [_read_small(file) for file in files]
 
     def _plan(
@@ -240,12 +240,17 @@ class Rows:
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
 
 
-def _mapped(path: str) -> mmap.mmap:
+def _mapped(path: str, size: int) -> mmap.mmap:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise SplitError(f"{path}: the split cannot be opened ({error})") from error
+    if len(mapped) != size:
+        raise SplitError(
+            f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or cut"
+        )
+    return mapped
 
 
 def _read_small(file: tuple[bytes, Ints]) -> pa.Array:
