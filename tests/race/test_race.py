@@ -4,23 +4,30 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
+from log_tables.build import a_log, a_table, paths_of
+from log_tables.model import Model, lines_of
+from writers import appends, meet, mixed
 
 from indextables.log.known import invalidate
 from indextables.options import Options
 from indextables.store import Store, open_store
-from log_tables.build import a_log, a_table, paths_of
-from log_tables.model import Model, lines_of
-from writers import appends, mixed
 
 PROCESSES = 8
 
 
-def race(work, url: str, options: dict[str, str], commits: int) -> list[list]:
-    """Run the work in eight processes of their own."""
+@pytest.fixture(scope="module")
+def pool():
+    """Eight processes of their own; all races of this module use them, since starting them costs most."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
-        running = [pool.submit(work, url, options, who, commits) for who in range(PROCESSES)]
-        return [one.result(timeout=500) for one in running]
+    barrier = context.Barrier(PROCESSES)
+    with ProcessPoolExecutor(PROCESSES, context, initializer=meet, initargs=(barrier,)) as pool:
+        yield pool
+
+
+def race(pool, work, url: str, options: dict[str, str], commits: int) -> list[list]:
+    """Run the work in all processes at once."""
+    running = [pool.submit(work, url, options, who, commits) for who in range(PROCESSES)]
+    return [one.result(timeout=500) for one in running]
 
 
 def log_folder(url: str, options: dict[str, str]) -> Store:
@@ -50,9 +57,9 @@ def check_every_version(url: str, options: dict[str, str], step: int = 1) -> Mod
     return model
 
 
-def check_appends(url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
+def check_appends(pool, url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
     a_table(url, options)
-    got = race(appends, url, options, commits)
+    got = race(pool, appends, url, options, commits)
     invalidate()
     assert sorted(v for versions in got for v in versions) == list(range(1, PROCESSES * commits + 1))
     assert all(versions == sorted(versions) for versions in got)
@@ -66,16 +73,18 @@ def check_appends(url: str, options: dict[str, str], commits: int, step: int = 1
     assert len(set(times)) == len(times)
 
 
-def check_mixed(url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
+def check_mixed(pool, url: str, options: dict[str, str], commits: int, step: int = 1) -> None:
     a_table(url, options)
-    got = race(mixed, url, options, commits)
+    got = race(pool, mixed, url, options, commits)
     invalidate()
     claimed = {version: kind for versions in got for version, kind in versions}
     assert len(claimed) == sum(map(len, got)), "two writers were told of the same version"
     folder = log_folder(url, options)
     names = {"append": "WRITE", "merge": "MERGE SPLITS", "drop": "DROP PARTITIONS", "overwrite": "OVERWRITE"}
     for version in versions_on(folder)[1:]:
-        info = next(a["commitInfo"] for a in lines_of(folder.get(f"{version:020d}.json")) if "commitInfo" in a)
+        info = next(
+            a["commitInfo"] for a in lines_of(folder.get(f"{version:020d}.json")) if "commitInfo" in a
+        )
         expected = names[claimed[version]] if version in claimed else "CHECKPOINT"
         assert info["operation"] == expected, f"version {version} was committed, but nobody was told"
     check_every_version(url, options, step)
@@ -87,34 +96,34 @@ def check_mixed(url: str, options: dict[str, str], commits: int, step: int = 1) 
     assert paths_of(a_log(url, options).snapshot()) == before
 
 
-def test_appends_of_eight_processes_on_the_local_disk(make_store_url):
-    check_appends(*make_store_url("local"), commits=50)
+def test_appends_of_eight_processes_on_the_local_disk(pool, make_store_url):
+    check_appends(pool, *make_store_url("local"), commits=50)
 
 
-def test_mixed_commits_of_eight_processes_on_the_local_disk(make_store_url):
-    check_mixed(*make_store_url("local"), commits=25)
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_appends_of_eight_processes_on_an_object_store(make_store_url, kind):
-    check_appends(*make_store_url(kind), commits=6, step=7)
+def test_mixed_commits_of_eight_processes_on_the_local_disk(pool, make_store_url):
+    check_mixed(pool, *make_store_url("local"), commits=25)
 
 
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_mixed_commits_of_eight_processes_on_an_object_store(make_store_url, kind):
-    check_mixed(*make_store_url(kind), commits=5, step=5)
+def test_appends_of_eight_processes_on_an_object_store(pool, make_store_url, kind):
+    check_appends(pool, *make_store_url(kind), commits=6, step=7)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_mixed_commits_of_eight_processes_on_an_object_store(pool, make_store_url, kind):
+    check_mixed(pool, *make_store_url(kind), commits=5, step=5)
 
 
 @pytest.mark.soak
 @pytest.mark.server
 @pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_four_hundred_appends_on_an_object_store(make_store_url, kind):
-    check_appends(*make_store_url(kind), commits=50)
+def test_four_hundred_appends_on_an_object_store(pool, make_store_url, kind):
+    check_appends(pool, *make_store_url(kind), commits=50)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.server)])
-def test_four_hundred_mixed_commits(make_store_url, kind):
-    check_mixed(*make_store_url(kind), commits=50)
+def test_four_hundred_mixed_commits(pool, make_store_url, kind):
+    check_mixed(pool, *make_store_url(kind), commits=50)

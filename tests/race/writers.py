@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Mapping
+from multiprocessing.synchronize import Barrier
+
+from log_tables.build import a_log, append, gone, merge, overwrite, paths_of, split
 
 from indextables.errors import CommitAttemptsError, CommitConflictError
 from indextables.log.actions import Txn
 from indextables.log.conflict import Draft
 from indextables.log.transaction_log import TransactionLog
-from log_tables.build import a_log, append, gone, merge, overwrite, paths_of, split
 
 # Enough attempts for eight writers at once, and waits that suit a test.
 PATIENT = {
@@ -19,8 +21,18 @@ PATIENT = {
 }
 
 
+_start: list[Barrier] = []
+
+
+def meet(barrier: Barrier) -> None:
+    """Called in each new process: where all wait for each other before a race."""
+    _start.append(barrier)
+
+
 def open_log(url: str, options: Mapping[str, str], who: int) -> TransactionLog:
     log = a_log(url, {**PATIENT, **options})
+    # So that the work is really done by as many processes, and they start together.
+    _start[0].wait(timeout=300)
     # Real waits with real dice: the point is to race.
     return TransactionLog(log.store, log.options, engine=f"writer-{who}")
 
