@@ -23,6 +23,7 @@ from log_tables.build import (
 )
 from log_tables.generations import HandMade
 from log_tables.watched import WatchedStore
+from servers.proxy import Fault
 
 from indextables.errors import (
     CommitAttemptsError,
@@ -537,6 +538,25 @@ def test_refused_credentials_are_no_unknown_outcome(store):
     store.watch.before = before
     with pytest.raises(CredentialsError):
         append(log, "mine.split")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.ERROR_AFTER, Fault.DROP_AFTER, Fault.CONFLICT, Fault.BUSY, Fault.DROP_BEFORE],
+    ids=lambda f: f.name,
+)
+def test_an_append_through_a_faulty_network_lands_exactly_once(moto_server, faulty_s3, make_store_url, fault):
+    url, _ = make_store_url("s3")
+    options = moto_server.options(faulty_s3.port)
+    log = a_table(url, options)
+    append(log, "a.split")
+    faulty_s3.fail(fault, 2)
+    append(log, "b.split")
+    faulty_s3.fault = lambda _request: None
+    invalidate()
+    snapshot = a_log(url, options).snapshot()
+    assert (snapshot.version, paths_of(snapshot)) == (2, ["a.split", "b.split"])
 
 
 # --- what a draft carries --------------------------------------------------------------------------
