@@ -174,6 +174,9 @@ class Opened:
     snapshot: Snapshot
     options: Options
 
+    def __repr__(self) -> str:
+        return f"Opened({self.store.url})"
+
     def ids(self, where: Predicate | None) -> list[int]:
         found = read.scan(self.snapshot, self.store, self.options, columns=["id"], where=where).read_all()
         return sorted(found["id"].to_pylist())

@@ -1,6 +1,6 @@
 """Reading a table: scans, searches, counts and aggregates, over many splits at once."""
 
-from indextables.read.aggregate import aggregate
+from indextables.read.aggregate import AggregatePlan, AggregateTask, aggregate, plan_aggregate, run_aggregate
 from indextables.read.aggregates import (
     Aggregate,
     Bucket,
@@ -10,12 +10,15 @@ from indextables.read.aggregates import (
     Histogram,
     RangeBuckets,
 )
+from indextables.read.caches import cache_stats, flush_caches, prewarm
 from indextables.read.ranked import search
 from indextables.read.scan import count, run, scan
 from indextables.read.tasks import ReadTask, plan
 
 __all__ = [
     "Aggregate",
+    "AggregatePlan",
+    "AggregateTask",
     "Bucket",
     "DateHistogram",
     "Function",
@@ -24,9 +27,14 @@ __all__ = [
     "RangeBuckets",
     "ReadTask",
     "aggregate",
+    "cache_stats",
     "count",
+    "flush_caches",
     "plan",
+    "plan_aggregate",
+    "prewarm",
     "run",
+    "run_aggregate",
     "scan",
     "search",
 ]

@@ -17,7 +17,7 @@ from indextables.read.aggregates import (
     RangeBuckets,
     group_column,
 )
-from indextables.read.partials import Partial, bound_name, comparable, from_parts, from_rows, merged, pairs
+from indextables.read.partials import Partial, bound_name, comparable, from_rows, merged, pairs
 from indextables.read.request import Request
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
@@ -35,6 +35,11 @@ def split_partial(store: Store, ref: SplitRef, table: TableFacts, request: Reque
     reader = SplitReader(store, ref, table)
     found = _from_index(reader, request)
     return found if found is not None else _from_rows(reader, request)
+
+
+def index_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial | None:
+    """The groups of one split from its index alone; None if the index cannot give them exactly."""
+    return _from_index(SplitReader(store, ref, table), request)
 
 
 # --- rows -------------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ def _table(
             low = aggregate.function is Function.MIN
             bounds = [measured.low if low else measured.high for measured in found]
             columns[f"{bound_name(aggregate)}{i}"] = comparable(decoded(bounds, arrow))
-    return from_parts(pa.table(columns), len(request.groups)).groups
+    return pa.table(columns)
 
 
 def _key_columns(

@@ -109,6 +109,8 @@ def counted_pairs(partial: Partial, keys: int) -> Partial:
 
 def merged(partials: Sequence[Partial], keys: int) -> Partial:
     """Several partial results as one."""
+    if len(partials) == 1:
+        return partials[0]
     groups = _reduced(pa.concat_tables([p.groups for p in partials]), keys)
     distinct = {i: pairs(pa.concat_tables([p.distinct[i] for p in partials])) for i in partials[0].distinct}
     return Partial(groups, distinct)

@@ -26,7 +26,7 @@ _FRAGMENT_LENGTH = 150
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Ranked:
     """What a ranked search asks of each split."""
 
     search: Search
@@ -67,7 +67,7 @@ def search(  # noqa: PLR0913 - what the door's search takes
     )
     both: Predicate = operator if where is None else And((operator, where))
     table, splits = prepare(snapshot, both, options)
-    wanted = _Wanted(operator, where, limit)
+    wanted = Ranked(operator, where, limit)
     schema = table.selected(columns)
     marked = [table.column(name).name for name in highlight]
     works = [partial(_best, store, ref, table, wanted) for ref in splits]
@@ -107,12 +107,17 @@ def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
     return _Chosen(picks, order, score[best])
 
 
-def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: _Wanted) -> tuple[SplitReader, Top]:
+def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked) -> tuple[SplitReader, Top]:
     reader = SplitReader(store, ref, table)
+    return reader, best_rows(reader, wanted)
+
+
+def best_rows(reader: SplitReader, wanted: Ranked) -> Top:
+    """The rows of one split that match best, with their scores; a few more than the limit may come."""
     nothing = Top(np.zeros(0, np.int64), np.zeros(0, np.float32))
     condition = reader.folded(wanted.where)
     if isinstance(condition, Always) and condition.value is not True:
-        return reader, nothing
+        return nothing
     rows = reader.source.num_records
     found = ask(reader.understand(wanted.search), reader.view).true
     passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).side
@@ -120,14 +125,12 @@ def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: _Wanted) -> tu
     limit = rows if wanted.limit is None else wanted.limit
     top = reader.index.top(ranked.sure, limit)
     if ranked.unsure is NOTHING:
-        return reader, top
+        return top
     more = reader.index.top(ranked.unsure, rows)
     order = np.argsort(more.rows)
     holds = reader.holds(And((wanted.search, condition)), more.rows[order])
     kept = order[holds]
-    return reader, Top(
-        np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]])
-    )
+    return Top(np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]]))
 
 
 def _rows(

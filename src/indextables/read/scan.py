@@ -60,7 +60,7 @@ def _stream(
         return
     works = [
         partial(run, ReadTask(table, (ref,), tuple(columns), where, limit), store)
-        for ref in _enough(splits, where, limit)
+        for ref in enough(splits, where, limit)
     ]
     left = limit
     for batch in in_order(works, at_once):
@@ -73,7 +73,7 @@ def _stream(
             return
 
 
-def _enough(splits: Sequence[SplitRef], where: Predicate | None, limit: int | None) -> list[SplitRef]:
+def enough(splits: Sequence[SplitRef], where: Predicate | None, limit: int | None) -> list[SplitRef]:
     """Without a condition, the first splits that have as many rows as are wanted."""
     if limit is None or where is not None:
         return list(splits)

@@ -134,6 +134,17 @@ class SplitReader:
         doubtful = candidates if found.side.all_unsure else self.index.rows(found.side.unsure)
         return np.setdiff1d(candidates, doubtful[~self.holds(found.check, doubtful)], assume_unique=True)
 
+    def numbered(
+        self, columns: Sequence[str], where: Predicate | None
+    ) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
+        """The rows for which the condition is true, in order, with their numbers."""
+        numbers = self.numbers(where)
+        start = 0
+        for batch in self._fetch(columns, numbers):
+            if batch.num_rows:
+                yield numbers[start : start + batch.num_rows], batch
+            start += batch.num_rows
+
     def count(self, where: Predicate | None) -> int:
         """How many rows the condition is true for."""
         condition = self.folded(where)
@@ -148,6 +159,20 @@ class SplitReader:
         if doubtful is None:
             return sum(batch.num_rows for batch in self._checked_scan((), condition))
         return self.index.count(found.side.sure) + int(self.holds(found.check, doubtful).sum())
+
+    def decided(self, where: Predicate | None) -> bool:
+        """Whether the index alone tells for which rows the condition is true."""
+        condition = self.folded(where)
+        return isinstance(condition, Always) or self.narrowed(condition).check is None
+
+    def candidates(self, where: Predicate | None) -> int:
+        """How many rows have to be read, or looked at, to find those for which the condition is true."""
+        condition = self.folded(where)
+        if isinstance(condition, Always):
+            return self.source.num_records if condition.value is True else 0
+        if not self._worth_asking(condition):
+            return self.source.num_records
+        return self.index.count(self.narrowed(condition).side.rows)
 
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""

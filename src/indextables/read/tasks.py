@@ -97,6 +97,18 @@ def prepare(
     return table, _refs(files, own, table)
 
 
+def facts_of(snapshot: Snapshot, options: Options) -> TableFacts:
+    """What is to be known of the table as a whole, whichever of its splits are read."""
+    mappings, _ = _mappings(snapshot, snapshot.files())
+    return TableFacts(
+        snapshot.url,
+        snapshot.schema,
+        snapshot.partition_columns,
+        mappings or _registered(snapshot),
+        options.public(),
+    )
+
+
 def check(predicate: Predicate | None, table: TableFacts) -> None:
     """Refuse a condition that names unknown fields or has a malformed query, before any split is read."""
     for search in searches_of(predicate):
@@ -159,13 +171,13 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
     return found
 
 
-def grouped(splits: Sequence[SplitRef], parallelism: int, options: Options) -> list[tuple[SplitRef, ...]]:
-    """The splits of each task: one while there are few, then more, up to a limit."""
-    size = options.get(reading.SPLITS_PER_TASK)
+def grouped(
+    splits: Sequence[SplitRef], parallelism: int, *, size: int | None, most: int
+) -> list[tuple[SplitRef, ...]]:
+    """The splits of each task: as many as asked for, or one while there are few, then up to `most`."""
     if size is None:
         few = len(splits) <= 2 * parallelism
-        size = 1 if few else -(-len(splits) // (4 * parallelism))
-        size = min(size, options.get(reading.MAX_SPLITS_PER_TASK))
+        size = min(1 if few else -(-len(splits) // (4 * parallelism)), most)
     return [tuple(splits[start : start + size]) for start in range(0, len(splits), size)]
 
 
@@ -181,9 +193,9 @@ def plan(
     """The tasks that together read what is asked for, ready to be sent to other processes."""
     table, splits = prepare(snapshot, where, options)
     names = tuple(table.selected(columns).names)
-    return tuple(
-        ReadTask(table, group, names, where, limit) for group in grouped(splits, parallelism, options)
-    )
+    size, most = options.get(reading.SPLITS_PER_TASK), options.get(reading.MAX_SPLITS_PER_TASK)
+    groups = grouped(splits, parallelism, size=size, most=most)
+    return tuple(ReadTask(table, group, names, where, limit) for group in groups)
 
 
 def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], list[int]]:

@@ -208,7 +208,8 @@ class _Groups:
             return Measured(0)
         total, low, high = said["sum"], said["min"], said["max"]
         if field.kind is Kind.F64:
-            if math.isnan(total):  # a NaN among the values, which Tantivy does not order
+            # Tantivy neither orders NaN nor tells infinities from the largest numbers.
+            if not math.isfinite(total):
                 raise _Inexact
             return Measured(count, total, low, high)
         if max(abs(low), abs(high)) * count >= _WHOLE_DOUBLES:

@@ -1,0 +1,84 @@
+"""Caches of reading: seen, emptied, filled beforehand."""
+
+import pickle
+
+import pytest
+from read_tables import opened
+
+import indextables
+from indextables import read
+from indextables.errors import OptionError, UnknownFieldError
+from indextables.options import Options
+from indextables.predicate import parse_condition
+from indextables.read import Aggregate, Function
+
+TEXT = {"indexing.typemap.t": "text"}
+
+
+@pytest.fixture
+def table(tmp_path):
+    for n in range(4):
+        indextables.write(tmp_path / "t", [{"id": n, "k": "ab"[n % 2], "t": f"word{n} all"}], options=TEXT)
+    return opened(tmp_path / "t", [], tmp_path / "cache")
+
+
+def found(table, text):
+    return table.count(parse_condition(f"t INDEXQUERY '{text}'", table.snapshot.schema))
+
+
+def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table):
+    read.flush_caches(table.options)
+    assert found(table, "all") == 4
+    before = read.cache_stats(table.options)
+    assert (before.entries, before.misses) == (4, 4)
+    read.sources.close_sources()
+    assert found(table, "all") == 4
+    after = read.cache_stats(table.options)
+    assert (after.misses, after.hits) == (4, before.hits + 4)
+
+
+def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table):
+    assert found(table, "all") == 4
+    flushed = read.flush_caches(table.options)
+    assert flushed.open_splits >= 4
+    assert flushed.disk.entries == 4
+    assert read.cache_stats(table.options).entries == 0
+    assert found(table, "word2") == 1
+
+
+def test_prewarming_brings_chosen_splits_and_parts_near(table):
+    read.flush_caches(table.options)
+    where = parse_condition("id >= 2", table.snapshot.schema)
+    warmed = read.prewarm(
+        table.snapshot, table.store, table.options, where=where, parts=["TERM_DICT", "postings"]
+    )
+    assert warmed.splits == 2
+    assert warmed.bytes > 0
+    assert read.cache_stats(table.options).entries == 2
+    with pytest.raises(OptionError, match="'WORDS'; the parts are: TERM, TERM_DICT"):
+        read.prewarm(table.snapshot, table.store, table.options, parts=["WORDS"])
+    with pytest.raises(UnknownFieldError, match="nosuch"):
+        read.prewarm(table.snapshot, table.store, table.options, fields=["nosuch"])
+
+
+def test_a_small_cache_still_answers(table):
+    tight = Options.parse({"cache.disk.maxSize": "1K", "cache.maxSize": "1K"}).over(table.options)
+    where = parse_condition("t INDEXQUERY 'all'", table.snapshot.schema)
+    assert read.count(table.snapshot, table.store, tight, where=where) == 4
+    assert read.scan(table.snapshot, table.store, tight, where=where).read_all().num_rows == 4
+
+
+def test_aggregate_tasks_travel_and_their_splits_are_chosen_by_option(table):
+    def planned(**given):
+        options = Options.parse({**given, "aws.secretKey": "hush-hush"}).over(table.options)
+        return read.plan_aggregate(
+            table.snapshot, options, aggregates=[Aggregate(Function.SUM, "id")], group_by=["k"]
+        )
+
+    assert [len(task.splits) for task in planned().tasks] == [1, 1, 1, 1]
+    assert [len(task.splits) for task in planned(**{"read.aggregate.splitsPerTask": 3}).tasks] == [3, 1]
+    plan = planned(**{"read.aggregate.splitsPerTask": 3})
+    sent = pickle.dumps(plan.tasks)
+    assert b"hush-hush" not in sent
+    parts = [pickle.loads(pickle.dumps(read.run_aggregate(task, table.store))) for task in pickle.loads(sent)]
+    assert {r["k"]: r["sum(id)"] for r in plan.finish(parts).to_pylist()} == {"a": 2, "b": 4}
