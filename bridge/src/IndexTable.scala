@@ -2,26 +2,64 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
-import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.catalog.TableCapability._
-import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, Transform}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A table as Spark sees it. */
+/**
+ * A table as Spark sees it.
+ *
+ * Spark refuses two of the four save modes for a table that can be written in batches, so one that is found by its
+ * path says so only where it is to be written (`writable`, `inMode`); `mode` is then the save mode.
+ */
 class IndexTable(
     override val schema: StructType,
     override val partitioning: Array[Transform],
-    override val properties: util.Map[String, String])
-    extends Table with SupportsRead {
+    override val properties: util.Map[String, String],
+    val mode: Option[String] = None,
+    val partitionBy: Option[Array[String]] = None,
+    written: Boolean = false)
+    extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 {
+
+  /** Whether a catalog knows it. */
+  def named: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
+
+  /** The columns that rows are partitioned by, if whoever writes says so; a catalog does. */
+  def wantedPartitions: Option[Array[String]] = partitionBy.orElse(
+    if (!named) None
+    else Some(partitioning.map {
+      case IdentityTransform(FieldReference(Seq(column))) => column
+      case other => throw new Failure(
+        s"a table of indextables is partitioned by columns as they are, not by ${other.describe}; " +
+          "add a column with that value and partition by it")
+    }))
+
+  def writable: IndexTable = new IndexTable(schema, partitioning, properties, mode, partitionBy, written = true)
 
   override def name(): String = s"${Provider.Name} ${properties.getOrDefault("path", "")}".trim
 
-  override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(BATCH_READ)
+  override def capabilities(): util.Set[TableCapability] = {
+    val all = util.EnumSet.of(BATCH_READ, TRUNCATE, OVERWRITE_BY_FILTER, OVERWRITE_DYNAMIC)
+    if (named || written) all.add(BATCH_WRITE)
+    all
+  }
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     new IndexScanBuilder(this, SessionOptions.merged(properties, options.asCaseSensitiveMap))
+
+  override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new IndexWriteBuilder(this, info)
+
+  // What cannot be deleted is refused by the planner, with a reason.
+  override def canDeleteWhere(predicates: Array[Predicate]): Boolean = true
+
+  override def deleteWhere(predicates: Array[Predicate]): Unit = Rpc("delete", Json.obj(
+    "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
+    "filters" -> ExpressionJson.all(predicates)))
 
   // Equal tables let Spark drop cached results after a write, and share equal parts of a plan.
   override def equals(other: Any): Boolean = other match {

@@ -6,14 +6,15 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 
+import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
 import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
-import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.sources.{BaseRelation, CreatableRelationProvider, DataSourceRegister}
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The data source `indextables`. */
-class Provider extends TableProvider with DataSourceRegister {
+class Provider extends TableProvider with DataSourceRegister with CreatableRelationProvider {
   // Spark asks one provider for schema and partitioning in turn.
   private var asked: Option[(util.Map[String, String], Option[Described])] = None
 
@@ -27,11 +28,23 @@ class Provider extends TableProvider with DataSourceRegister {
   }
 
   override def inferPartitioning(options: CaseInsensitiveStringMap): Array[Transform] =
-    found(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
+    // A managed table that is being created has no path yet.
+    if (!options.containsKey("path")) Array.empty
+    else found(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
 
   override def getTable(
-      schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table =
-    new IndexTable(schema, partitioning, properties)
+      schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table = {
+    val declared = new IndexTable(schema, partitioning, properties)
+    if (!declared.named) declared
+    else {
+      // A catalog remembers the table as it was created; the log knows it as it is, once there is one.
+      Described.ofCatalog(properties).map(known => new IndexTable(known.schema, known.partitioning, properties)).getOrElse(declared)
+    }
+  }
+
+  override def createRelation(
+      context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation =
+    SaveModes.save(context, mode, parameters, data)
 
   private def found(options: util.Map[String, String]): Option[Described] = asked match {
     case Some((same, described)) if same == options => described
@@ -60,6 +73,14 @@ object Described {
   /** The table at the options' path, if there is one. */
   def of(options: util.Map[String, String]): Option[Described] = {
     val json = Rpc("schema", Json.obj("options" -> options)).json
+    if (json.has("schema")) Some(new Described(json)) else None
+  }
+
+  /** The same for a table of a catalog. It has no path while it is created; what it keeps must not be secret. */
+  def ofCatalog(properties: util.Map[String, String]): Option[Described] = {
+    val json = Rpc("schema", Json.obj(
+      "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
+      "kept" -> SessionOptions.kept(properties).keySet)).json
     if (json.has("schema")) Some(new Described(json)) else None
   }
 }

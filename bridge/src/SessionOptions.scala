@@ -15,17 +15,25 @@ object SessionOptions {
 
   def merged(properties: util.Map[String, String], options: util.Map[String, String]): util.Map[String, String] = {
     val all = new util.LinkedHashMap[String, String]()
-    // Two spellings of one key are one option, so the prefix goes.
-    def put(key: String, value: String): Unit = all.put(key.toLowerCase(Locale.ROOT).stripPrefix(Prefix), value)
-    SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) put(key, value) }
-    val kept = properties.asScala
-    kept.foreach { case (key, value) => if (key.startsWith(Prefix)) put(key, value) }
-    kept.foreach { case (key, value) => if (key.startsWith(Stored)) put(key.stripPrefix(Stored), value) }
-    kept.get("path").orElse(kept.get("location")).foreach(put("path", _))
-    options.asScala.foreach { case (key, value) => put(key, value) }
+    SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) all.put(plain(key), value) }
+    all.putAll(kept(properties))
+    options.asScala.foreach { case (key, value) => all.put(plain(key), value) }
     all
   }
 
   def merged(options: CaseInsensitiveStringMap): util.Map[String, String] =
     merged(util.Collections.emptyMap(), options.asCaseSensitiveMap)
+
+  /** What a catalog keeps of ours: the table's OPTIONS, properties of our name, and where the table is. */
+  def kept(properties: util.Map[String, String]): util.Map[String, String] = {
+    val ours = new util.LinkedHashMap[String, String]()
+    val all = properties.asScala
+    all.foreach { case (key, value) => if (key.startsWith(Prefix)) ours.put(plain(key), value) }
+    all.foreach { case (key, value) => if (key.startsWith(Stored)) ours.put(plain(key.stripPrefix(Stored)), value) }
+    all.get("path").orElse(all.get("location")).foreach(ours.put("path", _))
+    ours
+  }
+
+  /** Two spellings of one key are one option. */
+  private def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(Prefix)
 }

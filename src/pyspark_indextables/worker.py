@@ -2,13 +2,13 @@
 
 import gc
 import importlib.abc
+import struct
 import sys
 from collections.abc import Sequence
 from typing import IO
 
-from pyspark.serializers import read_int, write_int, write_with_length
 from pyspark.sql.worker.utils import worker_run
-from pyspark.worker_util import get_sock_file_to_executor, utf8_deserializer
+from pyspark.worker_util import get_sock_file_to_executor
 
 from indextables.spark.planner.dispatch import answer
 
@@ -39,14 +39,28 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
 
 
 def _call(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    operation = utf8_deserializer.loads(infile)
-    request = utf8_deserializer.loads(infile)
-    blobs = [infile.read(read_int(infile)) for _ in range(read_int(infile))]
+    operation = _read(infile).decode()
+    request = _read(infile).decode()
+    blobs = [_read(infile) for _ in range(_read_int(infile))]
     reply, made = answer(operation, request, blobs)
-    write_with_length(reply, outfile)
-    write_int(len(made), outfile)
+    _write(reply, outfile)
+    outfile.write(struct.pack("!i", len(made)))
     for blob in made:
-        write_with_length(blob, outfile)
+        _write(blob, outfile)
+
+
+def _read_int(infile: IO[bytes]) -> int:
+    (number,) = struct.unpack("!i", infile.read(4))
+    return int(number)
+
+
+def _read(infile: IO[bytes]) -> bytes:
+    return infile.read(_read_int(infile))
+
+
+def _write(data: bytes, outfile: IO[bytes]) -> None:
+    outfile.write(struct.pack("!i", len(data)))
+    outfile.write(data)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Options of writing a table: how large splits get, how a schema may grow, what a commit says."""
 
-from indextables.options.declare import Where, option
-from indextables.options.parsers import boolean, integer, optional_text, size
+from indextables.options.declare import Where, option, refused
+from indextables.options.parsers import boolean, choice, integer, optional_text, size
 
 _WRITE = frozenset({Where.WRITE})
 
@@ -40,3 +40,58 @@ TXN_APP_ID = option(
 TXN_VERSION = option(
     "txn.version", integer(0), 0, "The number of the batch; it grows from batch to batch.", where=_WRITE
 )
+REPLACE_WHERE = option(
+    "replaceWhere",
+    optional_text,
+    None,
+    "With the mode overwrite: a condition; only rows for which it is true are replaced, and only such rows "
+    "may be written. It must cover whole splits, as a condition on partition columns does.",
+    where=_WRITE,
+)
+PARTITION_OVERWRITE = option(
+    "partitionOverwriteMode",
+    choice("static", "dynamic"),
+    "static",
+    "With the mode overwrite: static replaces the whole table, dynamic only partitions that get new rows. "
+    "In Spark the default is spark.sql.sources.partitionOverwriteMode.",
+    where=_WRITE,
+)
+OPTIMIZE_WRITE = option(
+    "write.optimizeWrite.enabled",
+    boolean,
+    False,
+    "In Spark: shuffle the rows before they are written, so that there are few, well-sized splits.",
+    where=_WRITE,
+)
+DISTRIBUTION_MODE = option(
+    "write.optimizeWrite.distributionMode",
+    choice("hash", "balanced", "none"),
+    "hash",
+    "How rows are shuffled: hash brings all rows of a partition into one task; balanced divides large "
+    "partitions among tasks and joins small ones; none leaves rows where they are. Rows of a table without "
+    "partition columns are balanced by either.",
+    where=_WRITE,
+)
+
+for _key, _reason in {
+    "write.optimizeWrite.samplingRatio": "the size of a split is measured while it is written",
+    "write.optimizeWrite.minRowsForEstimation": "the size of a split is measured while it is written",
+    "write.optimizeWrite.maxSplitSize": "a split is closed at write.optimizeWrite.targetSplitSize",
+}.items():
+    refused(_key, _reason)
+
+for _key in (
+    "mergeOnWrite.enabled",
+    "mergeOnWrite.async.enabled",
+    "mergeOnWrite.targetSize",
+    "mergeOnWrite.batchCpuFraction",
+    "mergeOnWrite.maxConcurrentBatches",
+    "mergeOnWrite.minBatchesToTrigger",
+    "mergeOnWrite.shutdownTimeoutMs",
+    "purgeOnWrite.enabled",
+    "purgeOnWrite.triggerAfterMerge",
+    "purgeOnWrite.triggerAfterWrites",
+    "purgeOnWrite.splitRetentionHours",
+    "purgeOnWrite.txLogRetentionHours",
+):
+    refused(_key, "it is not in this release yet")

@@ -7,6 +7,7 @@ from typing import Any
 from indextables.errors import IndexTablesError
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
+from indextables.spark.planner.write import abort, commit, delete, write
 
 Request = Mapping[str, Any]
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -19,9 +20,13 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 
 OPERATIONS: Mapping[str, Handler] = {
+    "abort": abort,
+    "commit": commit,
+    "delete": delete,
     "ping": _ping,
     "plan": plan,
     "schema": schema,
+    "write": write,
 }
 
 

@@ -1,0 +1,63 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
+import org.apache.spark.sql.catalyst.plans.logical.AppendData
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.execution.datasources.DataSourceUtils
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.sources.BaseRelation
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** `df.write.save(path)` with any of the four modes: one append, whose mode the planner is told. */
+object SaveModes {
+  private val Asked = DataSourceUtils.PARTITIONING_COLUMNS_KEY
+
+  def save(context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation = {
+    val session = data.sparkSession.asInstanceOf[SparkSession]
+    if (parameters.contains(DataSourceUtils.CLUSTERING_COLUMNS_KEY)) {
+      throw new Failure("clusterBy is not offered by indextables; leave it out, or use partitionBy")
+    }
+    val partitionBy = parameters.get(Asked).map(DataSourceUtils.decodePartitioningColumns(_).toArray)
+    val options = new util.HashMap[String, String]((parameters - Asked).asJava)
+    if (mode == SaveMode.Overwrite) {
+      // Spark's own setting is the default of ours.
+      options.asScala.keys.find(_.equalsIgnoreCase("partitionOverwriteMode")).getOrElse {
+        options.put("partitionOverwriteMode", session.sessionState.conf.partitionOverwriteMode.toString.toLowerCase)
+      }
+    }
+    val exists = mode == SaveMode.Ignore && Described.of(SessionOptions.merged(util.Collections.emptyMap(), options)).nonEmpty
+    if (!exists) {
+      val table = new IndexTable(
+        data.schema.asNullable,
+        partitionBy.getOrElse(Array.empty[String]).map(Expressions.identity(_): Transform),
+        util.Map.of(),
+        Some(mode.toString.toLowerCase),
+        partitionBy,
+        written = true)
+      val relation = DataSourceV2Relation.create(table, None, None, new CaseInsensitiveStringMap(options))
+      val append = AppendData.byName(relation, data.asInstanceOf[Dataset[_]].logicalPlan, options.asScala.toMap)
+      new QueryExecution(session, append).assertCommandExecuted()
+      forget(session, options)
+    }
+    new BaseRelation {
+      override def sqlContext: SQLContext = context
+      override def schema: StructType = data.schema
+    }
+  }
+
+  /** Results that Spark keeps of the table are no longer true. */
+  private def forget(session: SparkSession, options: util.Map[String, String]): Unit = {
+    val path = options.asScala.collectFirst { case (key, value) if key.equalsIgnoreCase("path") => value }
+    path.foreach { at =>
+      val loaded = session.read.format(Provider.Name).load(at).asInstanceOf[Dataset[_]].logicalPlan
+      session.sharedState.cacheManager.recacheByPlan(session, loaded)
+    }
+  }
+}

@@ -1,0 +1,90 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.JobArtifactSet
+import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
+import org.apache.spark.sql.connector.expressions.{Expression, Expressions, SortOrder}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonWriterCommitMessage}
+import org.apache.spark.sql.types.StructType
+
+/** Collects how rows are to be written. */
+class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
+    extends WriteBuilder with SupportsOverwriteV2 with SupportsDynamicOverwrite {
+  private var mode = table.mode.getOrElse("append")
+  private var replace: Option[String] = None
+  private var filters: Option[Array[util.Map[String, Any]]] = None
+
+  override def truncate(): WriteBuilder = replacing("all")
+
+  override def overwriteDynamicPartitions(): WriteBuilder = replacing("partitions")
+
+  // What cannot be overwritten is refused by the planner, with a reason.
+  override def canOverwrite(predicates: Array[Predicate]): Boolean = true
+
+  override def overwrite(predicates: Array[Predicate]): WriteBuilder = {
+    filters = Some(ExpressionJson.all(predicates))
+    replacing("where")
+  }
+
+  private def replacing(what: String): WriteBuilder = {
+    mode = "overwrite"
+    replace = Some(what)
+    this
+  }
+
+  override def build(): Write = {
+    val options = SessionOptions.merged(table.properties, info.options.asCaseSensitiveMap)
+    val request = Json.obj(
+      "options" -> options,
+      "schema" -> info.schema.json,
+      "partitions" -> table.wantedPartitions,
+      "mode" -> mode,
+      "replace" -> replace,
+      "filters" -> filters)
+    new IndexWrite(options, info.schema, Rpc("write", request))
+  }
+}
+
+/** A write that the planner has agreed to. */
+class IndexWrite(options: util.Map[String, String], schema: StructType, planned: Reply)
+    extends Write with RequiresDistributionAndOrdering with BatchWrite {
+  private val Seq(function, plan) = planned.blobs
+  private val shuffle = Option(planned.json.get("shuffle"))
+  // Once a commit was tried, only the planner knows whether files may be deleted.
+  private var tried = false
+
+  override def description(): String = s"${Provider.Name} ${options.get("path")}"
+
+  override def requiredDistribution(): Distribution = shuffle match {
+    case Some(wanted) => Distributions.clustered(
+      wanted.get("columns").asScala.map(c => Expressions.column(c.asText): Expression).toArray)
+    case None => Distributions.unspecified()
+  }
+
+  override def distributionStrictlyRequired(): Boolean = shuffle.exists(_.get("strict").asBoolean)
+
+  override def advisoryPartitionSizeInBytes(): Long = shuffle.map(_.get("bytes").asLong).getOrElse(0L)
+
+  override def requiredOrdering(): Array[SortOrder] = Array.empty
+
+  override def toBatch: BatchWrite = this
+
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = PythonBatchWriterFactory(
+    Rpc.source, function, schema, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
+
+  override def commit(messages: Array[WriterCommitMessage]): Unit = {
+    tried = true
+    Rpc("commit", Json.obj("options" -> options), plan +: bytes(messages): _*)
+  }
+
+  override def abort(messages: Array[WriterCommitMessage]): Unit =
+    if (!tried) Rpc("abort", Json.obj("options" -> options), bytes(messages): _*)
+
+  private def bytes(messages: Array[WriterCommitMessage]): Seq[Array[Byte]] =
+    messages.toSeq.collect { case message: PythonWriterCommitMessage => message.pickledMessage }
+}

@@ -1,0 +1,208 @@
+"""A write before and after its rows: what is agreed on first, and the one version at the end.
+
+```
+plan_write ─► Planned ─► splits, in this process or in many ─► finish_write ─► one version
+```
+
+A plan can be sent to other processes. It names the version it was made from, and the commit checks that
+what happened since then leaves it true.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from indextables.errors import (
+    IndexTablesError,
+    OptionError,
+    TableExistsError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from indextables.ingest.replace import Replace, covered, matching, removes
+from indextables.ingest.target import Mode, Target, existing_table, new_table
+from indextables.log.actions import Add, Metadata, Remove, Txn
+from indextables.log.conflict import OVERWRITE, Draft, check_snapshot
+from indextables.log.snapshot import Snapshot, SnapshotKey
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.options import writing as opt
+from indextables.predicate import Predicate, parse_condition, to_sql
+from indextables.schema.stored import cast_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A write that may begin: what the rows become, what they replace, and the version it relies on."""
+
+    target: Target
+    mode: Mode
+    replace: Replace
+    where: Predicate | None
+    only_matching: bool
+    base: SnapshotKey | None
+    before: Metadata | None
+
+    def stored(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows as they are stored; one that the write must not bring is refused."""
+        rows = cast_stream(batches, self.target.schema)
+        return matching(rows, self.where) if self.only_matching and self.where is not None else rows
+
+
+def plan_write(
+    log: TransactionLog,
+    incoming: pa.Schema,
+    *,
+    mode: Mode,
+    partition_by: Sequence[str],
+    options: Options,
+    replace: Replace | None = None,
+    where: Callable[[pa.Schema], Predicate] | None = None,
+) -> tuple[Planned | None, Snapshot | None]:
+    """Check a write against the table, and say what it does; no plan if there is nothing to write.
+
+    `replace` says what an overwrite replaces; by default the options do, and else it is everything. `where`
+    gives the condition to a table's schema, if that is what it replaces.
+    """
+    snapshot = _existing(log)
+    if snapshot is None:
+        target = new_table(incoming, partition_by, options, now_ms=time.time_ns() // 1_000_000)
+        log.check_store()
+        return Planned(target, mode, Replace.NOTHING, None, False, None, None), None
+    if mode is Mode.ERROR:
+        raise TableExistsError(log.store.url)
+    if mode is Mode.IGNORE or _has_batch(snapshot, options):
+        return None, snapshot
+    asked = options.get(opt.REPLACE_WHERE)
+    if asked is not None and mode is not Mode.OVERWRITE:
+        raise OptionError("replaceWhere replaces rows, so it needs the mode overwrite")
+    only_matching = False
+    condition = None if where is None else where(snapshot.schema)
+    if replace is None or replace is Replace.ALL:
+        replace = _replaced(mode, options)
+        if replace is Replace.WHERE:
+            assert asked is not None
+            condition, only_matching = parse_condition(asked, snapshot.schema), True
+    if condition is not None:
+        covered(snapshot, condition)
+    # Rows that stay were indexed the way they were: only an overwrite of all may change that.
+    whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
+    if whole is Mode.APPEND and mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
+        raise OptionError("overwriteSchema replaces the schema of all rows, so all rows must be overwritten")
+    target = existing_table(snapshot, incoming, partition_by, options, whole)
+    planned = Planned(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
+    return planned, snapshot
+
+
+def finish_write(
+    log: TransactionLog,
+    planned: Planned,
+    adds: Sequence[Add],
+    options: Options,
+    base: Snapshot | None = None,
+) -> Snapshot:
+    """Commit the splits of a planned write; `base` is the snapshot it was planned from, if it is at hand."""
+    metadata = planned.target.metadata
+    if planned.base is None:
+        base, metadata = _created(log, planned), None
+    elif base is None:
+        base = _found(log, planned.base)
+    draft = _draft(planned, metadata, adds, options)
+    if base is None:
+        # The version is gone, cleaned up while the rows were written: the table as it is now has to do.
+        assert planned.before is not None
+        if planned.replace is not Replace.NOTHING:
+            raise IndexTablesError(
+                f"version {planned.base and planned.base[0]} of the table at {log.store.url}, which this "
+                "write was to replace, was cleaned up meanwhile; nothing was changed; write again"
+            )
+        base = log.snapshot()
+        check_snapshot(draft, planned.before, base)
+    gone = removes(base, planned.replace, planned.where, adds)
+    if not adds and not gone and metadata is None:
+        return base
+    return log.commit(_draft(planned, metadata, adds, options, gone), base)
+
+
+def _draft(
+    planned: Planned,
+    metadata: Metadata | None,
+    adds: Sequence[Add],
+    options: Options,
+    gone: tuple[Remove, ...] = (),
+) -> Draft:
+    app = options.get(opt.TXN_APP_ID)
+    parameters = {"mode": planned.mode.value, "partitionBy": ",".join(planned.target.partition_columns)}
+    if planned.mode is Mode.OVERWRITE and planned.replace is not Replace.ALL:
+        # Only an overwrite of everything rules out another one at the same time.
+        parameters["mode"] = f"{OVERWRITE} {planned.replace.value}"
+    if planned.where is not None:
+        parameters["where"] = to_sql(planned.where)
+    return Draft(
+        operation="OVERWRITE" if planned.mode is Mode.OVERWRITE else "WRITE",
+        adds=tuple(adds),
+        removes=gone,
+        metadata=metadata,
+        txns=(Txn(app_id=app, version=options.get(opt.TXN_VERSION)),) if app else (),
+        parameters=parameters,
+        user_metadata=options.get(opt.USER_METADATA),
+    )
+
+
+def _replaced(mode: Mode, options: Options) -> Replace:
+    if mode is not Mode.OVERWRITE:
+        return Replace.NOTHING
+    if options.get(opt.REPLACE_WHERE) is not None:
+        return Replace.WHERE
+    return Replace.PARTITIONS if options.get(opt.PARTITION_OVERWRITE) == "dynamic" else Replace.ALL
+
+
+def _found(log: TransactionLog, key: SnapshotKey) -> Snapshot | None:
+    """The snapshot that a write was planned from; none if it was cleaned up."""
+    newest = log.snapshot()
+    if newest.key == key:
+        return newest
+    try:
+        found = log.snapshot(version=key[0])
+    except VersionNotFoundError:
+        return None
+    if found.key != key:
+        raise IndexTablesError(
+            f"the table at {log.store.url} was replaced by another one while the rows were written; "
+            "nothing was changed; write again"
+        )
+    return found
+
+
+def _created(log: TransactionLog, planned: Planned) -> Snapshot:
+    """The new table; or the one that somebody made in the meantime, if the rows fit it."""
+    target = planned.target
+    assert target.metadata is not None
+    made = log.create(target.metadata)
+    if made is not None:
+        return made
+    other = log.snapshot()
+    if planned.mode is Mode.ERROR:
+        raise TableExistsError(log.store.url)
+    if other.schema != target.schema or other.partition_columns != target.partition_columns:
+        raise IndexTablesError(
+            f"another writer made a table at {log.store.url} with other columns at the same time; "
+            "nothing was written; write again to append to it"
+        )
+    return other
+
+
+def _existing(log: TransactionLog) -> Snapshot | None:
+    try:
+        return log.snapshot()
+    except TableNotFoundError:
+        return None
+
+
+def _has_batch(snapshot: Snapshot, options: Options) -> bool:
+    """Whether the batch that this write brings is in the table already."""
+    app = options.get(opt.TXN_APP_ID)
+    known = snapshot.txns.get(app) if app else None
+    return known is not None and known.version >= options.get(opt.TXN_VERSION)

@@ -1,0 +1,98 @@
+"""What an overwrite takes out of the table: all of it, some partitions, or what a condition covers."""
+
+import time
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import IndexTablesError, PredicateError, SchemaError
+from indextables.log.actions import Add, Remove
+from indextables.log.files import removes_of
+from indextables.log.prune import judge
+from indextables.log.snapshot import Snapshot
+from indextables.predicate import Predicate, evaluate, to_sql
+from indextables.schema.values import parse_values
+
+
+class Replace(StrEnum):
+    """What goes when new rows come."""
+
+    NOTHING = "nothing"
+    ALL = "all"
+    PARTITIONS = "partitions"
+    WHERE = "where"
+
+
+def removes(
+    snapshot: Snapshot, replace: Replace, where: Predicate | None, adds: Sequence[Add]
+) -> tuple[Remove, ...]:
+    """The actions that take out of the table what is replaced."""
+    match replace:
+        case Replace.NOTHING:
+            return ()
+        case Replace.ALL:
+            gone = snapshot.files()
+        case Replace.PARTITIONS:
+            gone = _same_partitions(snapshot, adds)
+        case _:
+            assert where is not None
+            gone = covered(snapshot, where)
+    return removes_of(gone, timestamp=time.time_ns() // 1_000_000)
+
+
+def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
+    """The splits all of whose rows the condition is true for; refused if it is true for part of a split."""
+    files = snapshot.files(where)
+    judged = judge(files, where, snapshot.schema, snapshot.partition_columns)
+    partly = files.filter(pc.and_not(judged.may, judged.must))
+    if partly.num_rows:
+        by = ", ".join(snapshot.partition_columns) or "none"
+        raise PredicateError(
+            f"{to_sql(where)} covers only some rows of {partly.num_rows} splits (one is {partly['path'][0]}) "
+            f"as far as the log can tell, and a split is replaced or deleted as a whole; give a condition "
+            f"that covers whole partitions (the partition columns: {by}), or read, filter and overwrite "
+            "the table"
+        )
+    return files.filter(judged.must)
+
+
+def matching(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa.RecordBatch]:
+    """The batches as they are; refused if a row is outside of what is replaced."""
+    for batch in batches:
+        outside = batch.num_rows - (pc.sum(evaluate(where, batch)).as_py() or 0)
+        if outside:
+            raise IndexTablesError(
+                f"{outside} of {batch.num_rows} rows do not match the condition of replaceWhere, "
+                f"{to_sql(where)}; write only rows that do"
+            )
+        yield batch
+
+
+def _same_partitions(snapshot: Snapshot, adds: Sequence[Add]) -> pa.Table:
+    """The splits whose partition values occur among the new ones, compared by value, not by spelling."""
+    files = snapshot.files()
+    columns = snapshot.partition_columns
+    if not columns:
+        return files
+    old = _values(snapshot, [dict(entry or ()) for entry in files["partitionValues"].to_pylist()])
+    new = set(_values(snapshot, [add.partition_values or {} for add in adds]))
+    return files.filter(pa.array([values in new for values in old], pa.bool_()))
+
+
+def _values(snapshot: Snapshot, given: Sequence[dict[str, str | None]]) -> list[tuple[object, ...]]:
+    read = []
+    for name in snapshot.partition_columns:
+        texts = pa.array([entry.get(name) for entry in given], pa.string())
+        parsed = parse_values(texts, snapshot.schema.field(name).type, partition=True)
+        if parsed.unreadable.any():
+            text = texts[int(parsed.unreadable.argmax())]
+            raise SchemaError(
+                f"the partition value '{text}' is not a {snapshot.schema.field(name).type}, the type of "
+                f"{name}; overwrite the whole table instead"
+            )
+        read.append(parsed.values)
+    # Arrow's scalars know that NaN is not itself; its texts do.
+    columns = [[None if v is None else str(v) for v in column.to_pylist()] for column in read]
+    return list(zip(*columns, strict=True))

@@ -1,0 +1,113 @@
+"""The operations `write`, `commit`, `abort` and `delete`: one version, or none."""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql.types import BinaryType, StructType
+
+from indextables.errors import CommitUnknownError, PredicateError, TableNotFoundError
+from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
+from indextables.joint import withdraw
+from indextables.log.conflict import Draft
+from indextables.options import Options
+from indextables.options import writing as opt
+from indextables.predicate import Always, Predicate, to_sql
+from indextables.schema.spark import to_arrow
+from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
+from indextables.spark.planner.tables import addressed
+from indextables.spark.write_task import MESSAGE, WriteFunction, adds_of
+
+Answer = tuple[Mapping[str, Any], Sequence[bytes]]
+
+_RESULT = StructType().add(MESSAGE, BinaryType())
+
+
+def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Agree to a write: how rows are shuffled, what tasks run, and the plan that the commit wants back."""
+    del blobs
+    table = addressed(request)
+    replace, filters = request.get("replace"), request.get("filters")
+    planned, _ = plan_write(
+        table.log,
+        to_arrow(request["schema"]),
+        mode=Mode.of(request["mode"]),
+        partition_by=request.get("partitions") or (),
+        options=table.options,
+        replace=None if replace is None else Replace(replace),
+        where=None if filters is None else partial(_condition, filters),
+    )
+    function = WriteFunction(table.store.passport(), planned, table.options.public())
+    shuffle = None if planned is None else _shuffle(planned, table.options)
+    reply = {} if shuffle is None else {"shuffle": shuffle}
+    return reply, [pickle.dumps((function, _RESULT)), pickle.dumps(planned)]
+
+
+def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Make what the tasks wrote one version; if that fails for certain, their splits go again."""
+    table = addressed(request)
+    planned: Planned | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
+    if planned is None:
+        return {}, ()
+    adds = adds_of(blobs[1:])
+    try:
+        snapshot = finish_write(table.log, planned, adds, table.options)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        withdraw(table.store, [add.path for add in adds])
+        raise
+    return {"version": snapshot.version}, ()
+
+
+def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Delete the splits of tasks that finished, because another one failed."""
+    table = addressed(request)
+    withdraw(table.store, [add.path for add in adds_of(blobs)])
+    return {}, ()
+
+
+def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Take out of the table what a condition covers, in one version."""
+    del blobs
+    table = addressed(request)
+    log = table.log
+    try:
+        snapshot = log.snapshot()
+    except TableNotFoundError:
+        return {}, ()  # a catalog may know a table that no row was written to yet
+    where = _condition(request["filters"], snapshot.schema)
+    gone = removes(snapshot, Replace.WHERE, where, ())
+    if gone:
+        draft = Draft(operation="DELETE", removes=gone, parameters={"where": to_sql(where)})
+        snapshot = log.commit(draft, snapshot)
+    return {"version": snapshot.version}, ()
+
+
+def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
+    """What Spark wants replaced or deleted; refused if it means something that only Spark can evaluate."""
+    found = [condition(expression, Scope(schema)) for expression in filters]
+    understood = [part for part in found if part is not None]
+    if len(understood) < len(found):
+        raise PredicateError(
+            "the condition of what to replace or delete has a part that cannot be decided by the table's "
+            "log; compare partition columns with values, joined by AND, OR and NOT"
+        )
+    return conjunction(understood) or Always(True)
+
+
+def _shuffle(planned: Planned, options: Options) -> Mapping[str, Any] | None:
+    """How rows should meet before they are written; nothing if they stay where they are."""
+    distribution = options.get(opt.DISTRIBUTION_MODE)
+    if not options.get(opt.OPTIMIZE_WRITE) or distribution == "none":
+        return None
+    by = planned.target.partition_columns
+    return {
+        # Without partition columns, all columns together spread the rows; maps cannot be compared.
+        "columns": list(by) or [f.name for f in planned.target.schema if not pt.is_nested(f.type)],
+        "strict": bool(by) and distribution == "hash",
+        "bytes": options.get(opt.TARGET_SPLIT_SIZE),
+    }
