@@ -62,6 +62,21 @@ AGGREGATE_MAX_SPLITS_PER_TASK = option(
     where=_READ,
 )
 
+INLINE_ROWS = option(
+    "read.inline.maxRows",
+    integer(0),
+    1000,
+    "Answers of no more rows than this are found by Spark's driver, without a task; 0 turns that off.",
+    where=_READ,
+)
+INLINE_SPLITS = option(
+    "read.inline.maxSplits",
+    integer(0),
+    8,
+    "The most splits that Spark's driver reads itself to answer without a task.",
+    where=_READ,
+)
+
 PATTERNS = option(
     "filter.stringPattern.pushdown",
     boolean,

@@ -133,6 +133,11 @@ class IndexCache:
                 self._evict()
                 return lease
 
+    @property
+    def misses(self) -> int:
+        """How many entries this process had to make because they were not there."""
+        return self._counters.misses
+
     def holds(self, key: str) -> bool:
         """Whether the entry is on disk now."""
         return (self.folder / "entries" / key / _ENTRY).exists()

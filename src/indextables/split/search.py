@@ -9,24 +9,26 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import tantivy
 from tantivy import Order, Query
 
+from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.split.footer import Footer
 from indextables.split.index_cache import Lease, index_cache
-from indextables.split.index_files import live_files, unpack
+from indextables.split.index_files import META, live_files, unpack
 from indextables.split.mapping import ROW_FIELD, Kind
+from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, field_columns, stretches
 from indextables.split.tokenizers import register
 from indextables.split.verdict import ALL, NOTHING, without
 from indextables.split.view import IndexView, null_counts
@@ -34,6 +36,10 @@ from indextables.store import Store
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+
+# Metrics: an index that was open or on the local disk, and one that had to be fetched.
+CACHE_HIT = "indextables.index_cache.hit"
+CACHE_MISS = "indextables.index_cache.miss"
 
 # So many hits are taken along with their count in one call.
 _FIRST_HITS = 1024
@@ -198,8 +204,11 @@ def _kept_open(
     with _open_lock:
         if (found := _open.get(name)) is not None:
             _open.move_to_end(name)
+            metrics.record(CACHE_HIT, 1)
             return found
+    before = cache.misses
     lease = cache.lease(key, None if built else footer.index_bytes, write)
+    metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
     made = OpenIndex(footer, lease, _opened(lease, footer, where))
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
@@ -250,36 +259,42 @@ def close_indexes() -> int:
     return len(dropped)
 
 
-# The parts of an index by the names that commands use, with the suffixes of their files.
-PARTS = {
-    "TERM": (".term",),
-    "FASTFIELD": (".fast",),
-    "POSTINGS": (".idx",),
-    "POSITIONS": (".pos",),
-    "FIELDNORM": (".fieldnorm",),
-    "STORE": (".store",),
-}
-
-
 def prewarm(
-    store: Store, footer: Footer, options: Options, parts: Iterable[str] = ("TERM", "POSTINGS")
+    store: Store,
+    footer: Footer,
+    options: Options,
+    parts: Iterable[str] = ("TERM", "POSTINGS"),
+    columns: Collection[str] = (),
 ) -> int:
     """Bring a split's index into the disk cache, open it, and read the named parts into memory.
 
-    Returns how many bytes were read. Parts are the keys of `PARTS`.
+    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, of files that keep fields
+    apart only theirs are read.
     """
     opened = open_index(store, footer, options)
     suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
+    folder = opened.lease.folder
+    fields = field_columns((folder / META).read_bytes())
+    wanted = {number for number, column in enumerate(fields) if column in columns} if columns else None
     return sum(
-        _read_through(Path(item.path))
-        for item in os.scandir(opened.lease.folder)
-        if item.name.endswith(suffixes)
+        _read_through(Path(item.path), wanted) for item in os.scandir(folder) if item.name.endswith(suffixes)
     )
 
 
-def _read_through(path: Path) -> int:
-    read = 0
+def _read_through(path: Path, fields: Collection[int] | None) -> int:
     with path.open("rb", buffering=0) as file:
-        while chunk := file.read(1 << 22):
-            read += len(chunk)
+        size = os.fstat(file.fileno()).st_size
+        spans = [(0, size)]
+        if fields is not None and path.suffix in BY_FIELD:
+            file.seek(max(0, size - DIRECTORY))
+            found = stretches(file.read(), size)
+            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in fields]
+        return sum(_read_span(file, start, end) for start, end in spans)
+
+
+def _read_span(file: IO[bytes], start: int, end: int) -> int:
+    file.seek(start)
+    read = 0
+    while read < end - start and (chunk := file.read(min(1 << 22, end - start - read))):
+        read += len(chunk)
     return read

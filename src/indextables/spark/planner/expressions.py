@@ -1,0 +1,230 @@
+"""Expressions that Spark pushes, as conditions: those whose meaning is exactly ours, and no others.
+
+Spark has put its casts in already, so that both sides of a comparison have one type. Whatever is not
+understood stays with Spark, which evaluates it over the rows that come back.
+"""
+
+import base64
+import decimal
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate import Always, And, IsNull, Op, Or, Predicate, Search, TextMatchKind
+from indextables.predicate.names import resolve
+from indextables.predicate.operands import (
+    ColumnOperand,
+    ConditionOperand,
+    LiteralOperand,
+    Operand,
+    among,
+    compared,
+    condition_of,
+    inverted,
+    joined,
+    null_test,
+    text_match,
+)
+from indextables.predicate.types import Family, family_of
+from indextables.schema.spark import to_arrow
+from indextables.schema.types import is_collated
+
+Expression: TypeAlias = Mapping[str, Any]
+
+_COMPARISONS = {
+    "=": Op.EQ,
+    "<=>": Op.NULL_SAFE,
+    "<": Op.LT,
+    "<=": Op.LE,
+    ">": Op.GT,
+    ">=": Op.GE,
+}
+_TEXT_MATCHES = {
+    "STARTS_WITH": TextMatchKind.STARTS,
+    "ENDS_WITH": TextMatchKind.ENDS,
+    "CONTAINS": TextMatchKind.CONTAINS,
+}
+# The types whose values are compared as Spark does; others (intervals, times of day, nested ones) are not.
+_COMPARED = frozenset(Family) - {Family.OTHER}
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+class NotOursError(Exception):
+    """The expression means something that only Spark can evaluate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What names in an expression mean: columns of the table, and columns that stand for a search."""
+
+    schema: pa.Schema
+    searches: Mapping[str, Search] = field(default_factory=dict)
+
+
+def condition(expression: Expression, scope: Scope) -> Predicate | None:
+    """The condition that an expression means, or None if Spark has to evaluate it."""
+    try:
+        return condition_of(_operand(expression, scope))
+    except (NotOursError, PredicateError):
+        return None
+
+
+def conditions(expressions: Sequence[Expression], scope: Scope) -> list[Predicate | None]:
+    """The conditions that expressions mean, None for those that Spark has to evaluate."""
+    return [condition(expression, scope) for expression in expressions]
+
+
+def conjunction(parts: Sequence[Predicate]) -> Predicate | None:
+    """All parts together; None for none."""
+    return joined(And, parts) if parts else None
+
+
+def _operand(expression: Expression, scope: Scope) -> Operand:
+    match expression["kind"]:
+        case "col":
+            return _column(expression["path"], scope)
+        case "lit":
+            return LiteralOperand(literal(expression), 0)
+        case "cast":
+            return _widened(expression, scope)
+        case "op":
+            return ConditionOperand(_predicate(expression["op"], expression["args"], scope), 0)
+    raise NotOursError
+
+
+def _column(path: Sequence[str], scope: Scope) -> Operand:
+    if len(path) == 1 and (search := scope.searches.get(path[0])) is not None:
+        return ConditionOperand(search, 0)
+    column, arrow = resolve(scope.schema, path)
+    outer = scope.schema.field(column.path[0])
+    if family_of(arrow) not in _COMPARED or _is_special(outer, column.path):
+        return _Opaque(column, arrow, 0)
+    return ColumnOperand(column, arrow, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opaque(ColumnOperand):
+    """A column of which only its presence can be told."""
+
+
+def _is_special(outer: pa.Field, path: Sequence[str]) -> bool:
+    """Whether a column's values are stored like another type's, or compared by a collation."""
+    found = outer
+    for name in path[1:]:
+        found = found.type.field(found.type.get_field_index(name))
+    if is_collated(outer) or is_collated(found):
+        return True
+    tag = (found.metadata or {}).get(b"indextables.type", b"").decode()
+    return bool(tag) and not tag.startswith(("varchar", "char"))
+
+
+def _predicate(name: str, args: Sequence[Expression], scope: Scope) -> Predicate:
+    if name in _COMPARISONS or name == "<>":
+        left, right = (_comparable(_operand(arg, scope)) for arg in args)
+        if name == "<>":
+            return inverted(compared(Op.EQ, left, right, "UTC"))
+        return compared(_COMPARISONS[name], left, right, "UTC")
+    if name in _TEXT_MATCHES:
+        left, right = (_comparable(_operand(arg, scope)) for arg in args)
+        return text_match(_TEXT_MATCHES[name], left, _text(right))
+    match name:
+        case "AND" | "OR":
+            parts = [condition_of(_operand(arg, scope)) for arg in args]
+            return joined(And if name == "AND" else Or, parts)
+        case "NOT":
+            return inverted(condition_of(_operand(args[0], scope)))
+        case "IS_NULL" | "IS_NOT_NULL":
+            found = _null_test(_operand(args[0], scope))
+            return found if name == "IS_NULL" else inverted(found)
+        case "IN":
+            left, *items = (_comparable(_operand(arg, scope)) for arg in args)
+            return among(left, items, "UTC")
+        case "ALWAYS_TRUE" | "ALWAYS_FALSE":
+            return Always(name == "ALWAYS_TRUE")
+        case "BOOLEAN_EXPRESSION" if len(args) == 1:
+            return condition_of(_operand(args[0], scope))
+    raise NotOursError
+
+
+def _null_test(operand: Operand) -> Predicate:
+    if isinstance(operand, _Opaque):
+        return IsNull(operand.column)
+    return null_test(operand)
+
+
+def _comparable(operand: Operand) -> Operand:
+    if isinstance(operand, _Opaque):
+        raise NotOursError
+    return operand
+
+
+def _text(operand: Operand) -> str | None:
+    if not isinstance(operand, LiteralOperand) or family_of(operand.scalar.type) is not Family.STRING:
+        raise NotOursError
+    return None if not operand.scalar.is_valid else str(operand.scalar.as_py())
+
+
+def _widened(expression: Expression, scope: Scope) -> Operand:
+    """A column cast to a wider type: comparing it is comparing the column itself."""
+    inner = _comparable(_operand(expression["args"][0], scope))
+    target, _ = _spark_type(expression["type"])
+    if isinstance(inner, ColumnOperand) and _widens(inner.type, target):
+        return inner
+    raise NotOursError
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value has its own in the target, in the same order."""
+    before, after = family_of(source), family_of(target)
+    match before, after:
+        case Family.INTEGER, Family.INTEGER:
+            return bool(source.bit_width <= target.bit_width)
+        case Family.INTEGER, Family.FLOAT:
+            return bool(target.bit_width == 64)
+        case Family.INTEGER, Family.DECIMAL:
+            return bool(target.precision - target.scale >= _DIGITS[source.bit_width])
+        case Family.DECIMAL, Family.DECIMAL:
+            whole = source.precision - source.scale
+            return bool(target.scale >= source.scale and target.precision - target.scale >= whole)
+        case Family.FLOAT, Family.FLOAT:
+            return bool(source.bit_width <= target.bit_width)
+    return False
+
+
+# --- literals ---------------------------------------------------------------------------------------
+
+
+def literal(expression: Expression) -> pa.Scalar:
+    """A literal as Catalyst holds it: days, microseconds, numbers as texts where JSON would cut them."""
+    arrow, plain = _spark_type(expression["type"])
+    value = expression["value"]
+    if value is None:
+        return pa.scalar(None, arrow)
+    family = family_of(arrow)
+    if not plain or family not in _READERS:
+        raise NotOursError
+    return pa.scalar(_READERS[family](value), arrow)
+
+
+_READERS: Mapping[Family, Callable[[Any], object]] = {
+    Family.BOOLEAN: bool,
+    Family.INTEGER: int,
+    Family.FLOAT: float,
+    Family.DECIMAL: decimal.Decimal,
+    Family.STRING: str,
+    Family.BINARY: base64.b64decode,
+    Family.DATE: int,
+    Family.TIMESTAMP: int,
+    Family.LOCAL_TIMESTAMP: int,
+}
+
+
+def _spark_type(text: str) -> tuple[pa.DataType, bool]:
+    """A type as `DataType.json` writes it, and whether it is stored as itself."""
+    schema = {"type": "struct", "fields": [{"name": "value", "type": json.loads(text)}]}
+    found = to_arrow(json.dumps(schema)).field(0)
+    return found.type, not found.metadata

@@ -1,0 +1,61 @@
+"""Which splits a read has to look at, and why not at the others."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.prune import prune, split_partition_conjuncts
+from indextables.log.snapshot import Snapshot
+from indextables.predicate import Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The splits that can hold a wanted row, as the log lists them, and how many there were before."""
+
+    files: pa.Table
+    considered: int
+    within_partitions: int
+
+    def figures(self) -> dict[str, int]:
+        """The figures by the names of the metrics on Spark's SQL page."""
+        return {
+            "splitsConsidered": self.considered,
+            "splitsPrunedByPartition": self.considered - self.within_partitions,
+            "splitsPrunedByStatistics": self.within_partitions - self.files.num_rows,
+        }
+
+    @property
+    def rows(self) -> int:
+        """How many rows the splits have, as far as the log knows."""
+        return pc.sum(self.files["numRecords"]).as_py() or 0
+
+    @property
+    def bytes(self) -> int:
+        """How large the splits' rows are, uncompressed where the log knows it."""
+        sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
+        return pc.sum(sizes).as_py() or 0
+
+
+def select(snapshot: Snapshot, where: Predicate | None) -> Selection:
+    """The splits that can hold a row for which the condition is true."""
+    partition, _ = split_partition_conjuncts(where, snapshot.partition_columns)
+    listed = snapshot.files(partition)
+    considered = listed.num_rows if partition is None else max(_live(snapshot), listed.num_rows)
+    files = listed
+    if where is not None and listed.num_rows:
+        files = listed.filter(prune(listed, where, snapshot.schema, snapshot.partition_columns))
+    return Selection(files, considered, listed.num_rows)
+
+
+def _live(snapshot: Snapshot) -> int:
+    """How many splits are live, without a look at their list."""
+    base, delta = snapshot.base, snapshot.delta
+    known = 0
+    if base.listed is not None:
+        known = base.listed.num_rows
+    elif base.state is not None:
+        known = base.state.num_files
+    gone = sum(path not in delta.fresh for path in delta.removed)
+    return known - gone + len(delta.added)
