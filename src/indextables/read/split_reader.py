@@ -35,7 +35,7 @@ from indextables.split.view import IndexView
 from indextables.store import Store
 
 # With more hits than this share of the rows, reading all rows in order is cheaper than picking some.
-_DENSE = 0.1
+_DENSE = 0.01
 # Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 

@@ -1,0 +1,175 @@
+"""One split's index: row numbers for few and for most rows, verdicts, scores, and what stays open."""
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tantivy import Query
+
+from indextables.options import Options
+from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or, Search, SearchKind
+from indextables.split import search as searching
+from indextables.split.build import SplitWriter
+from indextables.split.exact import narrow
+from indextables.split.fields import Fields
+from indextables.split.footer import read_footer
+from indextables.split.mapping import mapping_for
+from indextables.split.search import close_indexes, open_index, prewarm
+from indextables.split.verdict import ALL, NOTHING, either, every, without
+from indextables.store import open_store
+
+SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("t", pa.string()), ("blob", pa.binary())])
+
+
+def split_of(tmp_path, rows, name="a.split", **options):
+    given = Options.parse({"indexing.typemap.t": "text", "indexing.typemap.s": "string", **options})
+    sink = io.BytesIO()
+    with SplitWriter(sink, SCHEMA, mapping_for(SCHEMA, given), given) as writer:
+        for batch in pa.Table.from_pylist(rows, schema=SCHEMA).to_batches():
+            writer.write(batch)
+        writer.finish()
+    (tmp_path / name).write_bytes(sink.getvalue())
+    store = open_store(tmp_path)
+    return store, read_footer(store, name), Options.parse({"cache.disk.path": str(tmp_path / "cache")})
+
+
+@pytest.fixture
+def index(tmp_path):
+    rows = [
+        {
+            "id": n,
+            "s": "even" if n % 2 == 0 else None,
+            "t": "all " + ("most" if n % 5 else "few"),
+            "blob": b"",
+        }
+        for n in range(4000)
+    ]
+    return open_index(*split_of(tmp_path, rows))
+
+
+def term(index, text):
+    return Query.term_query(index.view.schema, "t:t", text)
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("all", range(4000)),
+        ("few", range(0, 4000, 5)),
+        ("most", [n for n in range(4000) if n % 5]),
+        ("none", []),
+    ],
+)
+def test_few_hits_and_most_rows_give_the_same_kind_of_numbers(index, word, wanted):
+    found = index.rows(term(index, word))
+    assert found.dtype == np.int64
+    assert found.tolist() == list(wanted)
+    assert index.count(term(index, word)) == len(wanted)
+    assert index.first(term(index, word), 7).tolist() == list(wanted)[:7]
+
+
+def test_more_hits_than_wanted_are_not_collected(index):
+    assert index.rows_unless_many(term(index, "most"), 3199) is None
+    assert len(index.rows_unless_many(term(index, "most"), 3200)) == 3200
+
+
+def test_all_and_nothing_cost_no_search(index):
+    assert (index.count(ALL), index.count(NOTHING)) == (4000, 0)
+    assert len(index.rows(ALL)) == 4000
+    assert len(index.rows(NOTHING)) == 0
+
+
+def test_sets_of_rows_combine_without_building_queries_where_they_can():
+    some, other = Query.all_query(), Query.all_query()
+    assert every([ALL, some]) is some
+    assert every([some, NOTHING]) is NOTHING
+    assert every([]) is ALL
+    assert either([some, ALL]) is ALL
+    assert either([NOTHING, some]) is some
+    assert either([]) is NOTHING
+    assert without(some, NOTHING) is some
+    assert without(some, some) is NOTHING
+    assert every([some, some]) is some
+    assert without(some, other) is not some
+
+
+def narrowed(index, predicate):
+    fields = Fields(SCHEMA, (index.view.mapping,))
+    return narrow(predicate, index.view, lambda s: fields.question(s, Options()), Options())
+
+
+EVEN = Compare(Op.EQ, Column(("s",)), pa.scalar("even"))
+BLOB = Compare(Op.EQ, Column(("blob",)), pa.scalar(b"x"))
+FEW = Search(SearchKind.INDEXQUERY, Column(("t",)), "few")
+
+
+def test_what_the_index_answers_exactly_leaves_nothing_to_check(index):
+    for predicate in (
+        EVEN,
+        Not(EVEN),
+        FEW,
+        Not(FEW),
+        Or((EVEN, FEW)),
+        IsNull(Column(("s",))),
+        In(Column(("id",)), (pa.scalar(3), pa.scalar(None, pa.int64()))),
+    ):
+        assert narrowed(index, predicate).check is None
+
+
+def test_not_over_nulls_leaves_unknown_rows_out(index):
+    assert index.rows(narrowed(index, Not(EVEN)).side.rows).tolist() == []
+    assert len(index.rows(narrowed(index, Or((Not(EVEN), FEW))).side.rows)) == 800
+
+
+def test_only_the_part_that_the_index_cannot_answer_is_checked(index):
+    found = narrowed(index, And((FEW, BLOB, EVEN)))
+    assert found.check == BLOB
+    assert len(index.rows(found.side.rows)) == 400
+
+
+def test_a_part_that_cannot_be_answered_never_becomes_true(index):
+    for predicate in (BLOB, Not(BLOB), Or((FEW, BLOB)), Not(And((FEW, BLOB)))):
+        found = narrowed(index, predicate)
+        assert found.check == predicate
+        assert found.side.unsure is not NOTHING
+
+
+def test_indexes_stay_open_and_the_longest_unused_is_closed_first(tmp_path):
+    close_indexes()
+    rows = [{"id": 1, "s": "a", "t": "b", "blob": None}]
+    splits = [split_of(tmp_path, rows, f"{n}.split") for n in range(3)]
+    opened = [open_index(*split) for split in splits]
+    assert [open_index(*split) is one for split, one in zip(splits, opened, strict=True)] == [True] * 3
+    store, footer, options = splits[0]
+    tight = Options.parse({"cache.maxSize": str(opened[0].lease.size)}).over(options)
+    assert open_index(store, footer, tight) is opened[0]
+    again = open_index(store, splits[1][1], Options.parse({"cache.maxSize": "1"}).over(options))
+    assert again is opened[1]
+    assert close_indexes() == 3
+
+
+def test_an_index_in_use_survives_a_flush_by_another(tmp_path):
+    store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello", "blob": None}])
+    opened = open_index(store, footer, options)
+    assert searching.index_cache(options).flush().entries == 0
+    assert opened.count(term(opened, "hello")) == 1
+
+
+def test_prewarming_reads_the_parts_asked_for(tmp_path):
+    store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello world", "blob": None}])
+    whole = prewarm(store, footer, options, searching.PARTS)
+    terms = prewarm(store, footer, options, ["TERM"])
+    assert 0 < terms < whole
+    assert searching.is_cached(store, footer, options)
+
+
+def test_a_damaged_index_part_is_named_and_not_cached(tmp_path):
+    store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello", "blob": None}])
+    file = footer.index_files[-1]
+    data = bytearray((tmp_path / "a.split").read_bytes())
+    data[file.offset + file.length // 2] ^= 0xFF
+    (tmp_path / "a.split").write_bytes(bytes(data))
+    with pytest.raises(Exception, match=r"a\.split.*damaged"):
+        open_index(store, footer, options)
+    assert not searching.is_cached(store, footer, options)
