@@ -81,7 +81,7 @@ def _feed(table: pa.Table, folder: Path) -> None:
     for name in ("row", "ts", "status", "trace"):
         builder.add_integer_field(name, fast=True)
     builder.add_float_field("latency", fast=True)
-    writer = tantivy.Index(builder.build(), path=str(folder)).writer(256 << 20, 1)
+    writer = tantivy.Index(builder.build(), path=str(folder)).writer(128 << 20, 1)
     number = 0
     for batch in table.to_batches():
         for message, level, service, host, ts, status, trace, latency in _values(batch):

@@ -194,8 +194,9 @@ refused(
 HEAP_SIZE = option(
     "indexWriter.heapSize",
     size,
-    256 << 20,
-    "Memory for the index being built, for all threads of one split together; at least 16M per thread.",
+    128 << 20,
+    "Memory for the index being built, for all threads of one split together; at least 16M per thread. About "
+    "150 bytes a log row: more memory gives fewer, larger segments.",
     where=_WRITE,
 )
 INDEX_THREADS = option(

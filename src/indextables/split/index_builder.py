@@ -105,7 +105,7 @@ class IndexBuilder:
                 return
 
     def _add_without_refused(self, line: str, error: ValueError) -> None:
-        """JSON that is too deep or has too large numbers, an odd address: index the row without, and say so."""
+        """JSON too deep or with too large numbers, an odd address: index the row without, and say so."""
         names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
         said: dict[str, Any] = json.loads(line)
         if not names & said.keys():
