@@ -38,6 +38,14 @@ class PredicateError(IndexTablesError):
         self.position = position
 
 
+class CommandError(IndexTablesError):
+    """A command cannot be understood, or asks for something that is not allowed."""
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 class SchemaError(IndexTablesError):
     """Columns or types do not fit the table, or are not supported."""
 

@@ -7,9 +7,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from indextables.spark import bridge
+from indextables.spark.bridge import BridgeError
 
 _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
+_ATTACH = "org.apache.spark.sql.indextables.Attach"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
@@ -28,6 +30,30 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         # Executors on this machine must find the packages that this interpreter has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
+
+
+def attach(spark: SparkSession) -> SparkSession:
+    """Give the same to a session that runs already, as in a notebook; the session again.
+
+    Names of the form indextables.`/path` in SQL then work in sessions that come from it (`newSession()`), and
+    in the session itself if no query ran before.
+    """
+    if not hasattr(spark, "_jvm"):
+        raise BridgeError(
+            "this is a session of Spark Connect, whose server cannot be reached from here; start the server "
+            "with the bridge (configure its builder, or set spark.jars and spark.sql.extensions there)"
+        )
+    found = bridge.jar(spark.version)
+    jvm: Any = spark._jvm  # noqa: SLF001 - there is no public way into the JVM
+    session: Any = spark._jsparkSession  # noqa: SLF001
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    url = jvm.java.io.File(str(found)).toURI().toURL()
+    if not any(url.equals(known) for known in loader.getURLs()):
+        loader.addURL(url)
+        session.sparkContext().addJar(str(found))
+    attaching = loader.loadClass(_ATTACH + "$").getField("MODULE$").get(None)
+    attaching.attach(session)
+    return spark
 
 
 def _given(builder: SparkSession.Builder) -> dict[str, Any]:

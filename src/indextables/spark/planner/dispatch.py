@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from indextables.errors import IndexTablesError
+from indextables.spark.planner.commands import command_finish, command_plan, command_schema
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
 from indextables.spark.planner.write import abort, commit, delete, write
@@ -21,6 +22,9 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 OPERATIONS: Mapping[str, Handler] = {
     "abort": abort,
+    "command_finish": command_finish,
+    "command_plan": command_plan,
+    "command_schema": command_schema,
     "commit": commit,
     "delete": delete,
     "ping": _ping,
