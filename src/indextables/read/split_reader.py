@@ -48,6 +48,7 @@ class SplitReader:
         self.ref = ref
         self.source: Source = open_source(store, ref, table)
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
+        self._schemas: dict[tuple[str, ...], pa.Schema] = {}
 
     @cached_property
     def constants(self) -> dict[str, pa.Scalar]:
@@ -196,10 +197,15 @@ class SplitReader:
         wanted = {name.lower() for name in columns} - self.constants.keys()
         return [name for name in self.source.schema.names if name.lower() in wanted]
 
+    def _schema_of(self, columns: tuple[str, ...]) -> pa.Schema:
+        if columns not in self._schemas:
+            self._schemas[columns] = self.table.selected(columns)
+        return self._schemas[columns]
+
     def _whole(self, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> pa.RecordBatch:
         """Rows as the table has them: columns in order, constants put in."""
         own = {name.lower(): i for i, name in enumerate(batch.schema.names)}
-        schema = self.table.selected(columns)
+        schema = self._schema_of(tuple(columns))
         arrays = []
         for field in schema:
             place = own.get(field.name.lower())
