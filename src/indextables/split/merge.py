@@ -141,16 +141,15 @@ class _Merge:
 
     def run(self) -> Built:
         """Copy rows and merge indexes side by side, then check one against the other."""
-        native = [part for part in self._parts if part.native]
-        beside = self._threads.submit(self._gather, native)
+        beside = self._threads.submit(self._gather)
         chunks: list[Chunk] = []
         for part in self._parts:
             chunks += self._take(part) if part.native else [self._copy(part)]
-        beside.result()
         rows = self._writer(None)
-        merged = self._threads.submit(self._merge_segments)
         rows.flush()
-        merged.result()
+        beside.result()
+        if self._builders or not self._parts:
+            self._merge_segments()
         self._check(rows.rows, chunks)
         files = pack(self._work, rows.sink, self._options.get(COMPRESSION_LEVEL))
         texts = merge_texts(self._recorded, self._schema)
@@ -226,8 +225,9 @@ class _Merge:
 
     # --- index ----------------------------------------------------------------------------------------
 
-    def _gather(self, parts: list[_Part]) -> None:
-        """Unpack the segments of sources into the work folder; their lists wait in `segments`."""
+    def _gather(self) -> None:
+        """Unpack the segments of sources into the work folder, and merge them if no others will come."""
+        parts = [part for part in self._parts if part.native]
         for number, part in enumerate(parts):
             store, footer = part.source.store, part.source.footer
             assert store is not None
@@ -237,6 +237,8 @@ class _Merge:
                 (self._work / META).replace(self._work / f"{number}.source")
             except (SplitError, OSError) as error:
                 raise UnreadableSplitError(footer.path, str(error)) from error
+        if parts and len(parts) == len(self._parts):
+            self._merge_segments()
 
     def _merge_segments(self) -> None:
         """One `meta.json` over all segments; Tantivy merges those of like size when it commits."""
