@@ -14,9 +14,9 @@ from pathlib import Path
 from bench.report import Row, table
 
 # Each part is a module with `run(folder, *, rows, runs)`, which yields rows.
-PARTS = {"log": "bench.log"}
+PARTS = {"log": "bench.log", "engine-write": "bench.engine_write"}
 
-_LIBRARIES = ("datafusion", "pyarrow", "numpy")
+_LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
