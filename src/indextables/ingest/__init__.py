@@ -10,7 +10,7 @@ cannot be told whether the commit happened, nothing is deleted.
 
 from collections.abc import Sequence
 
-from indextables.errors import CommitUnknownError
+from indextables.errors import CommitUnknownError, IndexTablesError
 from indextables.ingest.incoming import as_reader
 from indextables.ingest.plan import Planned, finish_write, plan_write
 from indextables.ingest.replace import Replace, covered, removes
@@ -47,9 +47,14 @@ def write_table(
     uploads = SplitUploads(store, planned.target, options)
     try:
         adds = uploads.write(planned.stored(reader))
+    except BaseException:
+        uploads.withdraw()
+        raise
+    try:
         return log, finish_write(log, planned, adds, options, snapshot)
     except CommitUnknownError:
         raise
-    except BaseException:
+    except IndexTablesError:
+        # Only what surely is not committed may go; an interrupt can come after the commit.
         uploads.withdraw()
         raise
