@@ -77,11 +77,12 @@ def _of_the_original(snapshot: Snapshot) -> dict[str, str]:
         try:
             FieldMapping.from_json(text)
         except SplitError:
-            return _described(original_mapping(text, snapshot.schema), snapshot.schema)
+            return described(original_mapping(text, snapshot.schema), snapshot.schema)
     return {}
 
 
-def _described(mapping: FieldMapping, schema: pa.Schema) -> dict[str, str]:
+def described(mapping: FieldMapping, schema: pa.Schema) -> dict[str, str]:
+    """Indexing options that lead to such fields: words for text, addresses, JSON in texts."""
     options = {}
     for field in mapping.fields:
         if field.kind is Kind.TEXT:

@@ -12,7 +12,7 @@ from indextables.ingest import Mode, write_table
 from indextables.log.history import HistoryEntry
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.merge import MergeOutcome, merge
+from indextables.maintain.merge import MergeOutcome, MergeWish, merge
 from indextables.options import Options
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
@@ -147,7 +147,9 @@ class Table:
 
     def merge(self, *, target_size: int | None = None) -> MergeOutcome:
         """Merge small splits into large ones (of about `target_size` bytes), one version a pass."""
-        return merge(self._log, self._options, target_bytes=target_size)
+        return merge(
+            self._log, self._options, MergeWish.of(self._snapshot, self._options, target_bytes=target_size)
+        )
 
     def history(self, limit: int | None = None) -> pa.Table:
         """What was done to the table, newest version first."""

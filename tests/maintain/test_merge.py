@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.errors import CommitConflictError
+from indextables.errors import CommitConflictError, IndexTablesError
 from indextables.log.conflict import Draft
 from indextables.log.files import removes_of
 from indextables.log.transaction_log import TransactionLog
@@ -185,3 +185,46 @@ def test_splits_of_the_original_become_ours(tmp_path: Path, name: str) -> None:
 
 def _in_order(row: dict[str, object], expected: dict[str, list[str]]) -> dict[str, object]:
     return {name: row[name] for name in (column.split(":")[0] for column in expected["schema"])}
+
+
+def test_a_condition_chooses_partitions_to_merge(tmp_path: Path) -> None:
+    written(tmp_path, 8)
+    log = log_of(tmp_path)
+    wish = merging.MergeWish.of(log.snapshot(), Options(), where="kind = 'b'")
+    outcome = merging.merge(log, Options(), wish)
+    assert (outcome.merged_splits, outcome.new_splits) == (4, 1)
+    assert len(rows_of(tmp_path)) == 24
+
+
+def test_no_more_merged_splits_than_wanted_over_all_passes(tmp_path: Path) -> None:
+    written(tmp_path, 12)
+    log = log_of(tmp_path)
+    wish = merging.MergeWish.of(log.snapshot(), Options(), max_new_splits=3, max_sources=2)
+    outcome = merging.merge(log, Options(), wish)
+    assert (outcome.merged_splits, outcome.new_splits) == (6, 3)
+    assert it.open(tmp_path).files().num_rows == 9
+
+
+def test_a_batch_is_a_version(tmp_path: Path) -> None:
+    before = written(tmp_path, 8)
+    log = log_of(tmp_path)
+    options = Options.parse({"merge.batchSize": 1, "merge.maxPasses": 1})
+    wish = merging.MergeWish.of(log.snapshot(), options, max_sources=2)
+    outcome = merging.merge(log, options, wish)
+    assert outcome.versions == tuple(range(before.version + 1, before.version + 5))
+    assert len(rows_of(tmp_path)) == 24
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"target_bytes": 1000}, "give 1M or more"),
+        ({"max_new_splits": 0}, "give 1 or more"),
+        ({"max_sources": 1}, "give 2 or more"),
+        ({"where": "id = 1"}, "partition columns only"),
+    ],
+)
+def test_wishes_that_merge_nothing_are_refused(tmp_path: Path, wish: dict[str, object], says: str) -> None:
+    written(tmp_path, 2)
+    with pytest.raises(IndexTablesError, match=says):
+        merging.MergeWish.of(log_of(tmp_path).snapshot(), Options(), **wish)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import pyarrow as pa
+
 from indextables.errors import CorruptLogError, OptionError, TableNotFoundError
 from indextables.log import retention
 from indextables.log.actions import CommitInfo, Metadata, Protocol
@@ -15,6 +17,7 @@ from indextables.log.conflict import Draft
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.known import FileLists, KnownSnapshots, invalidate
 from indextables.log.load import Loader
+from indextables.log.named import named_splits
 from indextables.log.names import LOG_FOLDER, Listing
 from indextables.log.protocol import CURRENT
 from indextables.log.segment import (
@@ -23,6 +26,7 @@ from indextables.log.segment import (
     current_segment,
     full_listing,
     progress_since,
+    reachable,
     segment_at,
 )
 from indextables.log.snapshot import Snapshot
@@ -77,6 +81,10 @@ class TransactionLog:
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
         return self._settled(lambda listing: history(self._loader, listing, limit))
+
+    def reachable(self) -> list[int]:
+        """Every version that the files there are should allow to read, in order."""
+        return list(reachable(full_listing(self._loader.log)))
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
         """What changed after a version (-1: from nothing), or after a time; give one of them."""
@@ -152,6 +160,11 @@ class TransactionLog:
         retention.delete(self._loader, found)
         invalidate(self._loader.log.url)
         return found
+
+    def named_splits(self, *, without: retention.Expired | None = None) -> pa.Array:
+        """The paths of all splits that some version names; `without` are files of the log not to ask."""
+        gone = without or retention.Expired()
+        return self._settled(lambda listing: named_splits(self._loader, listing, gone))
 
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.Expired]:
         """Forget all versions before the newest one; the version that stays and what goes.

@@ -1,8 +1,8 @@
 """Many small splits become few large ones.
 
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
-becomes one split. A pass is one version: the sources go, the merged splits come, no row changes. A split
-that cannot be read stays live and is left alone for a while (`mergeskip`).
+becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
+split that cannot be read stays live and is left alone for a while (`mergeskip`).
 """
 
 import time
@@ -14,20 +14,25 @@ from typing import IO, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitUnknownError, UnreadableSplitError
+from indextables.errors import CommitUnknownError, OptionError, UnreadableSplitError
 from indextables.joint import added, split_path, withdraw
 from indextables.log import files as file_lists
 from indextables.log.actions import Add, MergeSkip
 from indextables.log.conflict import Draft
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
+from indextables.maintain.jobs import Job, JobKind, job
+from indextables.maintain.partitions import in_partitions, partition_condition
 from indextables.maintain.sources import MergeFacts, SourceRef, open_source
 from indextables.options import Options
 from indextables.options import maintenance as opt
+from indextables.predicate import Predicate
 from indextables.split.merge import Source, merge_splits
 from indextables.store import Store
 
 HOUR_MS = 3_600_000
+# The least size that a merged split may be wanted to have.
+MIN_TARGET = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +77,25 @@ class MergeOutcome:
         )
 
 
-def plan(snapshot: Snapshot, options: Options, *, target_bytes: int, now_ms: int) -> list[MergeTask]:
-    """Which splits to merge; nothing is read but the file list."""
-    listed = snapshot.files()
+def plan(
+    snapshot: Snapshot,
+    options: Options,
+    *,
+    target_bytes: int,
+    now_ms: int,
+    where: Predicate | None = None,
+    max_sources: int | None = None,
+) -> list[MergeTask]:
+    """Which splits to merge, groups of most splits first; nothing is read but the file list.
+
+    `where` is a condition on partition columns; `max_sources` is the most splits that become one.
+    """
+    listed = in_partitions(snapshot, where)
     resting = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
     small = pc.less(listed["size"], int(target_bytes * options.get(opt.MERGE_SKIP_THRESHOLD)))
     awake = pc.invert(pc.is_in(listed["path"], value_set=pa.array(resting, pa.string())))
     candidates = listed.filter(pc.and_(small, awake)).sort_by("modificationTime")
-    most = options.get(opt.MERGE_MAX_SOURCES)
+    most = max_sources or options.get(opt.MERGE_MAX_SOURCES)
     by_partition: dict[tuple[tuple[str, str | None], ...], list[SourceRef]] = {}
     for add in file_lists.to_adds(candidates):
         values = tuple((add.partition_values or {}).items())
@@ -131,39 +147,121 @@ def finish(
     return log.commit(draft, snapshot)
 
 
+@dataclass(frozen=True, slots=True)
+class MergeWish:
+    """What a merge is asked for; what is not said is as the options say."""
+
+    target_bytes: int
+    where: Predicate | None = None
+    max_new_splits: int | None = None
+    max_sources: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        options: Options,
+        *,
+        target_bytes: int | None = None,
+        where: str | None = None,
+        max_new_splits: int | None = None,
+        max_sources: int | None = None,
+    ) -> "MergeWish":
+        """Checked: sizes and numbers that make sense, a condition on partition columns."""
+        target = options.get(opt.MERGE_TARGET_SIZE) if target_bytes is None else target_bytes
+        if target < MIN_TARGET:
+            raise OptionError(f"a target size of {target} bytes is too small; give 1M or more")
+        if max_new_splits is not None and max_new_splits < 1:
+            raise OptionError(f"at most {max_new_splits} merged splits merge nothing; give 1 or more")
+        if max_sources is not None and max_sources < 2:
+            raise OptionError(f"at most {max_sources} splits per merge merge nothing; give 2 or more")
+        condition = None if where is None else partition_condition(snapshot, where)
+        return cls(target, condition, max_new_splits, max_sources)
+
+    def tasks(
+        self, snapshot: Snapshot, options: Options, before: MergeOutcome, now_ms: int
+    ) -> list[MergeTask]:
+        """What is left to do after what was done already."""
+        found = plan(
+            snapshot,
+            options,
+            target_bytes=self.target_bytes,
+            now_ms=now_ms,
+            where=self.where,
+            max_sources=self.max_sources,
+        )
+        return found if self.max_new_splits is None else found[: self.max_new_splits - before.new_splits]
+
+
 def merge(
     log: TransactionLog,
     options: Options,
+    wish: MergeWish | None = None,
     *,
-    target_bytes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MergeOutcome:
-    """Merge until nothing is left to merge, in this process; one version a pass."""
-    target = target_bytes or options.get(opt.MERGE_TARGET_SIZE)
+    """Merge until nothing is left to merge, in this process; some merged splits make one version."""
+    wish = wish or MergeWish.of(log.snapshot(), options)
     outcome = MergeOutcome()
-    for _ in range(options.get(opt.MERGE_MAX_PASSES)):
-        snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
-        tasks = plan(snapshot, options, target_bytes=target, now_ms=now_ms)
-        if not tasks:
-            break
-        results: list[Merged] = []
-        try:
-            for number, task in enumerate(tasks):
-                results.append(run(task, log.store, options))
-                if progress is not None:
-                    progress(number + 1, len(tasks))
-            after = finish(log, snapshot, results, options, now_ms)
-        except CommitUnknownError:
-            raise
-        except BaseException:
-            withdraw(log.store, [r.add.path for r in results if r.add])
-            raise
-        listed = snapshot.files()
-        sizes = dict(zip(listed["path"].to_pylist(), listed["size"].to_pylist(), strict=True))
-        outcome = outcome.then(results, sizes, after.version if after is not snapshot else None)
-        if not any(r.add for r in results):
-            break
+    with job(JobKind.MERGE, log.store.url, options) as record:
+        for _ in range(options.get(opt.MERGE_MAX_PASSES)):
+            snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+            tasks = wish.tasks(snapshot, options, outcome, now_ms)
+            if not tasks:
+                break
+            batches = batched(tasks, options)
+            record.total, record.total_batches = (
+                record.total + len(tasks),
+                record.total_batches + len(batches),
+            )
+            before = outcome.new_splits
+            for batch in batches:
+                results = _run_batch(log, batch, options, snapshot, now_ms, record, progress)
+                outcome = outcome.then(*results)
+            if outcome.new_splits == before:
+                break
     return outcome
+
+
+def batched(tasks: Sequence[MergeTask], options: Options) -> list[Sequence[MergeTask]]:
+    """The tasks whose results become one version each."""
+    size = options.get(opt.MERGE_BATCH)
+    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
+
+
+def _run_batch(
+    log: TransactionLog,
+    batch: Sequence[MergeTask],
+    options: Options,
+    snapshot: Snapshot,
+    now_ms: int,
+    record: Job,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Merged], dict[str, int], int | None]:
+    results: list[Merged] = []
+    try:
+        for task in batch:
+            results.append(run(task, log.store, options))
+            record.advance(record.done + 1, record.total)
+            if progress is not None:
+                progress(record.done, record.total)
+        version = commit_batch(log, snapshot, results, options, now_ms)
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        withdraw(log.store, [r.add.path for r in results if r.add])
+        raise
+    record.done_batches += 1
+    sizes = {ref.path: ref.size for task in batch for ref in task.sources}
+    return results, sizes, version
+
+
+def commit_batch(
+    log: TransactionLog, snapshot: Snapshot, results: Sequence[Merged], options: Options, now_ms: int
+) -> int | None:
+    """The version that a batch makes; none if nothing came of it."""
+    after = finish(log, snapshot, results, options, now_ms)
+    return None if after is snapshot else after.version
 
 
 def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator[list[SourceRef]]:

@@ -1,0 +1,189 @@
+"""Index parts are brought to the local disk and into memory before the first search needs them."""
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from indextables.errors import CommandError, IndexTablesError, StoreError
+from indextables.log.snapshot import Snapshot
+from indextables.maintain.partitions import in_partitions, partition_condition
+from indextables.options import Options
+from indextables.options import maintenance as opt
+from indextables.predicate.names import suggestion
+from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.parts import PARTS
+from indextables.split.search import prewarm as warm_split
+from indextables.store import Store
+
+_ALIASES = {
+    "TERM_DICT": "TERM",
+    "TERM_DICTIONARY": "TERM",
+    "FAST_FIELD": "FASTFIELD",
+    "POSTING_LISTS": "POSTINGS",
+    "POSITION_LISTS": "POSITIONS",
+    "FIELD_NORM": "FIELDNORM",
+    "DOC_STORE": "STORE",
+}
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmTask:
+    """Splits to warm, and which parts and columns of their indexes."""
+
+    splits: tuple[tuple[str, int], ...]
+    parts: tuple[str, ...]
+    columns: tuple[str, ...]
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What a task did, and on which host."""
+
+    host: str
+    splits: int = 0
+    bytes: int = 0
+    retries: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmPlan:
+    """The tasks, newest splits first; and columns that were left out, since they have no index."""
+
+    tasks: tuple[PrewarmTask, ...]
+    parts: tuple[str, ...]
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    splits: int
+
+
+def parts_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The parts of an index by any of their names."""
+    found = []
+    for name in names:
+        part = _ALIASES.get(name.upper(), name.upper())
+        if part not in PARTS:
+            known = (*PARTS, *_ALIASES)
+            hint = suggestion(name, known) or ";"
+            raise CommandError(f"there is no segment {name}{hint} segments are {', '.join(PARTS)}")
+        found.append(part)
+    return tuple(dict.fromkeys(found))
+
+
+def plan_prewarm(
+    snapshot: Snapshot,
+    options: Options,
+    *,
+    segments: Sequence[str] = (),
+    fields: Sequence[str] = (),
+    where: str | None = None,
+    parallelism: int | None = None,
+) -> PrewarmPlan:
+    """Which splits to warm; splits of the original are left out, since they have no index to copy."""
+    by_default = options.get(opt.PREWARM_SEGMENTS), options.get(opt.PREWARM_FIELDS)
+    parts = parts_of(segments or by_default[0])
+    if parallelism is not None and parallelism < 1:
+        raise CommandError(f"a parallelism of {parallelism} warms nothing; give 1 or more")
+    at_once = parallelism or options.get(opt.PREWARM_PER_TASK)
+    predicate = None if where is None else partition_condition(snapshot, where)
+    files = in_partitions(snapshot, predicate).sort_by([("modificationTime", "descending")])
+    columns, left_out = _columns(snapshot, fields or by_default[1], options)
+    ours = [OUR_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
+    files = files.filter(pa.array(ours, pa.bool_()))
+    splits = list(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
+    tasks = tuple(
+        PrewarmTask(tuple(splits[start : start + at_once]), parts, columns, at_once)
+        for start in range(0, len(splits), at_once)
+    )
+    return PrewarmPlan(tasks, parts, columns, left_out, len(splits))
+
+
+def run(task: PrewarmTask, store: Store, options: Options) -> Warmed:
+    """Warm the splits of a task, side by side; one that cannot be read is reported."""
+    started = time.monotonic()
+    with ThreadPoolExecutor(task.at_once) as pool:
+        results = list(pool.map(lambda split: _warm(store, split, task, options), task.splits))
+    return Warmed(
+        host=socket.gethostname(),
+        splits=sum(problem is None for _, _, problem in results),
+        bytes=sum(read for read, _, _ in results),
+        retries=sum(retries for _, retries, _ in results),
+        failed=tuple(
+            (path, problem)
+            for (path, _), (_, _, problem) in zip(task.splits, results, strict=True)
+            if problem is not None
+        ),
+        duration_ms=int((time.monotonic() - started) * 1000),
+    )
+
+
+def prewarm(
+    plan: PrewarmPlan,
+    store: Store,
+    options: Options,
+    progress: Callable[[int, int], None] | None = None,
+) -> Warmed:
+    """Warm all of a plan in this process."""
+    results = []
+    for task in plan.tasks:
+        results.append(run(task, store, options))
+        if progress is not None:
+            progress(sum(r.splits + len(r.failed) for r in results), plan.splits)
+    return together(results)
+
+
+def together(results: Sequence[Warmed]) -> Warmed:
+    """The results of one host as one."""
+    return Warmed(
+        results[0].host if results else socket.gethostname(),
+        sum(r.splits for r in results),
+        sum(r.bytes for r in results),
+        sum(r.retries for r in results),
+        tuple(f for r in results for f in r.failed),
+        sum(r.duration_ms for r in results),
+    )
+
+
+def _warm(
+    store: Store, split: tuple[str, int], task: PrewarmTask, options: Options
+) -> tuple[int, int, str | None]:
+    """Bytes read, retries, and what went wrong in the end, if it did."""
+    path, size = split
+    most = options.get(opt.PREWARM_RETRIES)
+    for attempt in range(most + 1):
+        try:
+            return (
+                warm_split(store, read_footer(store, path, size), options, task.parts, task.columns),
+                attempt,
+                None,
+            )
+        except StoreError as error:
+            if attempt == most:
+                return 0, attempt, str(error)
+            time.sleep(_PAUSE_S * (attempt + 1))
+        except IndexTablesError as error:
+            return 0, attempt, str(error)
+    raise AssertionError("there is at least one attempt")
+
+
+def _columns(
+    snapshot: Snapshot, fields: Sequence[str], options: Options
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    known = {name.lower(): name for name in snapshot.schema.names}
+    found = [known[field.lower()] for field in fields if field.lower() in known]
+    unknown = [field for field in fields if field.lower() not in known]
+    strict = options.get(opt.PREWARM_FAIL_ON_MISSING)
+    if unknown and strict:
+        hint = suggestion(unknown[0], snapshot.schema.names) or ";"
+        raise CommandError(
+            f"the table at {snapshot.url} has no column {unknown[0]}{hint} its columns are: "
+            f"{', '.join(snapshot.schema.names)}"
+        )
+    return tuple(dict.fromkeys(found)), tuple(unknown)

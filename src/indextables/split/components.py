@@ -1,0 +1,80 @@
+"""What a split is made of: its parts by kind and column, with their sizes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from indextables.errors import SplitError
+from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile
+from indextables.split.index_files import META
+from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, field_columns, stretches
+from indextables.store import Store
+
+# The parts' names as reports spell them.
+KINDS = {
+    "TERM": "term",
+    "FASTFIELD": "fastfield",
+    "POSTINGS": "postings",
+    "POSITIONS": "positions",
+    "FIELDNORM": "fieldnorm",
+    "STORE": "docstore",
+}
+ROWS = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of a split: its kind, the column it belongs to (none: all), and its size once unpacked."""
+
+    kind: str
+    column: str | None
+    size: int
+
+
+def components(store: Store, footer: Footer) -> list[Component]:
+    """The parts of a split: those of the index by column where they are kept apart, then the rows."""
+    sizes: dict[tuple[str, str | None], int] = {}
+    fields = _fields(store, footer)
+    for file in footer.index_files:
+        suffix = Path(file.name).suffix
+        kind = next((KINDS[part] for part, suffixes in PARTS.items() if suffix in suffixes), None)
+        if kind is None:
+            continue
+        if suffix in BY_FIELD:
+            for stretch in stretches(_end(store, footer, file), file.size):
+                key = (kind, fields[stretch.field])
+                sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
+        else:
+            sizes[kind, None] = sizes.get((kind, None), 0) + file.size
+    found = [Component(kind, column, size) for (kind, column), size in sorted(sizes.items(), key=str)]
+    groups = (footer.parquet.row_group(n) for n in range(footer.parquet.num_row_groups))
+    rows = sum(g.column(c).total_compressed_size for g in groups for c in range(g.num_columns))
+    return [*found, Component(ROWS, None, rows)]
+
+
+def _fields(store: Store, footer: Footer) -> list[str]:
+    meta = next((f for f in footer.index_files if f.name == META), None)
+    if meta is None:
+        raise SplitError(f"{store.url}/{footer.path}: its index has no {META}; the split is damaged")
+    return field_columns(_end(store, footer, meta))
+
+
+def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
+    """The last block of an index file, unpacked: the whole file, if it is small."""
+    if not file.blocks:
+        size = min(file.length, BLOCK_BYTES)
+        stop = file.offset + file.length
+        return store.get_range(footer.path, stop - size, stop)
+    stop = file.offset + file.length
+    data = store.get_range(footer.path, stop - file.blocks[-1], stop)
+    size = file.size - BLOCK_BYTES * (len(file.blocks) - 1)
+    if len(file.blocks) > 1 and size < DIRECTORY:
+        before = store.get_range(footer.path, stop - sum(file.blocks[-2:]), stop - file.blocks[-1])
+        return _unpacked(before, BLOCK_BYTES) + _unpacked(data, size)
+    return _unpacked(data, size)
+
+
+def _unpacked(data: bytes, size: int) -> bytes:
+    unpacked: bytes = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
+    return unpacked

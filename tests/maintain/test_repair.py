@@ -1,0 +1,151 @@
+"""A log is written anew, from one that can be read or from the splits alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from upkeep_tables import TEXT, appended, ids, log_of, splits
+
+import indextables as it
+from indextables.errors import IndexTablesError, OptionError, TableNotFoundError
+from indextables.maintain.merge import merge
+from indextables.maintain.repair import repair
+from indextables.options import Options
+
+FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
+LOG = "_transaction_log"
+
+
+def moved_into_place(table: Path, new: Path) -> None:
+    shutil.rmtree(table / LOG)
+    shutil.move(new / LOG, table / LOG)
+
+
+def test_missing_splits_are_left_out_and_the_source_is_not_changed(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    appended(table, 12, **{"checkpoint.interval": 5})
+    (table / min(splits(table))).unlink()
+    before = {p: p.read_bytes() for p in (table / LOG).rglob("*") if p.is_file()}
+    done = repair(f"{table}/{LOG}", f"{tmp_path}/new/{LOG}", Options(), engine="test")
+    assert (done.source_version, done.total_splits, done.valid_splits, done.missing_splits) == (12, 12, 11, 1)
+    assert done.left_out[0][1] == "the file is missing"
+    assert {p: p.read_bytes() for p in (table / LOG).rglob("*") if p.is_file()} == before
+    moved_into_place(table, tmp_path / "new")
+    repaired = it.open(table)
+    assert (repaired.version, repaired.count()) == (1, 33)
+    assert repaired.count(where="message INDEXQUERY 'word1'") == 11
+    assert repaired.count(where="day > 9") == 6
+    it.write(table, [{"id": 100, "day": 1, "message": "goes on"}], options=TEXT)
+
+
+def test_what_was_overwritten_does_not_come_back(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    appended(table, 2)
+    it.write(table, [{"id": 5, "day": 5, "message": "only this"}], mode="overwrite")
+    done = repair(f"{table}/{LOG}/", f"{tmp_path}/new/{LOG}", Options(), engine="test")
+    assert done.valid_splits == 1
+    moved_into_place(table, tmp_path / "new")
+    assert ids(table) == [5]
+
+
+def test_of_a_damaged_log_the_newest_readable_version_is_taken(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    appended(table, 4)
+    (table / LOG / f"{3:020d}.json").write_bytes(b"\x1f\x8bnothing")
+    done = repair(f"{table}/{LOG}", f"{tmp_path}/new/{LOG}", Options(), engine="test")
+    assert (done.source_version, done.valid_splits) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "says"),
+    [
+        ("t", "new/_transaction_log", "does not end in _transaction_log"),
+        ("t/_transaction_log", "new", "does not end in _transaction_log"),
+        ("t/_transaction_log", "t/_transaction_log", "give a folder that is absent or empty"),
+    ],
+)
+def test_places_that_are_no_log_folders_are_refused(
+    tmp_path: Path, source: str, target: str, says: str
+) -> None:
+    appended(tmp_path / "t", 1)
+    with pytest.raises(OptionError, match=says):
+        repair(f"{tmp_path}/{source}", f"{tmp_path}/{target}", Options(), engine="test")
+
+
+@pytest.mark.parametrize("ending", ["", f"/{LOG}"])
+def test_a_lost_log_is_rebuilt_from_the_splits(tmp_path: Path, ending: str) -> None:
+    before = appended(tmp_path, 3)
+    rows, listed = before.scan().sort_by("id"), before.files()
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(f"{tmp_path}{ending}", None, Options(), engine="test")
+    assert (done.source_version, done.total_splits, done.valid_splits, done.missing_splits) == (-1, 3, 3, 0)
+    table = it.open(tmp_path)
+    assert table.scan().sort_by("id").equals(rows)
+    assert (table.schema, table.partition_columns) == (before.schema, ("day",))
+    assert table.count(where="message INDEXQUERY 'word1'") == 3
+    for column in ("size", "minValues", "maxValues", "numRecords", "footerStartOffset", "stats"):
+        told = dict(zip(table.files()["path"].to_pylist(), table.files()[column].to_pylist(), strict=True))
+        assert told == dict(zip(listed["path"].to_pylist(), listed[column].to_pylist(), strict=True))
+    it.write(tmp_path, [{"id": 100, "day": 1, "message": "goes on"}], options=TEXT)
+    assert it.open(tmp_path).count(where="message INDEXQUERY 'goes'") == 1
+
+
+def test_rows_of_a_merge_are_there_once(tmp_path: Path) -> None:
+    appended(tmp_path, 6, partition_by=())
+    merge(log_of(tmp_path), Options())
+    it.write(tmp_path, [{"id": 100, "day": 1, "message": "after"}], options=TEXT)
+    rows = ids(tmp_path)
+    assert len(splits(tmp_path)) == 8
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(str(tmp_path), None, Options(), engine="test")
+    assert (done.total_splits, done.valid_splits, done.missing_splits) == (8, 2, 0)
+    assert ids(tmp_path) == rows
+
+
+def test_damaged_splits_are_left_out_with_their_reason(tmp_path: Path) -> None:
+    appended(tmp_path, 3)
+    bad = tmp_path / min(splits(tmp_path))
+    bad.write_bytes(bad.read_bytes()[:-10])
+    shutil.rmtree(tmp_path / LOG)
+    done = repair(str(tmp_path), None, Options(), engine="test")
+    assert (done.valid_splits, done.missing_splits) == (2, 1)
+    assert "cut or damaged" in done.left_out[0][1]
+
+
+def test_columns_that_came_later_are_kept(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    later = [{"id": 50, "day": 1, "message": "more", "extra": 1.5}]
+    before = it.write(tmp_path, later, options={**TEXT, "mergeSchema": True})
+    shutil.rmtree(tmp_path / LOG)
+    repair(str(tmp_path), None, Options(), engine="test")
+    assert it.open(tmp_path).scan().sort_by("id").equals(before.scan().sort_by("id"))
+
+
+def test_a_log_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    with pytest.raises(OptionError, match="it can be read; to write it anew elsewhere, give AT LOCATION"):
+        repair(str(tmp_path), None, Options(), engine="test")
+    (tmp_path / LOG / f"{0:020d}.json").write_bytes(b"\x1f\x8bnothing")
+    with pytest.raises(OptionError, match="cannot be read"):
+        repair(str(tmp_path), None, Options(), engine="test")
+
+
+def test_nothing_there_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        repair(str(tmp_path), None, Options(), engine="test")
+    (tmp_path / "a.split").write_bytes(b"x" * 100)
+    with pytest.raises(IndexTablesError, match="none of 1 splits"):
+        repair(str(tmp_path), None, Options(), engine="test")
+    assert not (tmp_path / LOG).exists()
+
+
+@pytest.mark.skipif(not FIXTURES.exists(), reason="the original's tables are not at hand")
+@pytest.mark.parametrize("name", ["04_partitioned", "06_schema_dedup"])
+def test_tables_of_the_original_come_back_as_far_as_their_splits_tell(tmp_path: Path, name: str) -> None:
+    shutil.copytree(FIXTURES / name, tmp_path / "t")
+    shutil.rmtree(tmp_path / "t" / LOG)
+    repair(str(tmp_path / "t"), None, Options(), engine="test")
+    expected = json.loads((FIXTURES / "expected.json").read_text())[name]["rows"]
+    found = it.open(tmp_path / "t").scan().to_pylist()
+    assert sorted(found, key=lambda r: r["id"]) == sorted(expected, key=lambda r: r["id"])

@@ -1,0 +1,59 @@
+"""Small tables for upkeep, and what time does to their files."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import indextables as it
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.store import open_store
+
+TEXT = {"indexing.typemap.message": "text"}
+HOUR = 3600.0
+
+
+def appended(
+    folder: Path | str, times: int, rows: int = 3, partition_by: Iterable[str] = ("day",), **options: object
+) -> it.Table:
+    """A table after some appends; each goes into one partition, whose number it is."""
+    table = None
+    for n in range(times):
+        data = [
+            {"id": n * rows + i, "day": n, "message": f"append {n} row {i} said word{i}"} for i in range(rows)
+        ]
+        table = it.write(folder, data, partition_by=list(partition_by), options={**TEXT, **options})
+    assert table is not None
+    return table
+
+
+def log_of(folder: Path | str, **options: object) -> TransactionLog:
+    checked = Options.parse(options)
+    return TransactionLog(open_store(folder, checked), checked, engine="test")
+
+
+def ids(folder: Path | str, version: int | None = None) -> list[int]:
+    return sorted(it.open(folder, version=version).scan(["id"])["id"].to_pylist())
+
+
+def aged(folder: Path, hours: float) -> None:
+    """Make every file older."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            then = path.stat().st_mtime - hours * HOUR
+            os.utime(path, (then, then))
+
+
+def splits(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*.split")}
+
+
+def orphan(folder: Path, name: str = "left-over.split", hours: float = 1000) -> Path:
+    """A split that no version names."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * 100)
+    then = time.time() - hours * HOUR
+    os.utime(path, (then, then))
+    return path
