@@ -109,9 +109,19 @@ def lance(folder: str, question: str) -> Prepare:
     def act() -> object:
         match kind:
             case "count":
-                return data.scanner(full_text_query=query, columns=["status"]).to_table().num_rows
+                return (
+                    data.scanner(
+                        full_text_query=query, columns=["status"], disable_scoring_autoprojection=True
+                    )
+                    .to_table()
+                    .num_rows
+                )
             case "groups":
-                found = data.scanner(full_text_query=query, columns=["level", "latency_ms"]).to_table()
+                found = data.scanner(
+                    full_text_query=query,
+                    columns=["level", "latency_ms"],
+                    disable_scoring_autoprojection=True,
+                ).to_table()
                 return found.group_by("level").aggregate([("latency_ms", "mean"), ("latency_ms", "count")])
             case _:
                 return data.scanner(full_text_query=query).to_table()
