@@ -20,6 +20,9 @@ def _blocks(page: Path, language: str) -> list[str]:
 def test_every_action_in_the_protocol_page_decodes() -> None:
     seen = set()
     for block in _blocks(ROOT / "PROTOCOL.md", "json"):
+        if '"formatVersion"' in block:
+            assert msgspec.json.decode(block)["chunks"] == [[1804289383, 0, 2]]
+            continue
         for line in block.splitlines():
             if '"stateDir"' in line:
                 assert msgspec.json.decode(line, type=Pointer, strict=True).is_state

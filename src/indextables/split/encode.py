@@ -74,7 +74,7 @@ def _multipliers() -> Words:
 
 
 def hash_values(strings: pa.Array) -> pa.Array:
-    """The 32-bit hash of each string (docs/protocol-split.md, "Hash fields"); null stays null.
+    """The 32-bit hash of each string (PROTOCOL.md, "Hash fields"); null stays null.
 
     Only the first 65,530 bytes and the length count.
 

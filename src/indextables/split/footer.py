@@ -1,7 +1,7 @@
 """What a split says about itself: the key `indextables.split` in its Parquet footer.
 
 The footer holds everything that the log's `add` needs, where each file of the index lies, and how the row
-ids of the index become row numbers (docs/protocol-split.md). Reading it costs one or two ranged reads.
+ids of the index become row numbers (PROTOCOL.md, "The split"). Reading it costs one or two ranged reads.
 """
 
 import base64
