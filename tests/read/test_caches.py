@@ -1,5 +1,6 @@
 """Caches of reading: seen, emptied, filled beforehand."""
 
+import multiprocessing
 import pickle
 
 import pytest
@@ -59,6 +60,22 @@ def test_prewarming_brings_chosen_splits_and_parts_near(table):
         read.prewarm(table.snapshot, table.store, table.options, parts=["WORDS"])
     with pytest.raises(UnknownFieldError, match="nosuch"):
         read.prewarm(table.snapshot, table.store, table.options, fields=["nosuch"])
+
+
+def _count_in_child(folder, cache, answer):
+    table = opened(folder, [], cache)
+    answer.put(found(table, "all"))
+
+
+def test_a_forked_child_reads_with_handles_of_its_own(table, tmp_path):
+    assert found(table, "all") == 4
+    fork = multiprocessing.get_context("fork")
+    answer = fork.Queue()
+    child = fork.Process(target=_count_in_child, args=(tmp_path / "t", tmp_path / "cache", answer))
+    child.start()
+    assert answer.get(timeout=60) == 4
+    child.join()
+    assert child.exitcode == 0
 
 
 def test_a_small_cache_still_answers(table):

@@ -181,5 +181,11 @@ def close_sources() -> int:
     return count
 
 
-# What a parent opened is not for its forked child: stores refuse that, and rightly.
-os.register_at_fork(after_in_child=_kept.clear)
+def _forget() -> None:
+    """What a parent opened is not for its forked child: stores refuse that; and its locks may be held."""
+    global _lock  # noqa: PLW0603 - the child's own
+    _lock = threading.Lock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -246,6 +246,16 @@ def _key(store: Store, footer: Footer) -> str:
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
+def _forget() -> None:
+    """A forked child opens indexes of its own; the parent's lock may be held for ever."""
+    global _open_lock  # noqa: PLW0603 - the child's own
+    _open_lock = threading.Lock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def is_cached(store: Store, footer: Footer, options: Options) -> bool:
     """Whether the index of a split is in the local cache."""
     return index_cache(options).holds(_key(store, footer))
