@@ -218,6 +218,8 @@ def test_stemmed_and_ngram_fields_are_searched_by_their_tokenizers(tmp_path):
     indextables.write(tmp_path / "t", rows, options=options)
     table = opened(tmp_path / "t", rows, tmp_path / "cache")
     assert ids(search(table, "runs", field="t")) == [0]
+    assert ids(search(table, '"runs sho"*', field="t")) == [0]
+    assert sorted(ids(search(table, "ru*", field="t"))) == [0, 1]
     assert ids(search(table, "tabas", field="g")) == [0]
     assert sorted(ids(search(table, "base", field="g"))) == [0, 1]
 

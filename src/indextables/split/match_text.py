@@ -25,7 +25,7 @@ from indextables.predicate.query_tree import (
 )
 from indextables.split import patterns
 from indextables.split.mapping import Field, Kind
-from indextables.split.tokens import Token, cut, lowered, plain_cut
+from indextables.split.tokens import Token, begun_cut, cut, lowered, plain_cut
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -118,7 +118,7 @@ class _Finder:
         return self._in_order(together, masks, [token.position for token in tokens], slop)
 
     def beginning(self, text: str) -> Mask:
-        tokens = plain_cut(self.field, text) if self.tokenized else []
+        tokens = begun_cut(self.field, text) if self.tokenized else []
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)
         if len(tokens) < 2:

@@ -20,7 +20,7 @@ from indextables.predicate.query_tree import (
 )
 from indextables.split import patterns
 from indextables.split.mapping import Field, Kind
-from indextables.split.tokens import Token, cut, lowered, plain_cut
+from indextables.split.tokens import Token, begun_cut, cut, lowered, plain_cut
 from indextables.split.verdict import ALL, FALSE, NOTHING, Verdict, any_of, either, every, plain
 from indextables.split.view import IndexView
 
@@ -84,7 +84,7 @@ class _Terms:
 
     def beginning(self, text: str) -> Verdict:
         """Words of which the last is only begun; or the beginning of a value."""
-        tokens = plain_cut(self.field, text) if self.tokenized else []
+        tokens = begun_cut(self.field, text) if self.tokenized else []
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)  # n-grams: any part of a word is found as it is
         if len(tokens) < 2:

@@ -1,6 +1,5 @@
 """How a query's text is cut: as the field's own text was, but with no token left out."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from indextables.split.mapping import Field
@@ -17,15 +16,6 @@ class Token(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A token with the characters of the text that it stands for."""
-
-    token: Token
-    start: int
-    end: int
-
-
 def cut(field: Field, text: str) -> list[Token]:
     """The tokens of a text on this field, overlong ones too."""
     return _tokens(field.tokenizer, text)
@@ -34,6 +24,12 @@ def cut(field: Field, text: str) -> list[Token]:
 def plain_cut(field: Field, text: str) -> list[Token]:
     """The tokens without stemming: for words that are only begun, or misspelt."""
     return _tokens("default" if field.tokenizer.endswith("_stem") else field.tokenizer, text)
+
+
+def begun_cut(field: Field, text: str) -> list[Token]:
+    """The tokens of a text whose last word is only begun: that one is not stemmed, the others are."""
+    begun = plain_cut(field, text)
+    return [*cut(field, text)[:-1], begun[-1]] if begun else []
 
 
 def _tokens(tokenizer: str, text: str) -> list[Token]:
