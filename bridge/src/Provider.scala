@@ -9,6 +9,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
 import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.{BaseRelation, CreatableRelationProvider, DataSourceRegister}
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -42,6 +43,9 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
     }
   }
 
+  // A type that cannot be stored is refused by the planner, with a reason.
+  override def supportsDataType(dataType: DataType): Boolean = true
+
   override def createRelation(
       context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation =
     SaveModes.save(context, mode, parameters, data)
@@ -72,7 +76,7 @@ class Described(json: JsonNode) {
 object Described {
   /** The table at the options' path, if there is one. */
   def of(options: util.Map[String, String]): Option[Described] = {
-    val json = Rpc("schema", Json.obj("options" -> options)).json
+    val json = Rpc("schema", Json.obj("options" -> options, "zone" -> SQLConf.get.sessionLocalTimeZone)).json
     if (json.has("schema")) Some(new Described(json)) else None
   }
 

@@ -5,6 +5,7 @@ import java.util.Locale
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.sql.connector.catalog.TableCatalog
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -21,8 +22,14 @@ object SessionOptions {
     all
   }
 
-  def merged(options: CaseInsensitiveStringMap): util.Map[String, String] =
-    merged(util.Collections.emptyMap(), options.asCaseSensitiveMap)
+  /** A catalog hands a table's properties over as options, its own among them; they say who made them. */
+  def merged(options: CaseInsensitiveStringMap): util.Map[String, String] = {
+    val given = options.asCaseSensitiveMap
+    val (kept, asked) =
+      if (options.containsKey(TableCatalog.PROP_PROVIDER)) (given, util.Collections.emptyMap[String, String]())
+      else (util.Collections.emptyMap[String, String](), given)
+    merged(kept, asked)
+  }
 
   /** What a catalog keeps of ours: the table's OPTIONS, properties of our name, and where the table is. */
   def kept(properties: util.Map[String, String]): util.Map[String, String] = {

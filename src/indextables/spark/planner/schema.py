@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from indextables.errors import OptionError, TableNotFoundError
+from indextables.options import Options
 from indextables.options.declare import is_secret
 from indextables.spark.planner.tables import addressed
 
@@ -13,6 +14,7 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     del blobs
     _check_kept(request.get("kept") or ())
     if "kept" in request and "path" not in request["options"]:
+        Options.parse(request["options"])
         return {}, ()
     table = addressed(request)
     try:

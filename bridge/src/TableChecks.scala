@@ -1,0 +1,35 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable
+import org.apache.spark.sql.catalyst.plans.logical._
+
+/** Refuses what a catalog would accept and the table's log would not follow. */
+case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
+  override def apply(plan: LogicalPlan): Unit = plan match {
+    case create: CreateTableAsSelect if !create.ignoreIfExists => create.tableSpec match {
+      case spec: TableSpec if spec.provider.exists(_.equalsIgnoreCase(Provider.Name)) =>
+        spec.location.filter(at => Described.of(options(at)).nonEmpty).foreach { at =>
+          throw new Failure(s"a table exists at $at; insert into it, or choose another location")
+        }
+      case _ =>
+    }
+    case change: AlterTableCommand if changesColumns(change) => change.table match {
+      case ResolvedTable(_, _, _: IndexTable, _) => throw new Failure(
+        "the columns of a table of indextables are what was written to it: write rows with the option mergeSchema " +
+          "to add columns, or overwrite the table with the option overwriteSchema to replace them")
+      case _ =>
+    }
+    case _ =>
+  }
+
+  private def changesColumns(change: AlterTableCommand): Boolean = change match {
+    case _: AddColumns | _: DropColumns | _: RenameColumn | _: ReplaceColumns | _: AlterColumns => true
+    case _ => false
+  }
+
+  private def options(path: String): util.Map[String, String] =
+    SessionOptions.merged(util.Collections.emptyMap(), util.Map.of("path", path))
+}

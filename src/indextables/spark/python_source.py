@@ -1,0 +1,163 @@
+"""The data source in plain Python, for sessions that cannot have the bridge.
+
+Spark finds it by the name of its package. It reads and writes; there are no search operators, no commands,
+and of the save modes only append and overwrite, because Spark offers no more to sources in Python. Options
+must be given with each read and write: session confs do not reach it.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from indextables.errors import CommitUnknownError
+from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_write
+from indextables.joint import withdraw
+from indextables.log.actions import Add
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import PREFIX, Options
+from indextables.predicate import And, Predicate
+from indextables.read import ReadTask, plan, run
+from indextables.schema.spark import to_arrow
+from indextables.spark.planner.tables import Addressed, addressed
+from indextables.spark.python_filters import condition
+from indextables.store import Passport
+from indextables.version import ENGINE
+
+# Spark refuses a reader that takes filters unless its setting for that is on; then it runs in this module.
+_FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class IndexTablesSource(DataSource):
+    """`format("indextables")` where there is no bridge."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """`options` are those of the call."""
+        super().__init__(options)
+        self._given = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "indextables"
+
+    def schema(self) -> StructType:
+        """The table's columns."""
+        table = _table(self._given)
+        return StructType.fromJson(json.loads(table.snapshot().metadata.schema_string))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the table; one that takes filters where Spark lets it."""
+        kind = FilteringReader if _FILTERING in sys.modules else Reader
+        return kind(_table(self._given), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
+        """A writer of rows to the table."""
+        return Writer(_table(self._given), schema, Mode.OVERWRITE if overwrite else Mode.APPEND)
+
+
+class Part(InputPartition):
+    """The splits that one task reads."""
+
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(None)
+        self.task = task
+
+
+class Reader(DataSourceReader):
+    """Reads a table's columns, all rows."""
+
+    def __init__(self, table: Addressed, schema: StructType) -> None:
+        self._passport = table.store.passport()
+        self._options = table.options
+        self._columns = schema.fieldNames()
+        self._snapshot = table.snapshot()
+        self._where: Predicate | None = None
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks."""
+        tasks = plan(self._snapshot, self._where, self._columns, self._options, parallelism=4)
+        return [Part(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        assert isinstance(partition, Part)
+        return run(partition.task, self._passport.open())
+
+
+class FilteringReader(Reader):
+    """Leaves out rows that filters do not want; Spark looks at those that come once more."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what is understood, and leave all of it to Spark too."""
+        parts = [part for part in (condition(f, self._snapshot.schema) for f in filters) if part is not None]
+        self._where = And(tuple(parts)) if parts else None
+        return filters
+
+
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    def __init__(self, adds: Sequence[Add]) -> None:
+        self.adds = list(adds)
+
+
+class Writer(DataSourceArrowWriter):
+    """Writes rows, and commits once."""
+
+    def __init__(self, table: Addressed, schema: StructType, mode: Mode) -> None:
+        self._passport: Passport = table.store.passport()
+        self._options: Options = table.options
+        self._planned: Planned | None
+        self._planned, _ = plan_write(
+            table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
+        )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write the rows of a task."""
+        if self._planned is None:
+            return Written(())
+        uploads = SplitUploads(self._passport.open(), self._planned.target, self._options)
+        try:
+            return Written(uploads.write(self._planned.stored(iterator)))
+        except BaseException:
+            uploads.withdraw()
+            raise
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make what the tasks wrote one version."""
+        if self._planned is None:
+            return
+        store = self._passport.open()
+        adds = _adds(messages)
+        try:
+            log = TransactionLog(store, self._options, engine=ENGINE)
+            finish_write(log, self._planned, adds, self._options)
+        except CommitUnknownError:
+            raise
+        except BaseException:
+            withdraw(store, [add.path for add in adds])
+            raise
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what tasks wrote, because another one failed."""
+        withdraw(self._passport.open(), [add.path for add in _adds(messages)])
+
+
+def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
+    return [add for message in messages if isinstance(message, Written) for add in message.adds]
+
+
+def _table(given: Mapping[str, str]) -> Addressed:
+    options = {key.lower().removeprefix(PREFIX): value for key, value in given.items()}
+    return addressed({"options": options})
