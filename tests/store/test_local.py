@@ -188,3 +188,8 @@ def test_the_root_of_the_file_system_is_a_store(tmp_path):
     root = open_store("/")
     assert root.get(str(tmp_path / "x")[1:]) == b"1"
     assert root.url == "file://"
+
+
+def test_a_name_that_is_too_long_is_told_once(store):
+    with pytest.raises(StoreError, match="File name too long"):
+        store.open_upload("n" * 300 + "/file")

@@ -98,7 +98,8 @@ class LocalBackend:
 
     def open_upload(self, key: str) -> Sink:
         """Write a file piece by piece."""
-        return _LocalSink(key)
+        with _told(key):
+            return _LocalSink(key, *_open_temporary(_path(key)))
 
     def delete(self, keys: Sequence[str], root: str) -> int:
         """Delete files, and the folders below `root` that this leaves empty."""
@@ -146,11 +147,10 @@ class LocalBackend:
 class _LocalSink(Sink):
     """A temporary file that gets its name when it is closed."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, temporary: str, file: IO[bytes]) -> None:
         super().__init__()
         self._key = key
-        with _told(key):
-            self._temporary, self._file = _open_temporary(_path(key))
+        self._temporary, self._file = temporary, file
 
     def _add(self, data: memoryview) -> None:
         with _told(self._key):
