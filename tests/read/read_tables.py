@@ -4,7 +4,6 @@ import datetime as dt
 import decimal
 import json
 import random
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -165,14 +164,16 @@ def _row(rng: random.Random, number: int) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True)
 class Opened:
     """A table and the same rows as plain Python."""
 
-    rows: list[dict[str, object]]
-    store: Store
-    snapshot: Snapshot
-    options: Options
+    def __init__(
+        self, rows: list[dict[str, object]], store: Store, snapshot: Snapshot, options: Options
+    ) -> None:
+        self.rows = rows
+        self.store = store
+        self.snapshot = snapshot
+        self.options = options
 
     def __repr__(self) -> str:
         return f"Opened({self.store.url})"

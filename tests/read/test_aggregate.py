@@ -301,6 +301,17 @@ def test_groups_by_partition_with_a_data_filter_are_not_answered_from_the_log(tm
     assert answer(table, [Aggregate(Function.COUNT)], ["p"], where).to_pylist() == [{"p": "a", "count(*)": 1}]
 
 
+def test_a_partition_without_a_matching_row_is_no_group(tmp_path):
+    table = table_of(
+        tmp_path,
+        {"p": ["a", "b"], "t": ["x", "y"]},
+        partition_by=["p"],
+        options={"indexing.typemap.t": "text"},
+    )
+    where = Search(SearchKind.INDEXQUERY, Column(("t",)), "y")
+    assert answer(table, [Aggregate(Function.COUNT)], ["p"], where).to_pylist() == [{"p": "b", "count(*)": 1}]
+
+
 def test_a_struct_that_is_always_null_does_not_disturb(tmp_path):
     table = table_of(tmp_path, {"a": [1, 2], "st": pa.array([None, None], pa.struct([("x", pa.int32())]))})
     assert answer(table, [Aggregate(Function.SUM, "a")], ["st"]).to_pylist() == [{"st": None, "sum(a)": 3}]

@@ -129,6 +129,9 @@ def _from_index(reader: SplitReader, request: Request) -> Partial | None:
     groups = index_groups(reader.index, reader.view, rows, list(keys.values()), list(measures.values()))
     if groups is None:
         return None
+    if request.groups:
+        # Grouped by constants alone the index makes one group, which may have no row.
+        groups = [group for group in groups if group.rows]
     distinct = {}
     for i, aggregate in enumerate(request.aggregates):
         if aggregate.function is Function.COUNT_DISTINCT:
