@@ -212,7 +212,7 @@ def test_many_listed_files_take_little_memory(files: int) -> None:
     """The listing is streamed: memory is that of the names the log has, not of the files there are."""
     script = f"""
 import resource, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
 import pyarrow as pa
 from test_purge import many_listed
 print(many_listed({files}))

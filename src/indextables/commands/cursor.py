@@ -1,11 +1,21 @@
 """A reading head over the words of a command."""
 
+from collections.abc import Iterable
+
 from indextables.errors import CommandError, PredicateError
 from indextables.predicate.lexer import TokenKind
+from indextables.predicate.names import suggestion
 from indextables.predicate.sql_cursor import Cursor
 
-# The original's first name; its users may have it in their scripts.
-_ALIASES = {"INDEXTABLES": ("INDEXTABLES", "TANTIVY4SPARK")}
+# One word and its other forms: the original's first name, and both numbers.
+FAMILY = ("INDEXTABLES", "INDEXTABLE", "TANTIVY4SPARK")
+_ALIASES = {
+    **dict.fromkeys(FAMILY, FAMILY),
+    "INDEXFILES": ("INDEXFILES", *FAMILY),
+    "DESCRIBE": ("DESCRIBE", "DESC"),
+    "DAYS": ("DAYS", "DAY"),
+    "HOURS": ("HOURS", "HOUR"),
+}
 
 
 class CommandCursor(Cursor):
@@ -15,7 +25,7 @@ class CommandCursor(Cursor):
         try:
             super().__init__(text)
         except PredicateError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(str(error), position=error.position) from None
 
     def accept_words(self, words: str) -> bool:
         """Take these words if they are next, in any case: all of them or none."""
@@ -26,6 +36,13 @@ class CommandCursor(Cursor):
                 return False
         return True
 
+    def sees(self, words: str) -> bool:
+        """Whether these words are next."""
+        start = self.index
+        found = self.accept_words(words)
+        self.index = start
+        return found
+
     def expect_number(self, what: str) -> int:
         """Take a whole number, or fail."""
         token = self.token
@@ -34,6 +51,20 @@ class CommandCursor(Cursor):
         self.take()
         return int(token.text)
 
-    def wrong(self, problem: str) -> CommandError:
-        """An error that points at the head's place."""
-        return CommandError(str(self.error(problem)))
+    def expect_text(self, what: str) -> str:
+        """Take a text in quotes, or fail."""
+        if self.token.kind is not TokenKind.STRING:
+            raise self.wrong(f"{what} is missing: a text in quotes is expected")
+        return self.take().value
+
+    def wrong(self, problem: str, start: int | None = None) -> CommandError:
+        """An error that points at a place: the head's, unless another is given."""
+        told = self.error(problem, start)
+        return CommandError(str(told), position=told.position)
+
+    def unknown(self, what: str, known: Iterable[str]) -> CommandError:
+        """An error about the word under the head, with the nearest one that is known."""
+        token = self.token
+        if token.kind is TokenKind.END:
+            return self.wrong("the command ends too early")
+        return self.wrong(f"{token.text!r} is {what}{suggestion(token.text, known)}")

@@ -1,10 +1,71 @@
-"""Commands that keep a table's log small."""
+"""Commands that keep a table small and quick: MERGE SPLITS, PURGE, CHECKPOINT, TRUNCATE TIME TRAVEL."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from indextables.commands.command import Arguments, Command, Place
+from indextables.commands.clauses import DRY_RUN, condition, hours, number, size, where
+from indextables.commands.command import Arguments, Clause, Command, Place, Work, rows
 from indextables.commands.cursor import CommandCursor
+from indextables.errors import IndexTablesError
+from indextables.joint import withdraw
+from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import jobs
+from indextables.maintain import merge as merging
+from indextables.maintain import purge as purging
+from indextables.options import Options
+from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
+from indextables.store import Store
+from indextables.version import ENGINE
 
+_MEGABYTE = 1 << 20
+
+_MERGE = pa.schema(
+    [
+        ("table_path", pa.string()),
+        (
+            "metrics",
+            pa.struct(
+                [
+                    pa.field("status", pa.string(), nullable=False),
+                    ("merged_files", pa.int64()),
+                    ("merge_groups", pa.int64()),
+                    ("original_size_bytes", pa.int64()),
+                    ("merged_size_bytes", pa.int64()),
+                    ("message", pa.string()),
+                ]
+            ),
+        ),
+        ("temp_directory_path", pa.string()),
+        ("heap_size_bytes", pa.int64()),
+    ]
+)
+_PURGE = pa.schema(
+    [
+        ("table_path", pa.string()),
+        (
+            "metrics",
+            pa.struct(
+                [
+                    pa.field("status", pa.string(), nullable=False),
+                    ("orphaned_files_found", pa.int64()),
+                    ("orphaned_files_deleted", pa.int64()),
+                    ("size_mb_deleted", pa.float64()),
+                    ("retention_hours", pa.int64()),
+                    ("tx_log_files_deleted", pa.int64()),
+                    ("expired_states_found", pa.int64()),
+                    ("expired_states_deleted", pa.int64()),
+                    pa.field("dry_run", pa.bool_(), nullable=False),
+                    ("duration_ms", pa.int64()),
+                    ("message", pa.string()),
+                ]
+            ),
+        ),
+    ]
+)
 _CHECKPOINT = pa.schema(
     {
         "table_path": pa.string(),
@@ -29,6 +90,200 @@ _TRUNCATE = pa.schema(
 )
 
 
+# --- MERGE SPLITS ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeState:
+    wish: merging.MergeWish
+    version: int
+    now_ms: int
+    sizes: dict[str, int]
+    job: str
+
+
+def _wish(place: Place, arguments: Arguments) -> merging.MergeWish:
+    with condition(arguments) as text:
+        return merging.MergeWish.of(
+            place.log.snapshot(),
+            place.options,
+            target_bytes=arguments.get("target_size"),
+            where=text,
+            max_new_splits=arguments.get("max_dest"),
+            max_sources=arguments.get("max_source"),
+        )
+
+
+def _merge(place: Place, arguments: Arguments) -> pa.Table | Work:
+    wish = _wish(place, arguments)
+    snapshot, now_ms = place.log.snapshot(), time.time_ns() // 1_000_000
+    tasks = wish.tasks(snapshot, place.options, merging.MergeOutcome(), now_ms)
+    if not tasks:
+        nothing = "table is empty" if not snapshot.num_files else "already optimal"
+        return _merge_row(place, merging.MergeOutcome(), nothing)
+    record = jobs.begin(jobs.JobKind.MERGE, place.store.url, place.options)
+    record.total = len(tasks)
+    record.total_batches = len(merging.batched(tasks, place.options))
+    sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
+    state = _MergeState(wish, snapshot.version, now_ms, sizes, record.id)
+    public = place.options.public()
+    return Work(_run_merge, [(task, public) for task in tasks], state)
+
+
+def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.Merged:
+    return merging.run(task[0], store, task[1])
+
+
+def _finish_merge(
+    place: Place, arguments: Arguments, state: _MergeState, results: Sequence[merging.Merged]
+) -> pa.Table:
+    del arguments
+    try:
+        outcome = _committed(place, state, results)
+        # Merged splits may be small enough to be merged again: that is rare, and done here.
+        if outcome.new_splits:
+            outcome = merging.merge(place.log, place.options, state.wish, before=outcome)
+    except BaseException as error:
+        jobs.end(state.job, str(error))
+        raise
+    jobs.end(state.job)
+    return _merge_row(place, outcome, "")
+
+
+def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merged]) -> merging.MergeOutcome:
+    snapshot = place.log.snapshot(version=state.version)
+    outcome = merging.MergeOutcome()
+    batches = merging.batched(results, place.options)
+    for done, batch in enumerate(batches):
+        try:
+            version = merging.commit_batch(place.log, snapshot, batch, place.options, state.now_ms)
+        except IndexTablesError:
+            # Batches that come after it have their files already, and nobody will name them.
+            left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
+            withdraw(place.store, left)
+            raise
+        outcome = outcome.then(batch, state.sizes, version)
+    return outcome
+
+
+def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
+    status = "success" if outcome.new_splits else "no_action"
+    message = nothing or f"{outcome.merged_splits} splits became {outcome.new_splits}"
+    if outcome.skipped:
+        status = "partial_success"
+        path, reason = outcome.skipped[0]
+        message += f"; {len(outcome.skipped)} could not be read and stay as they are, one is {path}: {reason}"
+    row = {
+        "table_path": place.store.url,
+        "metrics": {
+            "status": status,
+            "merged_files": outcome.merged_splits,
+            "merge_groups": outcome.new_splits,
+            "original_size_bytes": outcome.bytes_before,
+            "merged_size_bytes": outcome.bytes_after,
+            "message": message,
+        },
+        "temp_directory_path": place.options.get(TEMP_DIRECTORY) or tempfile.gettempdir(),
+        "heap_size_bytes": place.options.get(HEAP_SIZE),
+    }
+    return rows(_MERGE, row)
+
+
+def _precommit(cursor: CommandCursor) -> None:
+    raise cursor.wrong("PRECOMMIT never did anything, so it is not accepted; leave it out")
+
+
+# --- PURGE -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _PurgeState:
+    plan: purging.PurgePlan
+    found: int
+    found_bytes: int
+    limit_reached: bool
+    started_ms: int
+
+
+def _purge(place: Place, arguments: Arguments) -> pa.Table | Work:
+    started = time.time_ns() // 1_000_000
+    plan = purging.plan_purge(
+        place.log,
+        place.options,
+        older_than_hours=arguments.get("older_than"),
+        log_hours=arguments.get("log_retention"),
+        dry_run=arguments.get("dry_run", False),
+    )
+    batches, reached = [], False
+    found = found_bytes = 0
+    for batch in purging.bounded(purging.orphans(place.store, plan), place.options):
+        if batch is None:
+            reached = True
+            break
+        found, found_bytes = found + len(batch.paths), found_bytes + batch.bytes
+        if not plan.dry_run:
+            batches.append(batch)
+    small = replace(plan, named=pa.array([], pa.string()))
+    state = _PurgeState(small, found, found_bytes, reached, started)
+    if not batches:
+        return _finish_purge(place, arguments, state, [])
+    public = place.options.public()
+    return Work(_run_purge, [(batch, small, public) for batch in batches], state)
+
+
+def _run_purge(task: tuple[purging.Orphans, purging.PurgePlan, Options], store: Store) -> purging.Deletion:
+    batch, plan, options = task
+    log = TransactionLog(store, options, engine=ENGINE)
+    return purging.delete(store, purging.still_orphans(log, plan, batch), options)
+
+
+def _finish_purge(
+    place: Place, arguments: Arguments, state: _PurgeState, results: Sequence[purging.Deletion]
+) -> pa.Table:
+    del arguments
+    if not state.plan.dry_run:
+        place.store.remove_abandoned(older_than_hours=state.plan.retention_hours)
+    outcome = purging.outcome(
+        state.plan,
+        results,
+        state.found,
+        state.found_bytes,
+        limit_reached=state.limit_reached,
+        duration_ms=time.time_ns() // 1_000_000 - state.started_ms,
+    )
+    return rows(_PURGE, {"table_path": place.store.url, "metrics": purge_figures(outcome)})
+
+
+def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
+    """The outcome of a purge as its command reports it."""
+    dry = outcome.dry_run
+    message = (
+        f"{outcome.orphans_found} files and {outcome.log_files_found} files of the log would be deleted"
+        if dry
+        else f"{outcome.orphans_deleted} files and {outcome.log_files_deleted} files of the log were deleted"
+    )
+    if outcome.limit_reached:
+        message += "; there are more: repeat the purge"
+    if outcome.failed:
+        message += f"; {outcome.failed} could not be deleted: {outcome.problem}"
+    return {
+        "status": outcome.status,
+        "orphaned_files_found": outcome.orphans_found,
+        "orphaned_files_deleted": outcome.orphans_deleted,
+        "size_mb_deleted": outcome.bytes_deleted / _MEGABYTE,
+        "retention_hours": int(outcome.retention_hours),
+        "tx_log_files_deleted": outcome.log_files_deleted,
+        "expired_states_found": outcome.states_found,
+        "expired_states_deleted": outcome.states_deleted,
+        "dry_run": dry,
+        "duration_ms": outcome.duration_ms,
+        "message": message,
+    }
+
+
+# --- CHECKPOINT, TRUNCATE --------------------------------------------------------------------------
+
+
 def _checkpoint(place: Place, arguments: Arguments) -> pa.Table:
     del arguments
     made = place.log.checkpoint()
@@ -42,11 +297,11 @@ def _checkpoint(place: Place, arguments: Arguments) -> pa.Table:
         "protocol_version": protocol.min_reader_version,
         "is_multi_part": False,
     }
-    return pa.Table.from_pylist([row], _CHECKPOINT)
+    return rows(_CHECKPOINT, row)
 
 
 def _truncate(place: Place, arguments: Arguments) -> pa.Table:
-    dry_run = bool(arguments["dry_run"])
+    dry_run = bool(arguments.get("dry_run"))
     version, gone = place.log.truncate(dry_run=dry_run)
     states = len(gone.states) + len(gone.checkpoints)
     gone_text = f"{len(gone.versions)} versions and {states} states before version {version}"
@@ -59,27 +314,47 @@ def _truncate(place: Place, arguments: Arguments) -> pa.Table:
         "files_preserved": place.log.snapshot().num_files,
         "message": f"{gone_text} {'would be' if dry_run else 'were'} deleted",
     }
-    return pa.Table.from_pylist([row], _TRUNCATE)
-
-
-def _dry_run(cursor: CommandCursor) -> Arguments:
-    return {"dry_run": cursor.accept_words("DRY RUN")}
+    return rows(_TRUNCATE, row)
 
 
 COMMANDS = (
     Command(
+        openings=("MERGE SPLITS",),
+        result=_MERGE,
+        plan=_merge,
+        finish=_finish_merge,
+        clauses=(
+            where(),
+            size("TARGET SIZE", "target_size", merging.MIN_TARGET),
+            number("MAX DEST SPLITS", "max_dest", 1),
+            number("MAX SOURCE SPLITS PER MERGE", "max_source", 2),
+            Clause("PRECOMMIT", "precommit", _precommit, refused=True),
+        ),
+        help="Make few large splits of many small ones, partition by partition.",
+    ),
+    Command(
+        openings=("PURGE INDEXTABLE",),
+        result=_PURGE,
+        plan=_purge,
+        finish=_finish_purge,
+        clauses=(
+            hours("OLDER THAN", "older_than"),
+            hours("TRANSACTION LOG RETENTION", "log_retention"),
+            DRY_RUN,
+        ),
+        help="Delete files that no version names, and files of the log that have outlived their retention.",
+    ),
+    Command(
         openings=("CHECKPOINT INDEXTABLES", "COMPACT INDEXTABLES"),
-        syntax="{CHECKPOINT | COMPACT} INDEXTABLES table",
         result=_CHECKPOINT,
         plan=_checkpoint,
-        help="Write a compacted state of the log now.",
+        help="Write a compacted state of the log now; a table of an older protocol becomes a current one.",
     ),
     Command(
         openings=("TRUNCATE INDEXTABLES TIME TRAVEL",),
-        syntax="TRUNCATE INDEXTABLES TIME TRAVEL table [DRY RUN]",
         result=_TRUNCATE,
         plan=_truncate,
-        arguments=_dry_run,
+        clauses=(DRY_RUN,),
         help="Forget all versions before the newest one.",
     ),
 )

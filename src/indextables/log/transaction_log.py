@@ -30,6 +30,7 @@ from indextables.log.segment import (
     segment_at,
 )
 from indextables.log.snapshot import Snapshot
+from indextables.log.told import Told, told
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store
@@ -85,6 +86,10 @@ class TransactionLog:
     def reachable(self) -> list[int]:
         """Every version that the files there are should allow to read, in order."""
         return list(reachable(full_listing(self._loader.log)))
+
+    def told(self, *, everything: bool = False) -> list[Told]:
+        """What the files of the log say: the newest base and later versions, or every version there is."""
+        return self._settled(lambda listing: list(told(self._loader, listing, everything=everything)))
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
         """What changed after a version (-1: from nothing), or after a time; give one of them."""

@@ -43,6 +43,7 @@ class Job:
     error: str | None = None
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
+    elsewhere: bool = False
     finished: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
@@ -89,6 +90,29 @@ def start(kind: JobKind, table: str, options: Options, work: Callable[[Job], Non
     # A daemon: a process that ends does not wait for warming a cache.
     threading.Thread(target=body, name=f"indextables-{kind}-{made.id}", daemon=True).start()
     return made
+
+
+def begin(kind: JobKind, table: str, options: Options) -> Job:
+    """A job whose work is done elsewhere; `end` says that it came back.
+
+    One of the same kind and table that never came back is taken for failed now.
+    """
+    for left in jobs(kind, table):
+        if left.ended is None and left.elsewhere:
+            end(left.id, "its work did not come back")
+    made = _new(kind, table, options)
+    made.status, made.elsewhere = JobStatus.RUNNING, True
+    return made
+
+
+def end(job_id: str, error: str | None = None) -> None:
+    """Say how a job that was done elsewhere ended; nothing happens if it is forgotten already."""
+    with _lock:
+        found = _jobs.get(job_id)
+    if found is not None:
+        found.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
+        found.error, found.ended = error, time.monotonic()
+        found.finished.set()
 
 
 def jobs(kind: JobKind, table: str | None = None) -> list[Job]:

@@ -9,12 +9,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitUnknownError, OptionError, UnreadableSplitError
+from indextables.errors import CommitUnknownError, IndexTablesError, OptionError, UnreadableSplitError
 from indextables.joint import added, split_path, withdraw
 from indextables.log import files as file_lists
 from indextables.log.actions import Add, MergeSkip
@@ -29,6 +29,8 @@ from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
 from indextables.split.merge import Source, merge_splits
 from indextables.store import Store
+
+T = TypeVar("T")
 
 HOUR_MS = 3_600_000
 # The least size that a merged split may be wanted to have.
@@ -199,12 +201,17 @@ def merge(
     wish: MergeWish | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
+    before: MergeOutcome | None = None,
 ) -> MergeOutcome:
-    """Merge until nothing is left to merge, in this process; some merged splits make one version."""
+    """Merge until nothing is left to merge, in this process; some merged splits make one version.
+
+    `before` is what a first pass elsewhere did already.
+    """
     wish = wish or MergeWish.of(log.snapshot(), options)
-    outcome = MergeOutcome()
+    outcome = before or MergeOutcome()
+    passes = options.get(opt.MERGE_MAX_PASSES) - (before is not None)
     with job(JobKind.MERGE, log.store.url, options) as record:
-        for _ in range(options.get(opt.MERGE_MAX_PASSES)):
+        for _ in range(passes):
             snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
             tasks = wish.tasks(snapshot, options, outcome, now_ms)
             if not tasks:
@@ -214,17 +221,17 @@ def merge(
                 record.total + len(tasks),
                 record.total_batches + len(batches),
             )
-            before = outcome.new_splits
+            so_far = outcome.new_splits
             for batch in batches:
                 results = _run_batch(log, batch, options, snapshot, now_ms, record, progress)
                 outcome = outcome.then(*results)
-            if outcome.new_splits == before:
+            if outcome.new_splits == so_far:
                 break
     return outcome
 
 
-def batched(tasks: Sequence[MergeTask], options: Options) -> list[Sequence[MergeTask]]:
-    """The tasks whose results become one version each."""
+def batched(tasks: Sequence[T], options: Options) -> list[Sequence[T]]:
+    """The tasks whose results become one version each, or those results."""
     size = options.get(opt.MERGE_BATCH)
     return [tasks[start : start + size] for start in range(0, len(tasks), size)]
 
@@ -245,12 +252,10 @@ def _run_batch(
             record.advance(record.done + 1, record.total)
             if progress is not None:
                 progress(record.done, record.total)
-        version = commit_batch(log, snapshot, results, options, now_ms)
-    except CommitUnknownError:
-        raise
     except BaseException:
         withdraw(log.store, [r.add.path for r in results if r.add])
         raise
+    version = commit_batch(log, snapshot, results, options, now_ms)
     record.done_batches += 1
     sizes = {ref.path: ref.size for task in batch for ref in task.sources}
     return results, sizes, version
@@ -260,7 +265,14 @@ def commit_batch(
     log: TransactionLog, snapshot: Snapshot, results: Sequence[Merged], options: Options, now_ms: int
 ) -> int | None:
     """The version that a batch makes; none if nothing came of it."""
-    after = finish(log, snapshot, results, options, now_ms)
+    try:
+        after = finish(log, snapshot, results, options, now_ms)
+    except CommitUnknownError:
+        raise
+    except IndexTablesError:
+        # Only what surely is not committed may go; an interrupt can come after the commit.
+        withdraw(log.store, [r.add.path for r in results if r.add])
+        raise
     return None if after is snapshot else after.version
 
 

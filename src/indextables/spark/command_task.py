@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.store import Passport, Store
+from indextables.store import Passport
 
 RESULT = "result"
 
@@ -14,7 +14,7 @@ RESULT = "result"
 class CommandFunction:
     """Does the work that it is given; Spark pickles it by reference to this module."""
 
-    def __init__(self, passport: Passport, run: Callable[[Any, Store], Any]) -> None:
+    def __init__(self, passport: Passport | None, run: Callable[[Any, Any], Any]) -> None:
         self._passport = passport
         self._run = run
 
@@ -25,7 +25,7 @@ class CommandFunction:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of the tasks whose pickles are given."""
-        store = self._passport.open()
+        store = None if self._passport is None else self._passport.open()
         for batch in given:
             for blob in batch.column(0):
                 result = self._run(pickle.loads(blob.as_py()), store)  # noqa: S301 - our planner wrote it

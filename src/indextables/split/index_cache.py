@@ -150,6 +150,10 @@ class IndexCache:
             str(self.folder), len(found), sum(size for _, size, _ in found), self._limit(found), **counters
         )
 
+    def files(self) -> int:
+        """How many index files the folder holds."""
+        return sum(1 for path in (self.folder / "entries").glob("*/*") if path.name != _ENTRY)
+
     def flush(self) -> Removed:
         """Remove every entry that nobody uses."""
         return self._remove(sorted(self._entries()), lambda _: True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from indextables import metrics
 from indextables.errors import (
     CredentialsError,
     ForkedStoreError,
@@ -29,6 +30,9 @@ from indextables.store.paths import check, check_folder, join
 _Parts = list[bytes]
 _Infos = list[ObjectInfo]
 _Names = list[str]
+
+# What was read through handles of this process: bytes, and how many calls that took.
+FETCHED = "indextables.store.fetched_bytes"
 
 _DELETE_BATCH = 1000
 _HOUR_MS = 3_600_000
@@ -69,7 +73,9 @@ class Store:
 
     def get(self, path: str) -> bytes:
         """The whole object; ObjectMissingError if there is none."""
-        return self._use().get(self._key(path))
+        data = self._use().get(self._key(path))
+        metrics.record(FETCHED, len(data))
+        return data
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         """The bytes from `start` up to, not including, `end`; both must lie within the object."""
@@ -82,7 +88,10 @@ class Store:
             if not 0 <= start <= end:
                 raise StoreError(f"{self._url(path)}: ({start}, {end}) is not a range of bytes")
         wanted = [(start, end) for start, end in ranges if start < end]
-        parts = iter(backend.get_ranges(key, wanted) if wanted else [])
+        read = backend.get_ranges(key, wanted) if wanted else []
+        if read:
+            metrics.record(FETCHED, sum(map(len, read)))
+        parts = iter(read)
         found = [next(parts) if start < end else b"" for start, end in ranges]
         for (start, end), part in zip(ranges, found, strict=True):
             if len(part) != end - start:

@@ -9,6 +9,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from indextables.commands import Place, Statement, Work, understand
 from indextables.errors import CommandError
+from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.spark.command_task import RESULT, CommandFunction
 from indextables.spark.planner.tables import addressed
@@ -36,7 +37,7 @@ def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     if isinstance(planned, pa.Table):
         return {"done": True}, [_stream(planned)]
     assert isinstance(planned, Work)
-    function = CommandFunction(place.store.passport(), planned.run)
+    function = CommandFunction(place.store.passport() if place.table else None, planned.run)
     tasks = [pickle.dumps(task) for task in planned.tasks]
     return {"done": False}, [pickle.dumps((function, _RESULT)), pickle.dumps(planned.state), *tasks]
 
@@ -53,10 +54,13 @@ def _read(request: Mapping[str, Any]) -> tuple[Statement, Place]:
     if statement is None:
         raise CommandError(f"this is not a command: {request['statement']}")
     options = dict(request["options"])
+    if statement.target.path is None and not statement.target.name:
+        options.pop("path", None)
+        return statement, Place(Options.parse(options))
     if statement.target.path is not None:
         options["path"] = statement.target.path
     table = addressed({"options": options})
-    return statement, Place(table.store, table.options, table.log)
+    return statement, Place(table.options, table.log)
 
 
 def _stream(table: pa.Table) -> bytes:

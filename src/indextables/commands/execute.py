@@ -1,0 +1,65 @@
+"""A command done in this process, without Spark."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from indextables.commands import Statement, Work, understand
+from indextables.commands.command import Place, Progress
+from indextables.errors import CommandError
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.store import open_store
+from indextables.version import ENGINE
+
+Resolve = Callable[[tuple[str, ...]], str]
+
+
+def execute(
+    text: str,
+    options: Options = Options(),  # noqa: B008 - immutable
+    *,
+    resolve: Resolve | None = None,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """The result of a command.
+
+    Args:
+        text: The statement.
+        options: What it is done with.
+        resolve: Finds the path of a table by its name; without it, tables are named by their paths only.
+        progress: Told how many pieces of work are done, and how many there are.
+
+    Raises:
+        CommandError: The text is no command, or a wrong one.
+    """
+    statement = understand(text)
+    if statement is None:
+        raise CommandError(f"this is not a command of indextables: {text[:200]}", position=0)
+    command = statement.command
+    place = _place(statement, options, resolve)
+    planned = command.plan(place, statement.arguments)
+    if not isinstance(planned, Work):
+        return planned
+    store = None if place.table is None else place.store
+    results = []
+    for task in () if planned.others else planned.tasks:
+        results.append(planned.run(task, store))
+        if progress is not None:
+            progress(len(results), len(planned.tasks))
+    return command.finish(place, statement.arguments, planned.state, results)
+
+
+def _place(statement: Statement, options: Options, resolve: Resolve | None) -> Place:
+    target = statement.target
+    path = target.path
+    if target.name:
+        if resolve is None:
+            name = ".".join(target.name)
+            raise CommandError(
+                f"there is no catalog here that knows '{name}'; give the table's path in quotes"
+            )
+        path = resolve(target.name)
+    if path is None:
+        return Place(options)
+    return Place(options, TransactionLog(open_store(path, options), options, engine=ENGINE))

@@ -1,0 +1,154 @@
+"""What can be told of a table from its log and its splits' footers, as figures."""
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.log.checkpoint import needs_compaction
+from indextables.log.snapshot import Snapshot
+from indextables.maintain.partitions import in_partitions
+from indextables.options import Options
+from indextables.predicate import Predicate
+from indextables.schema.values import parse_values
+from indextables.split.components import KINDS, Component, components
+from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.original import read_bundle
+from indextables.split.parts import PARTS
+from indextables.store import Store
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StateFigures:
+    """How the state that a version starts from is made up; `format` is none if there is none."""
+
+    format: str
+    version: int | None
+    num_files: int
+    num_manifests: int
+    num_tombstones: int
+    tombstone_ratio: float
+    total_bytes: int
+    needs_compaction: bool
+
+
+def state_figures(snapshot: Snapshot, options: Options) -> StateFigures:
+    """The figures of the newest state; where there is none, those of the table."""
+    base = snapshot.base
+    if base.state is not None:
+        state = base.state
+        return StateFigures(
+            "avro-state",
+            base.version,
+            state.num_files,
+            len(state.manifests),
+            len(state.tombstones),
+            len(state.tombstones) / max(state.num_files, 1),
+            state.total_bytes,
+            needs_compaction(snapshot, options),
+        )
+    files, total = snapshot.num_files, snapshot.total_bytes
+    if base.version < 0:
+        return StateFigures("none", None, files, 0, 0, 0.0, total, needs_compaction=False)
+    many = _has_parts(snapshot, base.version)
+    kind = "json-multipart" if many else "json"
+    return StateFigures(kind, base.version, files, 0, 0, 0.0, total, needs_compaction=True)
+
+
+def _has_parts(snapshot: Snapshot, version: int) -> bool:
+    start = f"{version:020d}.checkpoint."
+    after = (info.path for info in snapshot.log.list(after=start))
+    return next((path.count(".") > 2 for path in after if path.startswith(start)), False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSkipping:
+    """What the log knows of one column, by which splits can be skipped."""
+
+    column: str
+    data_type: str
+    splits: int
+    with_bounds: int
+    least: str | None
+    greatest: str | None
+    nulls: int | None
+
+
+def column_skipping(snapshot: Snapshot) -> list[ColumnSkipping]:
+    """For each column: how many splits have bounds, the bounds over all of them, and the nulls if known."""
+    files = snapshot.files()
+    partitions = {name.lower() for name in snapshot.partition_columns}
+    stats = [json.loads(text).get("nullCount", {}) if text else {} for text in files["stats"].to_pylist()]
+    return [
+        _column(files, field, stats, partition=field.name.lower() in partitions) for field in snapshot.schema
+    ]
+
+
+def _column(
+    files: pa.Table, field: pa.Field, stats: list[Mapping[str, int]], *, partition: bool
+) -> ColumnSkipping:
+    sides = ("partitionValues", "partitionValues") if partition else ("minValues", "maxValues")
+    bounds = [_bound(files, side, field, partition=partition) for side in sides]
+    nulls: int | None = None
+    if not partition:
+        known = [entry.get(field.name) for entry in stats]
+        nulls = sum(n for n in known if n is not None) if known and None not in known else None
+    return ColumnSkipping(
+        field.name, str(field.type), files.num_rows, bounds[0][2], bounds[0][0], bounds[1][1], nulls
+    )
+
+
+def _bound(
+    files: pa.Table, side: str, field: pa.Field, *, partition: bool
+) -> tuple[str | None, str | None, int]:
+    """The least and the greatest value on one side, as the log writes them, and how many there are."""
+    texts = pc.map_lookup(files[side], pa.scalar(field.name), "first")
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    present = len(texts) - texts.null_count
+    values = parse_values(texts, field.type, partition=partition).values if present else texts
+    if values.null_count == len(values) or pa.types.is_nested(values.type):
+        return None, None, present
+    order = pc.array_sort_indices(values, null_placement="at_end")
+    last = order[len(values) - values.null_count - 1]
+    return texts[order[0].as_py()].as_py(), texts[last.as_py()].as_py(), present
+
+
+@dataclass(frozen=True, slots=True)
+class SplitComponents:
+    """A split and its parts."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    parts: tuple[Component, ...]
+
+
+def split_components(
+    snapshot: Snapshot, store: Store, where: Predicate | None = None
+) -> Iterator[SplitComponents]:
+    """The parts of the live splits; each costs some small reads."""
+    files = in_partitions(snapshot, where)
+    columns = (files[name].to_pylist() for name in ("path", "size", "partitionValues", "splitTags"))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(lambda row: _parts(store, *row), zip(*columns, strict=True))
+
+
+def _parts(
+    store: Store, path: str, size: int, values: list[tuple[str, str | None]], tags: list[str] | None
+) -> SplitComponents:
+    if OUR_TAG in (tags or ()):
+        found = components(store, read_footer(store, path, size))
+    else:
+        files = read_bundle(store, path, size).files.items()
+        suffixes = {suffix: KINDS[part] for part, all_ in PARTS.items() for suffix in all_}
+        found = [
+            Component("store" if suffixes[suffix] == "docstore" else suffixes[suffix], None, end - start)
+            for name, (start, end) in sorted(files)
+            if (suffix := Path(name).suffix) in suffixes
+        ]
+    return SplitComponents(path, dict(values or ()), tuple(found))
