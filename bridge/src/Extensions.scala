@@ -5,6 +5,16 @@ import org.apache.spark.sql.SparkSessionExtensions
 /** What `spark.sql.extensions` names: everything that a session gets from indextables. */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(session: SparkSessionExtensions): Unit = {
+    session.injectParser((_, parser) => SearchParser(parser))
+    SearchFunctions.inject(session)
+    session.injectHintResolutionRule(TimeTravel(_))
     session.injectHintResolutionRule(PathRelation(_))
+    session.injectHintResolutionRule(MergeSchema(_))
+    session.injectCheckRule(TableChecks(_))
+    session.injectResolutionRule(_ => HiddenColumns)
+    // First before Spark moves conditions, then along with it, for what had to be moved first.
+    session.injectPreOperatorOptimizationRule(_ => BindToTable)
+    session.injectOptimizerRule(_ => BindToTable)
+    session.injectPlannerStrategy(_ => Leftovers)
   }
 }

@@ -1,7 +1,18 @@
 package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.AnalysisException
+import org.apache.spark.sql.catalyst.parser.ParseException
+import org.apache.spark.sql.catalyst.trees.Origin
 
 /** An error of ours: its message is the sentence that Python raised, or one written here in the same style. */
 class Failure(sentence: String, cause: Option[Throwable] = None)
-    extends AnalysisException(sentence, None, None, cause, None, Map.empty[String, String], Array.empty)
+    extends AnalysisException(sentence, None, None, cause, None, Map.empty[String, String], Array.empty) {
+  // Spark would make the message anew from an error class of its own.
+  override def withPosition(origin: Origin): AnalysisException = this
+}
+
+/** The same for a statement, found while it is parsed. */
+class SyntaxFailure(sentence: String)
+    extends ParseException(None, Origin(), "PARSE_SYNTAX_ERROR", Map("error" -> "", "hint" -> "")) {
+  override def getMessage: String = sentence
+}

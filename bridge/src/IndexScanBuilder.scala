@@ -2,34 +2,145 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
-import org.apache.spark.JobArtifactSet
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.connector.expressions._
+import org.apache.spark.sql.connector.expressions.aggregate._
+import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read._
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Collects what a query wants of a table. */
-class IndexScanBuilder(table: IndexTable, options: util.Map[String, String])
-    extends ScanBuilder with SupportsPushDownRequiredColumns {
+/** Collects what a query wants of a table; the planner says what of it is answered exactly. */
+class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], virtual: Seq[VirtualColumn] = Nil)
+    extends ScanBuilder with SupportsPushDownV2Filters with SupportsPushDownRequiredColumns
+    with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
   private var wanted: StructType = table.schema
+  private var pushed: Array[Predicate] = Array.empty
+  private var texts: Seq[String] = Nil
+  private var limit: Option[Int] = None
+  private var order: Array[SortOrder] = Array.empty
+  private var aggregation: Option[PushedAggregation] = None
+  private var checked = false
 
-  override def pruneColumns(required: StructType): Unit = wanted = required
+  private def request(more: (String, Any)*): util.Map[String, Any] =
+    ReadRequest(options, virtual, more: _*)
 
-  override def build(): Scan = new IndexScan(wanted, options)
+  override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
+    checked = true
+    val reply = Rpc("accept", request("filters" -> ExpressionJson.all(predicates))).json
+    val said = reply.get("accepted").asScala.map(text => Option(text.textValue)).toSeq
+    pushed = predicates.zip(said).collect { case (predicate, Some(_)) => predicate }
+    texts = said.flatten
+    predicates.zip(said).collect { case (predicate, None) => predicate }
+  }
+
+  override def pushedPredicates(): Array[Predicate] = pushed
+
+  // Fields within a column are not left out: it is read whole anyway.
+  override def pruneColumns(required: StructType): Unit = wanted = StructType(required.map { field =>
+    table.schema.find(_.name == field.name).getOrElse(field)
+  })
+
+  override def pushLimit(most: Int): Boolean = {
+    limit = Some(most)
+    true
+  }
+
+  override def pushTopN(orders: Array[SortOrder], most: Int): Boolean = {
+    val can = orders.forall(_.expression match {
+      case column: NamedReference => column.fieldNames match {
+        case Array(name) => Ordered.can(name, table.schema)
+        case _ => false
+      }
+      case _ => false
+    })
+    if (can) {
+      order = orders
+      limit = Some(most)
+    }
+    can
+  }
+
+  // Each split gives its own first rows, and Spark takes the first of those.
+  override def isPartiallyPushed(): Boolean = true
+
+  override def supportCompletePushDown(asked: Aggregation): Boolean = ask(asked).exists(_.complete)
+
+  override def pushAggregation(asked: Aggregation): Boolean = {
+    aggregation = ask(asked)
+    aggregation.foreach(found => wanted = found.schema)
+    aggregation.nonEmpty
+  }
+
+  private var answered: Option[(util.Map[String, Any], Option[PushedAggregation])] = None
+
+  private def ask(asked: Aggregation): Option[PushedAggregation] = AggregationJson(asked).flatMap { json =>
+    answered match {
+      case Some((same, found)) if same == json => found
+      case _ =>
+        val filters = ExpressionJson.all(pushed)
+        val reply = Rpc("aggregate", request("filters" -> filters, "aggregate" -> json)).json
+        val found = Option(reply.get("schema")).map { schema =>
+          val columns = DataType.fromJson(schema.asText).asInstanceOf[StructType]
+          new PushedAggregation(json, columns, reply.get("complete").asBoolean, asked)
+        }
+        answered = Some((json, found))
+        found
+    }
+  }
+
+  override def build(): Scan = {
+    // A query whose searches are in no pushed filter is checked here, before anything runs.
+    if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
+    new IndexScan(options, virtual, wanted, ExpressionJson.all(pushed), texts, limit, order, aggregation)
+  }
 }
 
-class IndexScan(wanted: StructType, options: util.Map[String, String]) extends Scan with Batch {
-  private lazy val planned: Reply =
-    Rpc("plan", Json.obj("options" -> options, "columns" -> wanted.fieldNames, "schema" -> wanted.json))
+/** The part of a request that all reads have. */
+object ReadRequest {
+  def apply(options: util.Map[String, String], virtual: Seq[VirtualColumn], more: (String, Any)*): util.Map[String, Any] =
+    Json.obj(Seq(
+      "options" -> options,
+      "zone" -> SQLConf.get.sessionLocalTimeZone,
+      "virtual" -> virtual.map(_.json).toArray) ++ more: _*)
+}
 
-  override def readSchema(): StructType = wanted
+/** An aggregation that is pushed: as it was asked, and the columns of its answer. */
+class PushedAggregation(
+    val json: util.Map[String, Any], val schema: StructType, val complete: Boolean, asked: Aggregation) {
+  def request: util.Map[String, Any] = {
+    val made = new util.LinkedHashMap[String, Any](json)
+    made.put("complete", complete)
+    made
+  }
 
-  override def description(): String = s"${Provider.Name} ${options.get("path")}"
+  def describe: String = {
+    val groups = asked.groupByExpressions.map(_.describe).mkString(", ")
+    asked.aggregateExpressions.map(_.describe).mkString(", ") + (if (groups.isEmpty) "" else s" GROUP BY $groups")
+  }
+}
 
-  override def toBatch: Batch = this
+/** Aggregations as JSON; None where a function has no place in the protocol. */
+object AggregationJson {
+  def apply(asked: Aggregation): Option[util.Map[String, Any]] = {
+    val functions = asked.aggregateExpressions.map(function)
+    if (functions.exists(_.isEmpty)) None
+    else Some(Json.obj(
+      "groups" -> util.Arrays.asList(ExpressionJson.all(asked.groupByExpressions): _*),
+      "functions" -> util.Arrays.asList(functions.map(_.get): _*)))
+  }
 
-  override def planInputPartitions(): Array[InputPartition] =
-    planned.blobs.tail.zipWithIndex.map { case (task, number) => PythonInputPartition(number, task) }.toArray
+  private def function(asked: AggregateFunc): Option[util.Map[String, Any]] = asked match {
+    case _: CountStar => Some(Json.obj("function" -> "count"))
+    case count: Count => Some(of("count", count.column, count.isDistinct))
+    case sum: Sum => Some(of("sum", sum.column, sum.isDistinct))
+    case average: Avg => Some(of("avg", average.column, average.isDistinct))
+    case least: Min => Some(of("min", least.column, distinct = false))
+    case greatest: Max => Some(of("max", greatest.column, distinct = false))
+    case _ => None
+  }
 
-  override def createReaderFactory(): PartitionReaderFactory = new PythonPartitionReaderFactory(
-    Rpc.source, planned.blobs.head, wanted, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
+  private def of(name: String, column: Expression, distinct: Boolean): util.Map[String, Any] =
+    Json.obj("function" -> name, "column" -> ExpressionJson(column), "distinct" -> distinct)
 }

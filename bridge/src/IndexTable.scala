@@ -24,7 +24,7 @@ class IndexTable(
     val mode: Option[String] = None,
     val partitionBy: Option[Array[String]] = None,
     written: Boolean = false)
-    extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 {
+    extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns {
 
   /** Whether a catalog knows it. */
   def named: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
@@ -39,6 +39,9 @@ class IndexTable(
           "add a column with that value and partition by it")
     }))
 
+  def withSchema(wider: StructType): IndexTable =
+    new IndexTable(wider, partitioning, properties, mode, partitionBy, written)
+
   def writable: IndexTable = new IndexTable(schema, partitioning, properties, mode, partitionBy, written = true)
 
   override def name(): String = s"${Provider.Name} ${properties.getOrDefault("path", "")}".trim
@@ -48,6 +51,8 @@ class IndexTable(
     if (named || written) all.add(BATCH_WRITE)
     all
   }
+
+  override def metadataColumns(): Array[MetadataColumn] = VirtualColumn.metadata
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     new IndexScanBuilder(this, SessionOptions.merged(properties, options.asCaseSensitiveMap))

@@ -63,7 +63,7 @@ def _virtual(given: Mapping[str, Any], schema: pa.Schema) -> Virtual:
         if not pa.types.is_string(arrow):
             raise PredicateError(f"{column.name} is {arrow}; only a text can be highlighted")
         return Highlight(column.name)
-    made = _buckets(kind, column.name, arguments)
+    made = make_buckets(kind, column.name, arguments)
     group_type(made, arrow)
     return made
 
@@ -76,7 +76,8 @@ def _searched(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
     return Column(tuple(path))
 
 
-def _buckets(kind: str, column: str, arguments: Sequence[Any]) -> Buckets:
+def make_buckets(kind: str, column: str, arguments: Sequence[Any]) -> Buckets:
+    """The buckets that a function's constants mean; refuses those that make no sense."""
     match kind:
         case "histogram":
             return Histogram(column, float(arguments[0]), float(arguments[1]))

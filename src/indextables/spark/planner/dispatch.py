@@ -5,7 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from indextables.errors import IndexTablesError
+from indextables.spark.planner.accept import accept
+from indextables.spark.planner.aggregate import aggregate
+from indextables.spark.planner.buckets import buckets
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema
+from indextables.spark.planner.estimate import estimate
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
 from indextables.spark.planner.write import abort, commit, delete, write
@@ -22,11 +26,15 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 OPERATIONS: Mapping[str, Handler] = {
     "abort": abort,
+    "accept": accept,
+    "aggregate": aggregate,
+    "buckets": buckets,
     "command_finish": command_finish,
     "command_plan": command_plan,
     "command_schema": command_schema,
     "commit": commit,
     "delete": delete,
+    "estimate": estimate,
     "ping": _ping,
     "plan": plan,
     "schema": schema,

@@ -1,0 +1,148 @@
+package org.apache.spark.sql.indextables
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.types.DecimalType
+
+/**
+ * Makes a column of a table of whatever only its scan can tell: searches, scores, fragments, buckets.
+ *
+ * From then on Spark treats it like any column: it is pushed in conditions, read where it is selected, and joins,
+ * unions and subqueries need no care. Spark's own rules bring conditions down to the table first where this rule cannot
+ * look through (a union, an aggregate), so it runs along with them until nothing is left to do.
+ */
+object BindToTable extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (!plan.exists(asks)) plan
+    else plan.transformUp { case node if node.children.nonEmpty && asks(node) => bound(node) }
+
+  def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[Asking]))
+
+  private def bound(node: LogicalPlan): LogicalPlan = {
+    var children = node.children
+    val columns = mutable.Map.empty[Expression, Expression]
+    node.expressions.flatMap(_.collect { case asking: Asking => asking }).foreach { asking =>
+      if (!columns.contains(asking.canonicalized) && bindable(asking)) {
+        val found = children.indices.flatMap(place => supply(children(place), Wanted(asking)).map(place -> _))
+        if (found.size > 1) throw ambiguous(asking)
+        found.foreach { case (place, (child, column)) =>
+          children = children.updated(place, child)
+          val seen = child.output.find(_.exprId == column.exprId).get
+          columns(asking.canonicalized) = asking.ofNothing match {
+            case Some(value) if seen.nullable => Coalesce(Seq(seen, Literal(value)))
+            case _ => seen
+          }
+        }
+      }
+    }
+    if (columns.isEmpty) node
+    else {
+      val made = node.withNewChildren(children).transformExpressions {
+        case asking: Asking if columns.contains(asking.canonicalized) => columns(asking.canonicalized)
+      }
+      check(made, AttributeSet(columns.values.flatMap(_.references)))
+      if (made.output.map(_.exprId) == node.output.map(_.exprId)) made
+      else Project(node.output.map(was => made.output.find(_.exprId == was.exprId).get), made)
+    }
+  }
+
+  // A decimal may become another double in Arrow than it does in Spark.
+  private def bindable(asking: Asking): Boolean = asking match {
+    case buckets: Buckets => !buckets.column.dataType.isInstanceOf[DecimalType]
+    case _ => true
+  }
+
+  /** What is wanted of a plan: a virtual column that speaks of one of its columns, or of its only table. */
+  private case class Wanted(asking: Asking, subject: Option[(Attribute, Seq[String])])
+
+  private object Wanted {
+    def apply(asking: Asking): Wanted = Wanted(asking, asking.subject.flatMap(TableColumn.unapply))
+  }
+
+  /** A column, or a field within a struct. */
+  private object TableColumn {
+    def unapply(expression: Expression): Option[(Attribute, Seq[String])] = expression match {
+      case column: Attribute => Some((column, Nil))
+      case GetStructField(TableColumn(column, path), place, name) =>
+        val struct = expression.asInstanceOf[GetStructField].childSchema
+        Some((column, path :+ name.getOrElse(struct(place).name)))
+      case _ => None
+    }
+  }
+
+  /** The plan with the wanted column among its output; None where it has no such table. */
+  private def supply(plan: LogicalPlan, wanted: Wanted): Option[(LogicalPlan, Attribute)] = plan match {
+    case _ if wanted.asking.subject.nonEmpty && wanted.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
+    case relation: DataSourceV2Relation => relation.table match {
+      case OurTable(table, virtual) => Some(extended(relation, table, virtual, wanted))
+      case _ => None
+    }
+    case project @ Project(list, child) =>
+      below(list, wanted).flatMap(supply(child, _)).map { case (made, column) =>
+        val more = if (list.exists(_.exprId == column.exprId)) list else list :+ column
+        (Project(more, made), column)
+      }
+    case join: Join =>
+      val found = join.children.indices.flatMap(place => supply(join.children(place), wanted).map(place -> _))
+      if (found.size > 1) throw ambiguous(wanted.asking)
+      found.headOption.map { case (place, (made, column)) =>
+        (join.withNewChildren(join.children.updated(place, made)), column)
+      }.filter { case (made, column) => made.outputSet.contains(column) }
+    case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
+        _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View =>
+      supply(plan.children.head, wanted).map { case (made, column) => (plan.withNewChildren(Seq(made)), column) }
+    case _ => None
+  }
+
+  /** What a projection's input is wanted for. */
+  private def below(list: Seq[NamedExpression], wanted: Wanted): Option[Wanted] = wanted.subject match {
+    case None => Some(wanted)
+    case Some((column, path)) => list.find(_.exprId == column.exprId).flatMap {
+      case _: Attribute => Some(wanted)
+      case Alias(TableColumn(inner, outer), _) => Some(wanted.copy(subject = Some((inner, outer ++ path))))
+      case _ => None
+    }
+  }
+
+  private def extended(
+      relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], wanted: Wanted)
+      : (LogicalPlan, Attribute) = {
+    val path = wanted.subject.map { case (column, inner) => relation.output.find(_.exprId == column.exprId).get.name +: inner }
+    val (name, added) = wanted.asking match {
+      case _: Score => (VirtualColumn.Score, None)
+      case asking =>
+        val column = VirtualColumn(asking.definition(path))
+        (column.name, Some(column))
+    }
+    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
+      val nullable = wanted.asking.nullable && !wanted.asking.isInstanceOf[Score]
+      val column = AttributeReference(name, wanted.asking.dataType, nullable)()
+      val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
+      (relation.copy(table = extended, output = relation.output :+ column), column)
+    }
+  }
+
+  /** A group has no search of its own: it is of many rows. */
+  private def check(node: LogicalPlan, columns: AttributeSet): Unit = node match {
+    case Aggregate(grouping, results, _, _) =>
+      def lone(expression: Expression): Boolean = expression match {
+        case _: AggregateExpression => false
+        case group if grouping.exists(_.semanticEquals(group)) => false
+        case column: Attribute => columns.contains(column)
+        case other => other.children.exists(lone)
+      }
+      if (results.exists(lone)) throw new Failure(
+        "a search, a score or a fragment speaks of one row, but here rows are grouped; put it into the condition, into " +
+          "GROUP BY, or into an aggregate function, as count_if(message INDEXQUERY 'words')")
+    case _ =>
+  }
+
+  private def ambiguous(asking: Asking): Failure = new Failure(
+    s"${asking.shown} could speak of several tables here; name a column with its table, as " +
+      (if (asking.isInstanceOf[Score]) "t._score" else "t.message INDEXQUERY 'words' or t._indexall INDEXQUERY 'words'"))
+}

@@ -1,0 +1,93 @@
+package org.apache.spark.sql.indextables
+
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult.{TypeCheckFailure, TypeCheckSuccess}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/** The bucket of a value. A scan of ours tells it for whole columns; for other rows it is found here, one by one. */
+trait Buckets extends UnaryExpression with Asking with CodegenFallback {
+  def column: Expression
+  def kind: String
+  def arguments: Array[Any]
+  override def child: Expression = column
+  override def nullable: Boolean = true
+  override def subject: Option[Expression] = Some(column)
+  override def ofNothing: Option[Any] = None
+  override def prettyName: String = s"indextables_$kind"
+  override def shown: String = s"$prettyName(${column.sql}, ...)"
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
+    Seq("kind" -> kind, "column" -> path.map(_.toArray), "arguments" -> arguments)
+
+  protected def fits(dataType: DataType): Boolean
+  protected def needs: String
+
+  override def checkInputDataTypes(): TypeCheckResult =
+    if (fits(column.dataType)) TypeCheckSuccess
+    else TypeCheckFailure(s"$prettyName takes $needs, but ${column.sql} is ${column.dataType.sql}")
+}
+
+/** Numbers as doubles. */
+trait NumberBuckets extends Buckets {
+  override protected def fits(dataType: DataType): Boolean = dataType.isInstanceOf[NumericType]
+  override protected def needs: String = "numbers"
+
+  protected def number(value: Any): Double = value match {
+    case decimal: Decimal => decimal.toJavaBigDecimal.doubleValue
+    case other => other.asInstanceOf[Number].doubleValue
+  }
+}
+
+/** `indextables_histogram(column, interval [, offset])`. */
+case class Histogram(column: Expression, interval: Double, offset: Double) extends NumberBuckets {
+  override def kind: String = "histogram"
+  override def dataType: DataType = DoubleType
+  override def arguments: Array[Any] = Array(interval.toString, offset.toString)
+  override protected def nullSafeEval(value: Any): Any =
+    math.floor((number(value) - offset) / interval) * interval + offset
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
+}
+
+/** `indextables_range(column, name, from, to, ...)`. */
+case class RangeBuckets(column: Expression, buckets: Seq[(String, Option[Double], Option[Double])])
+    extends NumberBuckets {
+  override def kind: String = "range"
+  override def dataType: DataType = StringType
+  override def arguments: Array[Any] = buckets.map { case (name, start, end) =>
+    Array[Any](name, start.map(_.toString).orNull, end.map(_.toString).orNull)
+  }.toArray
+  override protected def nullSafeEval(value: Any): Any = {
+    val found = number(value)
+    buckets.collectFirst {
+      case (name, start, end) if start.forall(found >= _) && end.forall(found < _) && !found.isNaN =>
+        UTF8String.fromString(name)
+    }.orNull
+  }
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
+}
+
+/** `indextables_date_histogram(column, '15m' [, offset])`, in microseconds. */
+case class DateHistogram(column: Expression, interval: String, offset: String, steps: Long, start: Long) extends Buckets {
+  override def kind: String = "date_histogram"
+  override def dataType: DataType = column.dataType match {
+    case TimestampNTZType => TimestampNTZType
+    case _ => TimestampType
+  }
+  override def arguments: Array[Any] = Array(interval, offset)
+  override protected def fits(dataType: DataType): Boolean = dataType match {
+    case DateType | TimestampType | TimestampNTZType => true
+    case _ => false
+  }
+  override protected def needs: String = "a date or a timestamp"
+  override protected def nullSafeEval(value: Any): Any = {
+    val micros = value match {
+      case days: Int => days * 86400000000L
+      case other => other.asInstanceOf[Long]
+    }
+    Math.floorDiv(micros - start, steps) * steps + start
+  }
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
+}

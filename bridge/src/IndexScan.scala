@@ -1,0 +1,136 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+import java.util.OptionalLong
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv}
+import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference, NullOrdering, SortDirection, SortOrder}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
+import org.apache.spark.sql.internal.connector.SupportsMetadata
+import org.apache.spark.sql.types.StructType
+
+/** A scan as it was agreed with the planner; who reads what is planned when it runs. */
+class IndexScan(
+    options: util.Map[String, String],
+    virtual: Seq[VirtualColumn],
+    wanted: StructType,
+    filters: Array[util.Map[String, Any]],
+    texts: Seq[String],
+    limit: Option[Int],
+    order: Array[SortOrder],
+    aggregation: Option[PushedAggregation])
+    extends Scan with Batch with SupportsReportStatistics with SupportsRuntimeV2Filtering with SupportsMetadata {
+  private var runtime: Array[util.Map[String, Any]] = Array.empty
+  private var planned: Option[Reply] = None
+
+  override def readSchema(): StructType = wanted
+
+  override def toBatch: Batch = this
+
+  override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
+
+  // --- what it asks ----------------------------------------------------------------------------------
+
+  private def request(more: (String, Any)*): util.Map[String, Any] = ReadRequest(options, virtual, Seq(
+    "columns" -> wanted.fieldNames,
+    "schema" -> wanted.json,
+    "filters" -> filters,
+    "limit" -> limit,
+    "order" -> order.map(orderJson),
+    "aggregate" -> aggregation.map(_.request)) ++ more: _*)
+
+  private def orderJson(by: SortOrder): util.Map[String, Any] = Json.obj(
+    "column" -> name(by),
+    "ascending" -> (by.direction == SortDirection.ASCENDING),
+    "nulls_first" -> (by.nullOrdering == NullOrdering.NULLS_FIRST))
+
+  private def name(by: SortOrder): String = by.expression.asInstanceOf[NamedReference].fieldNames.head
+
+  private def plan: Reply = synchronized {
+    planned.getOrElse {
+      val reply = Rpc("plan", request(
+        "runtime" -> runtime,
+        "parallelism" -> SparkContext.getActive.map(_.defaultParallelism).getOrElse(1),
+        "executors" -> Executors.names))
+      planned = Some(reply)
+      reply
+    }
+  }
+
+  override def planInputPartitions(): Array[InputPartition] = {
+    val kinds = plan.json.get("partitions").asScala.toSeq
+    kinds.zip(plan.blobs.tail).map { case (kind, blob) =>
+      if (kind.get("kind").asText == "answer") AnswerPartition(blob): InputPartition
+      else TaskPartition(blob, Option(kind.get("executor").textValue).toSeq)
+    }.toArray
+  }
+
+  override def createReaderFactory(): PartitionReaderFactory = new ColumnarReaders(
+    Rpc.source, plan.blobs.head, wanted, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+
+  // --- what Spark finds out while the query runs -----------------------------------------------------
+
+  // An aggregate, or the first rows, of fewer rows would be another answer.
+  override def filterAttributes(): Array[NamedReference] =
+    if (aggregation.nonEmpty || limit.nonEmpty) Array.empty
+    else wanted.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Expressions.column(_): NamedReference)
+
+  override def filter(predicates: Array[Predicate]): Unit = synchronized {
+    runtime = runtime ++ ExpressionJson.all(predicates)
+    planned = None
+  }
+
+  // --- what Spark is told ----------------------------------------------------------------------------
+
+  private lazy val estimate = Rpc("estimate", request()).json
+
+  override def estimateStatistics(): Statistics = new Statistics {
+    override def sizeInBytes(): OptionalLong = OptionalLong.of(estimate.get("bytes").asLong)
+    override def numRows(): OptionalLong =
+      if (aggregation.nonEmpty) OptionalLong.empty() else OptionalLong.of(estimate.get("rows").asLong)
+  }
+
+  override def supportedCustomMetrics(): Array[CustomMetric] = ScanMetrics.all ++ Rpc.source.createPythonMetrics()
+
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = plan.json.get("metrics").properties.asScala
+    .map(entry => TaskMetric(entry.getKey, entry.getValue.asLong): CustomTaskMetric).toArray
+
+  private def facts: Seq[(String, String)] = Seq(
+    Some("PushedFilters" -> texts.mkString("[", ", ", "]")),
+    aggregation.map(found => "PushedAggregate" -> (found.describe + (if (found.complete) " (complete)" else ""))),
+    if (order.isEmpty) None else Some("PushedTopN" -> s"${order.map(_.describe).mkString(", ")} LIMIT ${limit.get}"),
+    limit.filter(_ => order.isEmpty).map(most => "PushedLimit" -> most.toString),
+    if (virtual.isEmpty) None else Some("VirtualColumns" -> virtual.map(_.describe).mkString("[", ", ", "]"))).flatten
+
+  override def description(): String =
+    s"${Provider.Name} ${options.get("path")} " + facts.map { case (name, fact) => s"$name: $fact" }.mkString(", ")
+
+  override def getMetaData(): Map[String, String] =
+    (Seq("Path" -> options.get("path"), "ReadSchema" -> wanted.simpleString) ++ facts).toMap
+
+  // Equal scans let Spark use one exchange for both.
+  private lazy val identity: String = Json.text(request())
+
+  override def equals(other: Any): Boolean = other match {
+    case scan: IndexScan => scan.identity == identity && scan.runtimeText == runtimeText
+    case _ => false
+  }
+
+  private def runtimeText: String = Json.text(runtime)
+
+  override def hashCode(): Int = identity.hashCode
+}
+
+/** The executors of this application, by names that a task can prefer. */
+object Executors {
+  def names: Array[String] = SparkContext.getActive.map { context =>
+    // What Spark's scheduler takes for "this executor on this host".
+    val master = SparkEnv.get.blockManager.master
+    master.getMemoryStatus.keys.filterNot(_.isDriver).map(id => s"executor_${id.host}_${id.executorId}").toArray.sorted
+  }.getOrElse(Array.empty)
+}

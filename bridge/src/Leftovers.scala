@@ -1,0 +1,29 @@
+package org.apache.spark.sql.indextables
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
+
+/** Fails for what no table of ours can answer, rather than guess. It looks at plans that are ready to run. */
+object Leftovers extends SparkStrategy {
+  override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
+    plan.foreach(_.expressions.foreach(_.foreach {
+      case _: Buckets =>
+      case asking: Asking => throw new Failure(sentence(asking))
+      case _: AllFields => throw new Failure(
+        "_indexall has no value of its own; it can only be searched: _indexall INDEXQUERY 'words'")
+      case _ =>
+    }))
+    Nil
+  }
+
+  private def sentence(asking: Asking): String = {
+    val column = asking.subject.map(_.sql)
+    val why = column match {
+      case Some(name) => s"$name is not a column as a table of indextables has it"
+      case None => "there is no table of indextables below it"
+    }
+    s"${asking.shown} cannot be answered here: $why. A column of another source, of a cached or checkpointed " +
+      "DataFrame, or one that is computed has no index. Search the table itself, before it is cached or its column is " +
+      "changed: SELECT ... FROM (SELECT * FROM t WHERE message INDEXQUERY 'words')"
+  }
+}

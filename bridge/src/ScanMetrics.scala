@@ -1,0 +1,31 @@
+package org.apache.spark.sql.indextables
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
+
+/** One figure of a task or of the driver, for Spark's SQL page. */
+case class TaskMetric(override val name: String, override val value: Long) extends CustomTaskMetric
+
+object TaskMetric {
+  def parse(json: String): Array[CustomTaskMetric] = Json.parse(json.getBytes("UTF-8")).properties.asScala
+    .map(entry => TaskMetric(entry.getKey, entry.getValue.asLong): CustomTaskMetric).toArray
+}
+
+// Spark makes these anew by their classes when it shows them, so each has one of its own.
+abstract class SumOf(override val name: String, override val description: String) extends CustomSumMetric
+class SplitsConsidered extends SumOf("splitsConsidered", "splits considered")
+class SplitsPrunedByPartition extends SumOf("splitsPrunedByPartition", "splits pruned by partition")
+class SplitsPrunedByStatistics extends SumOf("splitsPrunedByStatistics", "splits pruned by statistics")
+class SplitsRead extends SumOf("splitsRead", "splits read")
+class RowsRead extends SumOf("rowsRead", "rows returned by splits")
+class BytesRead extends SumOf("bytesRead", "bytes returned by splits")
+class CacheHits extends SumOf("cacheHits", "indexes at hand")
+class CacheMisses extends SumOf("cacheMisses", "indexes fetched")
+class PlanningTime extends SumOf("planningTime", "planning time (ms)")
+
+object ScanMetrics {
+  def all: Array[CustomMetric] = Array(
+    new SplitsConsidered, new SplitsPrunedByPartition, new SplitsPrunedByStatistics, new SplitsRead, new RowsRead,
+    new BytesRead, new CacheHits, new CacheMisses, new PlanningTime)
+}

@@ -1,0 +1,116 @@
+package org.apache.spark.sql.indextables
+
+import java.util.Locale
+
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult.{TypeCheckFailure, TypeCheckSuccess}
+import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
+import org.apache.spark.sql.types._
+
+/** What only a scan of a table of ours can tell of a row. It becomes a column of that table (BindToTable). */
+trait Asking extends Expression {
+  /** The column it speaks of; without one it speaks of the rows of the only table below. */
+  def subject: Option[Expression]
+
+  /** What the planner is asked, once the column's path in the table is known. */
+  def definition(path: Option[Seq[String]]): Seq[(String, Any)]
+
+  /** Its value for a row that an outer join made up; None for null. */
+  def ofNothing: Option[Any]
+
+  /** As a person writes it, for errors. */
+  def shown: String
+
+  override def toString: String = shown
+}
+
+/** A constant text of a function: known before the query runs. */
+object ConstantText {
+  def check(text: Expression, whose: String): TypeCheckResult = text match {
+    case given if !given.resolved => TypeCheckSuccess
+    case given if given.dataType == StringType && given.foldable && given.eval() != null => TypeCheckSuccess
+    case _ => TypeCheckFailure(
+      s"$whose takes its query as a text that is known before the query runs, as $whose 'words'")
+  }
+
+  def value(text: Expression): String = text.eval().toString
+}
+
+/** `column INDEXQUERY 'query'` and its relatives: true or false for a row, never null. */
+case class Search(kind: String, column: Expression, query: Expression)
+    extends BinaryExpression with Asking with Unevaluable {
+  override def left: Expression = column
+  override def right: Expression = query
+  override def dataType: DataType = BooleanType
+  override def nullable: Boolean = false
+  override def prettyName: String = kind
+  override def subject: Option[Expression] = column match {
+    case AllFields(of) => of
+    case named => Some(named)
+  }
+  override def ofNothing: Option[Any] = Some(false)
+  override def checkInputDataTypes(): TypeCheckResult = ConstantText.check(query, kind.toUpperCase(Locale.ROOT))
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = {
+    val named = if (column.isInstanceOf[AllFields]) None else path.map(_.toArray)
+    Seq("kind" -> kind, "column" -> named, "query" -> ConstantText.value(query))
+  }
+  override def shown: String = s"${column.sql} ${kind.toUpperCase(Locale.ROOT)} ${query.sql}"
+  override def sql: String = s"$kind(${column.sql}, ${query.sql})"
+  override protected def withNewChildrenInternal(newLeft: Expression, newRight: Expression): Expression =
+    copy(column = newLeft, query = newRight)
+}
+
+/** `* INDEXQUERY 'query'`: a search over all fields. It names no column, so it is bound before Spark moves it. */
+case class SearchAll(kind: String, query: Expression) extends UnaryExpression with Asking with Unevaluable {
+  override def child: Expression = query
+  override def dataType: DataType = BooleanType
+  override def nullable: Boolean = false
+  override def prettyName: String = s"${kind}all"
+  override def subject: Option[Expression] = None
+  override def ofNothing: Option[Any] = Some(false)
+  override def checkInputDataTypes(): TypeCheckResult = ConstantText.check(query, kind.toUpperCase(Locale.ROOT))
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
+    Seq("kind" -> kind, "query" -> ConstantText.value(query))
+  override def shown: String = s"* ${kind.toUpperCase(Locale.ROOT)} ${query.sql}"
+  override def sql: String = s"${kind}all(${query.sql})"
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(query = newChild)
+}
+
+/** `_indexall`, of the table that a column is of, if one is given: something to search, without a value. */
+case class AllFields(of: Option[Expression]) extends Expression with Unevaluable {
+  override def children: Seq[Expression] = of.toSeq
+  override def dataType: DataType = StringType
+  override def nullable: Boolean = false
+  override def sql: String = VirtualColumn.AllFields
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression =
+    copy(of = newChildren.headOption)
+}
+
+/** `score()`: how well the row matches the searches of the query; of the table that a column is of, if one is given. */
+case class Score(of: Option[Expression] = None) extends Asking with Unevaluable {
+  override def children: Seq[Expression] = of.toSeq
+  override def dataType: DataType = FloatType
+  override def nullable: Boolean = true
+  override def prettyName: String = "score"
+  override def subject: Option[Expression] = of
+  override def ofNothing: Option[Any] = None
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = Nil
+  override def shown: String = "score()"
+  override def sql: String = "score()"
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): Expression =
+    copy(of = newChildren.headOption)
+}
+
+/** `highlight(column)`: the part of a text that the searches of the query found. */
+case class Highlight(column: Expression) extends UnaryExpression with Asking with Unevaluable {
+  override def child: Expression = column
+  override def dataType: DataType = StringType
+  override def nullable: Boolean = true
+  override def prettyName: String = "highlight"
+  override def subject: Option[Expression] = Some(column)
+  override def ofNothing: Option[Any] = None
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
+    Seq("kind" -> "highlight", "column" -> path.map(_.toArray))
+  override def shown: String = s"highlight(${column.sql})"
+  override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
+}

@@ -1,0 +1,96 @@
+package org.apache.spark.sql.indextables
+
+import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.catalyst.FunctionIdentifier
+import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo}
+import org.apache.spark.sql.types.{DoubleType, StringType}
+
+/** The functions that a session gets. */
+object SearchFunctions {
+  private type Builder = Seq[Expression] => Expression
+
+  val Kinds: Seq[String] = Seq("indexquery", "textsearch", "fieldmatch")
+
+  def inject(session: SparkSessionExtensions): Unit = all.foreach { case (name, usage, builder) =>
+    val info = new ExpressionInfo(getClass.getName.stripSuffix("$"), null, name, usage, "")
+    session.injectFunction((FunctionIdentifier(name), info, builder))
+  }
+
+  private def all: Seq[(String, String, Builder)] =
+    Kinds.map(kind => (kind, "_FUNC_(column, query) - whether a search finds the row", exactly(kind, 2, "a column and a query") {
+      case Seq(column, query) => Search(kind, column, query)
+    })) ++
+    Kinds.map(kind => (s"${kind}all", "_FUNC_(query) - whether a search over all fields finds the row",
+      exactly(s"${kind}all", 1, "a query") { case Seq(query) => SearchAll(kind, query) })) ++
+    Seq("score", "indextables_score").map(name =>
+      (name, "_FUNC_() - how well the row matches the searches of the query", exactly(name, 0, "nothing") { case _ => Score() })) ++
+    Seq("highlight", "indextables_highlight").map(name =>
+      (name, "_FUNC_(column) - the part of a text that was found", exactly(name, 1, "a column") {
+        case Seq(column) => Highlight(column)
+      })) ++
+    Seq(
+      ("indextables_histogram", "_FUNC_(column, interval[, offset]) - the step that a number belongs to", histogram _),
+      ("indextables_date_histogram", "_FUNC_(column, interval[, offset]) - the step that a time belongs to", dateHistogram _),
+      ("indextables_range", "_FUNC_(column, name, from, to, ...) - the named range that a number belongs to", range _))
+
+  private def exactly(name: String, count: Int, what: String)(make: PartialFunction[Seq[Expression], Expression]): Builder =
+    given => if (given.size == count) make(given) else throw new Failure(s"$name takes $what, not ${given.size} arguments")
+
+  private def histogram(given: Seq[Expression]): Expression = given match {
+    case Seq(column, interval) => checked(Histogram(column, double(interval), 0))
+    case Seq(column, interval, offset) => checked(Histogram(column, double(interval), double(offset)))
+    case _ => throw wrong("indextables_histogram", "a column, an interval and perhaps an offset", given)
+  }
+
+  private def dateHistogram(given: Seq[Expression]): Expression = given match {
+    case Seq(column, interval) => dateHistogram(column, text(interval), "0s")
+    case Seq(column, interval, offset) => dateHistogram(column, text(interval), text(offset))
+    case _ => throw wrong("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", given)
+  }
+
+  private def dateHistogram(column: Expression, interval: String, offset: String): Expression = {
+    val made = DateHistogram(column, interval, offset, 1, 0)
+    val reply = check(made)
+    made.copy(steps = reply.get("interval").asLong, start = reply.get("offset").asLong)
+  }
+
+  private def range(given: Seq[Expression]): Expression = {
+    if (given.size < 4 || given.size % 3 != 1) {
+      throw wrong("indextables_range", "a column, then a name, a start and an end for each range", given)
+    }
+    val buckets = given.tail.grouped(3).map { case Seq(name, start, end) => (text(name), bound(start), bound(end)) }
+    checked(RangeBuckets(given.head, buckets.toSeq))
+  }
+
+  private def checked(buckets: Buckets): Expression = {
+    check(buckets)
+    buckets
+  }
+
+  private def check(buckets: Buckets) =
+    Rpc("buckets", Json.obj("kind" -> buckets.kind, "arguments" -> buckets.arguments)).json
+
+  private def wrong(name: String, what: String, given: Seq[Expression]): Failure = new Failure(
+    s"$name takes $what, not ${given.size} arguments" +
+      (if (given.size == 4) "; to leave out small groups write HAVING count(*) >= n" else ""))
+
+  private def constant(given: Expression): Any = {
+    if (!given.resolved || !given.foldable) {
+      throw new Failure(s"${given.sql} has to be a constant: buckets are the same for all rows")
+    }
+    given.eval()
+  }
+
+  private def bound(given: Expression): Option[Double] = if (constant(given) == null) None else Some(double(given))
+
+  private def double(given: Expression): Double = {
+    constant(given)
+    Option(Cast(given, DoubleType, ansiEnabled = true).eval()).map(_.asInstanceOf[Double])
+      .getOrElse(throw new Failure("an interval or an offset of buckets cannot be null"))
+  }
+
+  private def text(given: Expression): String = {
+    if (constant(given) == null || given.dataType != StringType) throw new Failure(s"${given.sql} has to be a text")
+    given.eval().toString
+  }
+}

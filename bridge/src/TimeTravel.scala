@@ -1,0 +1,81 @@
+package org.apache.spark.sql.indextables
+
+import java.time.Instant
+import java.time.temporal.ChronoUnit
+
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.{AsOfTimestamp, AsOfVersion, RelationTimeTravel, TimeTravelSpec, UnresolvedRelation}
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.expressions.{Alias, Expression, SubqueryExpression}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project, SubqueryAlias}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.connector.catalog.CatalogManager
+
+/**
+ * A table at an earlier version: VERSION AS OF, TIMESTAMP AS OF, and the options of these names, for tables by name
+ * and by path. Spark's session catalog has no such thing, so the table is loaded from where it is.
+ */
+case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
+  private val version = "versionAsOf"
+  private val timestamp = "timestampAsOf"
+
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.transformWithSubqueries {
+    case travel @ RelationTimeTravel(relation: UnresolvedRelation, moment, number) =>
+      located(relation).map { case (path, options) =>
+        val zone = classicSession.sessionState.conf.sessionLocalTimeZone
+        val asked = TimeTravelSpec.create(moment.map(resolved), number, zone).map {
+          case AsOfVersion(wanted) => version -> wanted
+          case AsOfTimestamp(micros) => timestamp -> Instant.EPOCH.plus(micros, ChronoUnit.MICROS).toString
+        }
+        loaded(relation, path, options ++ asked)
+      }.getOrElse(travel)
+    case relation: UnresolvedRelation if travels(relation) =>
+      located(relation).map { case (path, options) => loaded(relation, path, options) }.getOrElse(relation)
+  }
+
+  /** A moment may be computed: current_timestamp() - INTERVAL 1 DAY. */
+  private def resolved(moment: Expression): Expression =
+    if (moment.resolved || SubqueryExpression.hasSubquery(moment)) moment
+    else classicSession.sessionState.analyzer.execute(Project(Seq(Alias(moment, "moment")()), OneRowRelation())) match {
+      case Project(Seq(Alias(found, _)), _) => found
+      case _ => moment
+    }
+
+  private def classicSession: classic.SparkSession = session.asInstanceOf[classic.SparkSession]
+
+  private def travels(relation: UnresolvedRelation): Boolean =
+    relation.options.containsKey(version) || relation.options.containsKey(timestamp)
+
+  /** Where a table of ours is, and the options that it is read with. */
+  private def located(relation: UnresolvedRelation): Option[(String, Map[String, String])] = {
+    val given = relation.options.asCaseSensitiveMap.asScala.toMap
+    relation.multipartIdentifier match {
+      case Seq(format, path) if format.equalsIgnoreCase(Provider.Name) && path.contains("/") => Some((path, given))
+      case names => kept(names).flatMap(table => table.storage.locationUri.map { uri =>
+        (uri.toString, table.storage.properties.filterNot(_._1.equalsIgnoreCase("path")) ++ given)
+      })
+    }
+  }
+
+  private def kept(names: Seq[String]): Option[CatalogTable] = {
+    val catalog = classicSession.sessionState.catalog
+    val own = if (names.size == 3 && names.head.equalsIgnoreCase(CatalogManager.SESSION_CATALOG_NAME)) names.tail else names
+    val identifier = own match {
+      case Seq(table) if !catalog.isTempView(names) => Some(TableIdentifier(table))
+      case Seq(database, table) => Some(TableIdentifier(table, Some(database)))
+      case _ => None
+    }
+    identifier.flatMap(name => Try(catalog.getTableMetadata(name)).toOption)
+      .filter(_.provider.exists(_.equalsIgnoreCase(Provider.Name)))
+  }
+
+  private def loaded(relation: UnresolvedRelation, path: String, options: Map[String, String]): LogicalPlan = {
+    val reader = classicSession.read.format(Provider.Name).options(options)
+    SubqueryAlias(relation.multipartIdentifier.last, reader.load(path).asInstanceOf[classic.Dataset[_]].logicalPlan)
+  }
+}

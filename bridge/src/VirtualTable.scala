@@ -1,0 +1,59 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.types.{DataType, FloatType, StringType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** A column that a query adds to a table: whether a search finds the row, a fragment of a text, a bucket. */
+case class VirtualColumn(definition: Seq[(String, Any)]) {
+  /** The same definition has the same name, in every query. */
+  lazy val name: String = VirtualColumn.Prefix + util.UUID.nameUUIDFromBytes(text.getBytes("UTF-8")).toString.replace("-", "")
+
+  private lazy val text: String = Json.text(Json.obj(definition: _*))
+
+  def json: util.Map[String, Any] = Json.obj(("name" -> name) +: definition: _*)
+
+  def describe: String = s"$name: $text"
+}
+
+object VirtualColumn {
+  val Prefix = "_indextables_"
+  val Score = "_score"
+  val AllFields = "_indexall"
+
+  /** What every table has besides its columns. */
+  val metadata: Array[MetadataColumn] = Array(
+    column(Score, FloatType, "How well the row matches the searches of the query"),
+    column(AllFields, StringType, "All text-like fields, to be searched"))
+
+  private def column(called: String, of: DataType, about: String): MetadataColumn = new MetadataColumn {
+    override def name(): String = called
+    override def dataType(): DataType = of
+    override def isNullable(): Boolean = false
+    override def comment(): String = about
+  }
+}
+
+/** A table with the columns that one query adds to it. */
+case class VirtualTable(table: IndexTable, virtual: Seq[VirtualColumn]) extends Table with SupportsRead {
+  override def name(): String = table.name()
+  override def schema(): StructType = table.schema
+  override def partitioning(): Array[Transform] = table.partitioning
+  override def properties(): util.Map[String, String] = table.properties
+  override def capabilities(): util.Set[TableCapability] = table.capabilities()
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    new IndexScanBuilder(table, SessionOptions.merged(table.properties, options.asCaseSensitiveMap), virtual)
+}
+
+/** A table of ours, with what was added to it so far. */
+object OurTable {
+  def unapply(table: Table): Option[(IndexTable, Seq[VirtualColumn])] = table match {
+    case plain: IndexTable => Some((plain, Nil))
+    case VirtualTable(inner, virtual) => Some((inner, virtual))
+    case _ => None
+  }
+}
