@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from indextables.commands.execute import sql
 from indextables.errors import IndexTablesError
 from indextables.metrics import figures as metrics_figures
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
-from indextables.table import Table, write
+from indextables.table import Table, repair, write
 from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
 from indextables.version import VERSION
 
@@ -26,6 +27,8 @@ __all__ = [
     "configure",
     "metrics_figures",
     "open",
+    "repair",
+    "sql",
     "write",
 ]
 

@@ -1,7 +1,7 @@
 """A table in plain Python: open it, see what is in it, look back in time."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -9,17 +9,29 @@ import pyarrow as pa
 from indextables import read
 from indextables.errors import OptionError
 from indextables.ingest import Mode, write_table
+from indextables.joint import text_columns
+from indextables.log.checkpoint import Checkpointed
 from indextables.log.history import HistoryEntry
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.drop_partitions import Dropped, drop_partitions
+from indextables.maintain.figures import StateFigures, state_figures
 from indextables.maintain.merge import MergeOutcome, MergeWish, merge
+from indextables.maintain.prewarm import Warmed, plan_prewarm, prewarm
+from indextables.maintain.purge import PurgeOutcome, purge
+from indextables.maintain.repair import Repaired
+from indextables.maintain.repair import repair as repair_log
+from indextables.maintain.restore import Restored, restore
+from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import Options
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
 from indextables.store import open_store
 from indextables.version import ENGINE
 
-__all__ = ["Table", "open_table", "write"]
+__all__ = ["Table", "open_table", "repair", "write"]
+
+Progress = Callable[[int, int], None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -145,11 +157,107 @@ class Table:
             where=self._condition(where),
         )
 
-    def merge(self, *, target_size: int | None = None) -> MergeOutcome:
-        """Merge small splits into large ones (of about `target_size` bytes), one version a pass."""
-        return merge(
-            self._log, self._options, MergeWish.of(self._snapshot, self._options, target_bytes=target_size)
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that are searched by words."""
+        return text_columns(self._snapshot)
+
+    def state(self) -> StateFigures:
+        """How the log's newest state is made up, and whether it should be compacted."""
+        return state_figures(self._snapshot, self._options)
+
+    # --- upkeep: of the newest version, whichever one is open ---------------------------------------
+
+    def merge(
+        self,
+        *,
+        where: str | None = None,
+        target_size: int | None = None,
+        max_new_splits: int | None = None,
+        max_sources: int | None = None,
+        progress: Progress | None = None,
+    ) -> MergeOutcome:
+        """Merge small splits into large ones.
+
+        Args:
+            where: a condition on partition columns: only splits of these partitions.
+            target_size: the size in bytes that a merged split should reach.
+            max_new_splits: at most so many merged splits.
+            max_sources: at most so many splits become one.
+            progress: told how many merged splits are done, and how many there will be.
+        """
+        wish = MergeWish.of(
+            self._log.snapshot(),
+            self._options,
+            target_bytes=target_size,
+            where=where,
+            max_new_splits=max_new_splits,
+            max_sources=max_sources,
         )
+        return merge(self._log, self._options, wish, progress=progress)
+
+    def purge(
+        self,
+        *,
+        older_than: timedelta | None = None,
+        log_retention: timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeOutcome:
+        """Delete files that no version names, and files of the log that have outlived their retention.
+
+        Args:
+            older_than: only files older than this (by default a week).
+            log_retention: for how long versions can be read that are not the newest (by default 30 days).
+            dry_run: only say what would be deleted.
+            progress: told how many files were found.
+        """
+        return purge(
+            self._log,
+            self._options,
+            older_than_hours=_hours(older_than),
+            log_hours=_hours(log_retention),
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def checkpoint(self) -> Checkpointed:
+        """Write a compacted state of the log now."""
+        return self._log.checkpoint()
+
+    def truncate(self, *, dry_run: bool = False) -> Truncated:
+        """Forget all versions before the newest one."""
+        return truncate(self._log, dry_run=dry_run)
+
+    def drop_partitions(self, where: str) -> Dropped:
+        """Take partitions out of the table, by a condition on partition columns."""
+        return drop_partitions(self._log, where)
+
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> Restored:
+        """Make an earlier version the newest one; no history is lost."""
+        moment = None if timestamp is None else _milliseconds(timestamp)
+        return restore(self._log, version=version, timestamp=moment)
+
+    def prewarm(
+        self,
+        *,
+        where: str | None = None,
+        segments: Sequence[str] = (),
+        fields: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Warmed:
+        """Bring index parts to the local disk and into memory before the first search.
+
+        Args:
+            where: a condition on partition columns.
+            segments: parts of the index (by default TERM and POSTINGS).
+            fields: only those of these columns.
+            progress: told how many splits are done, and how many there are.
+        """
+        plan = plan_prewarm(
+            self._log.snapshot(), self._options, segments=segments, fields=fields, where=where
+        )
+        return prewarm(plan, self._log.store, self._options, progress)
 
     def history(self, limit: int | None = None) -> pa.Table:
         """What was done to the table, newest version first."""
@@ -218,6 +326,22 @@ def write(
         engine=ENGINE,
     )
     return Table(log, snapshot)
+
+
+def repair(source: str, *, at: str | None = None, options: Mapping[str, object] | None = None) -> Repaired:
+    """Write the log of a table anew.
+
+    Args:
+        source: the log folder (`.../_transaction_log`) of a table; if its log is lost, the table's folder.
+        at: the log folder to write, from what can be read of the source. Without it, a lost log is rebuilt
+            from the splits, in its place.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    return repair_log(source, at, Options.parse(options), engine=ENGINE)
+
+
+def _hours(span: timedelta | None) -> float | None:
+    return None if span is None else span / timedelta(hours=1)
 
 
 def _milliseconds(moment: datetime | str) -> int:

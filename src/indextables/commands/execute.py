@@ -1,6 +1,6 @@
 """A command done in this process, without Spark."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -36,6 +36,27 @@ def execute(
     statement = understand(text)
     if statement is None:
         raise CommandError(f"this is not a command of indextables: {text[:200]}", position=0)
+    return execute_statement(statement, options, resolve=resolve, progress=progress)
+
+
+def sql(statement: str, *, options: Mapping[str, object] | None = None) -> pa.Table:
+    """Do a command of SQL (docs/commands.md), without Spark; its result as Arrow.
+
+    Args:
+        statement: such as `MERGE SPLITS '/data/logs' TARGET SIZE 1G`; tables are named by their paths.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    return execute(statement, Options.parse(options))
+
+
+def execute_statement(
+    statement: Statement,
+    options: Options,
+    *,
+    resolve: Resolve | None = None,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """The result of a command that was understood already."""
     command = statement.command
     place = _place(statement, options, resolve)
     planned = command.plan(place, statement.arguments)

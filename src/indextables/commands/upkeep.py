@@ -16,6 +16,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
+from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
 from indextables.store import Store
@@ -302,15 +303,14 @@ def _checkpoint(place: Place, arguments: Arguments) -> pa.Table:
 
 def _truncate(place: Place, arguments: Arguments) -> pa.Table:
     dry_run = bool(arguments.get("dry_run"))
-    version, gone = place.log.truncate(dry_run=dry_run)
-    states = len(gone.states) + len(gone.checkpoints)
-    gone_text = f"{len(gone.versions)} versions and {states} states before version {version}"
+    done = truncate(place.log, dry_run=dry_run)
+    gone_text = f"{done.versions} versions and {done.states} states before version {done.version}"
     row = {
         "table_path": place.store.url,
         "status": "DRY_RUN" if dry_run else "SUCCESS",
-        "checkpoint_version": version,
-        "versions_deleted": len(gone.versions),
-        "checkpoints_deleted": states,
+        "checkpoint_version": done.version,
+        "versions_deleted": done.versions,
+        "checkpoints_deleted": done.states,
         "files_preserved": place.log.snapshot().num_files,
         "message": f"{gone_text} {'would be' if dry_run else 'were'} deleted",
     }
