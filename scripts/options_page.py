@@ -10,10 +10,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 
 HEAD = f"""# Options
 
-Every option is a key `{PREFIX}<key>` with a value. Give it as a Spark session configuration, as an option of
-a Spark reader or writer, or in `options=` of the Python functions; the prefix may be left out in the last two.
-What is given closer to the call wins: reader and writer options over the session's. Keys are read in any case. A key that
-is not on this page is refused, with a suggestion.
+Every option is a key `{PREFIX}<key>` with a value. Give it as a Spark session configuration, as
+an option of a Spark reader or writer, or in `options=` of the Python functions; the prefix may be left out in
+the last two. What is given closer to the call wins: reader and writer options over the session's. Keys are
+read in any case. A key that is not on this page is refused, with a suggestion.
 
 This page is printed from the declarations in `src/indextables/options/` by `make docs`.
 """
