@@ -1,10 +1,9 @@
 """Search your lake: tables with full-text indexes, for PySpark and plain Python."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indextables.commands.execute import sql
 from indextables.errors import IndexTablesError
-from indextables.metrics import figures as metrics_figures
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.table import Table, repair, write
 from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
@@ -25,7 +24,6 @@ __all__ = [
     "__version__",
     "attach",
     "configure",
-    "metrics_figures",
     "open",
     "repair",
     "sql",
@@ -33,7 +31,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """What needs Spark is loaded when it is asked for: plain Python does without."""
     if name in ("attach", "configure"):
         from indextables.spark import session  # noqa: PLC0415 - pyspark is an extra, and slow to load
