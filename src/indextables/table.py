@@ -26,6 +26,7 @@ from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import Options
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
+from indextables.split.index_cache import CacheStats, index_cache
 from indextables.store import open_store
 from indextables.version import ENGINE
 
@@ -161,6 +162,15 @@ class Table:
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are searched by words."""
         return text_columns(self._snapshot)
+
+    @property
+    def skipped_splits(self) -> int:
+        """How many splits a merge could not read; they rest for a while."""
+        return len(self._snapshot.skips)
+
+    def cache_statistics(self) -> CacheStats:
+        """How full the local cache of index parts is, and what this process asked of it."""
+        return index_cache(self._options).stats()
 
     def state(self) -> StateFigures:
         """How the log's newest state is made up, and whether it should be compacted."""

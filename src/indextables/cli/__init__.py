@@ -1,0 +1,1 @@
+"""The program `indextables`: tables on the command line, without Spark."""

@@ -1,0 +1,320 @@
+"""The program, from a shell: what it does, prints and returns."""
+
+import csv
+import io
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from upkeep_tables import appended, ids, orphan
+
+import indextables as it
+from indextables.cli import render
+from indextables.cli.arguments import build, commands_of
+from indextables.cli.main import main
+from indextables.cli.terminal import ProgressBar
+
+LINES = [
+    {"id": 1, "level": "ERROR", "message": "timeout while reading from <db>"},
+    {"id": 2, "level": "INFO", "message": "all fine"},
+    {"id": 3, "level": "ERROR", "message": "connection refused, then a timeout"},
+]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    it.write(tmp_path / "logs", LINES, options={"indexing.typemap.message": "text"})
+    return tmp_path / "logs"
+
+
+def run(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    """What the program prints when it succeeds."""
+    assert main([str(a) for a in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def rows(capsys: pytest.CaptureFixture, *arguments: object) -> list[dict]:
+    return [json.loads(line) for line in run(capsys, *arguments, "--json").splitlines()]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "tsv", "parquet"])
+def test_files_of_every_kind_are_written(tmp_path: Path, capsys, form: str) -> None:
+    table, path = pa.Table.from_pylist(LINES), tmp_path / f"in.{form}"
+    if form == "parquet":
+        pq.write_table(table, path)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, table.column_names, delimiter="\t" if form == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(LINES)
+    told = rows(capsys, "write", tmp_path / "t", path, path, "--text", "message", "--partition-by", "level")
+    assert (told[0]["rows"], told[0]["version"], told[0]["splits"]) == (6, 1, 2)
+    found = it.open(tmp_path / "t")
+    assert sorted(found.scan(["id"])["id"].to_pylist()) == [1, 1, 2, 2, 3, 3]
+    assert (found.partition_columns, found.count(where="message INDEXQUERY 'timeout'")) == (("level",), 4)
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_standard_input_is_written(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    sink = io.BytesIO()
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(LINES), sink)
+    elif form == "csv":
+        sink.write(b"id,level\n1,ERROR\n2,INFO\n3,ERROR\n")
+    else:
+        sink.write(b"".join(json.dumps(line).encode() + b"\n" for line in LINES))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sink.getvalue())))
+    assert rows(capsys, "write", tmp_path / "t", "--format", form)[0]["rows"] == 3
+    assert it.open(tmp_path / "t").count() == 3
+
+
+def test_search_scan_and_count_agree(logs: Path, capsys) -> None:
+    assert [r["id"] for r in rows(capsys, "search", logs, "timeout AND level:ERROR", "--limit", 0)] == [1, 3]
+    assert rows(capsys, "search", logs, "fine", "--columns", "id", "--scores")[0].keys() == {"id", "_score"}
+    assert [r["id"] for r in rows(capsys, "scan", logs, "--where", "level = 'ERROR'", "--columns", "id")] == [
+        1,
+        3,
+    ]
+    assert run(capsys, "count", logs, "--where", "message INDEXQUERY 'timeout'") == "2\n"
+    assert rows(capsys, "count", logs) == [{"count": 3}]
+    text = run(capsys, "scan", logs, "--csv", "--columns", "id,message")
+    assert list(csv.DictReader(io.StringIO(text)))[2] == {
+        "id": "3",
+        "message": "connection refused, then a timeout",
+    }
+
+
+def test_an_earlier_version_is_read(logs: Path, capsys) -> None:
+    it.write(logs, LINES[:1])
+    assert run(capsys, "count", logs) == "4\n"
+    assert run(capsys, "count", logs, "--version-as-of", 1) == "3\n"
+
+
+def test_exit_codes(logs: Path, capsys) -> None:
+    assert main(["search", str(logs), "nothingness"]) == 3
+    assert main(["count", str(logs / "nowhere")]) == 1
+    assert "no table at" in capsys.readouterr().err
+    assert main(["scan", str(logs), "--where", "idd = 1"]) == 1
+    assert "did you mean id?" in capsys.readouterr().err
+    assert main(["count", str(logs), "-o", "chekpoint.interval=1"]) == 1
+    for wrong in (
+        ["cont", str(logs)],
+        ["purge", str(logs), "--older-than", "2x"],
+        ["merge", str(logs), "--target-size", "x"],
+        ["count", str(logs), "-o", "x"],
+        ["restore", str(logs)],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(wrong)
+        assert caught.value.code == 2
+
+
+def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
+    told = rows(capsys, "describe", logs)[0]
+    assert (told["rows"], told["splits"], told["text_columns"]) == (3, 1, ["message"])
+    assert "text_columns" in run(capsys, "describe", logs)
+    assert rows(capsys, "describe", logs, "state")[0]["num_files"] == 1
+    assert rows(capsys, "describe", logs, "splits")[0]["numRecords"] == 3
+    assert len(rows(capsys, "describe", logs, "log")[0]) == 47
+    assert "action_type" in run(capsys, "describe", logs, "full-log")
+    assert any(r["component_key"] == "message.term" for r in rows(capsys, "describe", logs, "components"))
+    assert rows(capsys, "describe", logs, "skipping")[0]["column_name"] == "id"
+    assert run(capsys, "describe", logs, "--csv").splitlines()[0].startswith("table,version,rows")
+    assert [r["operation"] for r in rows(capsys, "history", logs)] == ["WRITE", "CREATE TABLE"]
+    assert "WRITE" in run(capsys, "history", logs, "--limit", 1)
+
+
+def test_upkeep_from_the_shell(tmp_path: Path, capsys) -> None:
+    table = tmp_path / "t"
+    appended(table, 12)
+    own = ("-o", f"cache.disk.path={tmp_path / 'cache'}")
+    assert (
+        rows(
+            capsys, "prewarm", table, "--where", "day > 9", "--fields", "message", "--segments", "TERM", *own
+        )[0]["splits_prewarmed"]
+        == 2
+    )
+    assert rows(capsys, "cache", *own)[0]["splits_cached"] == 2
+    assert rows(capsys, "drop", table, "--where", "day > 9")[0]["splits_removed"] == 2
+    assert rows(capsys, "restore", table, "--to-version", 12)[0]["splits_restored"] == 2
+    appended(table, 3)
+    merged = rows(
+        capsys,
+        "merge",
+        table,
+        "--where",
+        "day < 2",
+        "--target-size",
+        "10M",
+        "--max-dest-splits",
+        5,
+        "--max-source-splits",
+        9,
+    )
+    assert merged[0]["metrics"]["merged_files"] == 4
+    assert rows(capsys, "checkpoint", table)[0]["status"] == "SUCCESS"
+    orphan(table)
+    assert (
+        rows(capsys, "purge", table, "--older-than", "2d", "--dry-run")[0]["metrics"]["orphaned_files_found"]
+        == 1
+    )
+    assert (
+        rows(capsys, "purge", table, "--older-than", "48h", "--log-retention", "4w")[0]["metrics"][
+            "orphaned_files_deleted"
+        ]
+        == 1
+    )
+    assert rows(capsys, "truncate", table, "--dry-run")[0]["status"] == "DRY_RUN"
+    assert "status" in run(capsys, "truncate", table)
+    assert len(ids(table)) == 45
+    assert (
+        rows(capsys, "repair", table / "_transaction_log", "--at", tmp_path / "new" / "_transaction_log")[0][
+            "valid_splits"
+        ]
+        == 13
+    )
+    shutil.rmtree(table / "_transaction_log")
+    assert rows(capsys, "repair", table)[0]["missing_splits"] == 0
+    assert len(ids(table)) == 45
+    assert rows(capsys, "sql", f"DESCRIBE INDEXTABLES HISTORY '{table}'")[0]["operation"] == "REPAIR"
+    assert rows(capsys, "cache", "flush", *own)[0]["status"] == "success"
+    assert main(["restore", str(table), "--to-timestamp", "noon"]) == 1
+
+
+def on_a_terminal(*arguments: str) -> str:
+    """What the program prints when somebody looks."""
+    reader, writer = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
+    environment.pop("NO_COLOR", None)
+    done = subprocess.Popen(
+        [sys.executable, "-m", "indextables.cli", *arguments], stdout=writer, stderr=writer, env=environment
+    )
+    os.close(writer)
+    out = b""
+    try:
+        while chunk := os.read(reader, 4096):
+            out += chunk
+    except OSError:
+        pass
+    os.close(reader)
+    assert done.wait(60) == 0, out
+    return out.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_shows_matches_and_fits(logs: Path) -> None:
+    shown = on_a_terminal("search", str(logs), "timeout AND level:ERROR")
+    assert "\x1b[1;31mtimeout\x1b[0m while reading from <db>" in shown
+    it.write(logs, [{"id": 4, "level": "ERROR", "message": "x" * 500}])
+    assert all(
+        len(line) <= 60
+        for line in on_a_terminal("scan", str(logs), "--columns", "id,message").splitlines()
+        if "\x1b" not in line
+    )
+
+
+def test_progress_is_drawn_for_people_only(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ProgressBar("merging") as bar:
+        bar(1, 2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("indextables.cli.terminal.is_terminal", lambda _: True)
+    with ProgressBar("merging") as bar:
+        bar(2, 2)
+    assert "merging [##############################] 2/2" in capsys.readouterr().err
+    with ProgressBar("merging", quiet=True) as bar:
+        bar(2, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
+    it.write(tmp_path / "t", {"id": list(range(50_000))})
+    scan = subprocess.Popen(
+        [sys.executable, "-m", "indextables.cli", "scan", str(tmp_path / "t"), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert scan.stdout is not None
+    assert json.loads(scan.stdout.readline()) == {"id": 0}
+    scan.stdout.close()
+    assert (scan.wait(60), scan.stderr.read()) == (0, b"")
+    scan.stderr.close()
+
+
+def test_help_and_completion_know_every_command(capsys) -> None:
+    commands = commands_of(build({name: lambda _: 0 for name in ACTIONS}))
+    assert list(commands) == ACTIONS
+    for shell in ("bash", "zsh", "fish"):
+        text = run(capsys, "completion", shell)
+        assert all(name in text for name in ACTIONS)
+        assert "target-size" in text
+    assert (
+        subprocess.run(
+            ["bash", "-n"], input=run(capsys, "completion", "bash"), text=True, check=True
+        ).returncode
+        == 0
+    )
+    for name in ACTIONS:
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert "usage: indextables" in capsys.readouterr().out
+
+
+ACTIONS = [
+    "search",
+    "scan",
+    "count",
+    "describe",
+    "history",
+    "write",
+    "merge",
+    "purge",
+    "checkpoint",
+    "truncate",
+    "drop",
+    "restore",
+    "repair",
+    "prewarm",
+    "cache",
+    "sql",
+    "report",
+    "completion",
+]
+
+
+def test_wrong_input_is_told(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a.dat").write_text("x")
+    (tmp_path / "a.parquet").write_text("x")
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "b.csv").write_text("a,c\n1,2\n")
+    for files, says in (
+        (["a.dat"], "give --format"),
+        (["nothing.csv"], "there is no file"),
+        (["a.parquet"], "cannot be read as parquet"),
+        (["a.csv", "b.csv"], "has the columns a, c, but the first file has a, b"),
+    ):
+        assert main(["write", str(tmp_path / "t"), *(str(tmp_path / f) for f in files)]) == 1
+        assert says in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.split"))
+
+
+def test_values_are_shown_safely() -> None:
+    assert render.text_of("a\x1b[31mb\nc") == "a [31mb c"
+    out = io.StringIO()
+    render.show([pa.table({"n": [1.5, None], "t": ["世界", "x"]})], render.Form.TABLE, out)
+    assert out.getvalue().splitlines() == ["   n  t", "----  ----", " 1.5  世界", "null  x"]
+    out = io.StringIO()
+    render.show([pa.table({"n": [float("nan"), float("inf")]})], render.Form.JSON, out)
+    assert [json.loads(line)["n"] for line in out.getvalue().splitlines()] == ["nan", "inf"]
