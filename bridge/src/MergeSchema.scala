@@ -25,7 +25,7 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
     case _ => plan
   }
 
-  private def merges(write: V2WriteCommand): Boolean = write.isByName && write.query.resolved && {
+  private def merges(write: V2WriteCommand): Boolean = write.isByName && {
     val options = write match {
       case append: AppendData => append.writeOptions
       case overwrite: OverwriteByExpression => overwrite.writeOptions
@@ -39,17 +39,19 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
 
   private def widened(write: V2WriteCommand): NamedRelation = {
     val found = write.table match {
-      case name: UnresolvedRelation =>
-        val table = name.clearWritePrivileges
-        classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], table).queryExecution.analyzed
+      case name: UnresolvedRelation => analyzed(name.clearWritePrivileges)
       case relation => relation
     }
+    val incoming = (if (write.query.resolved) write.query else analyzed(write.query)).schema.asNullable
     found.collectFirst { case relation @ DataSourceV2Relation(table: IndexTable, _, _, _, _, _) =>
       val known = table.schema.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet
-      val added = write.query.schema.asNullable.filterNot(field => known(field.name.toLowerCase(Locale.ROOT)))
+      val added = incoming.filterNot(field => known(field.name.toLowerCase(Locale.ROOT)))
       val all = StructType(table.schema ++ added)
       if (added.isEmpty) relation
       else relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
     }.getOrElse(write.table)
   }
+
+  private def analyzed(plan: LogicalPlan): LogicalPlan =
+    classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], plan).queryExecution.analyzed
 }

@@ -1,8 +1,18 @@
-"""Getting into a session."""
+"""Getting into a session: configured, attached, of Spark Connect, and without the bridge."""
+
+import os
+import zipfile
+from pathlib import Path
 
 import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from story import told
 
 import indextables
+from indextables.spark import bridge
 
 
 def test_a_table_written_without_spark_is_read_by_its_path(spark, tmp_path):
@@ -10,3 +20,89 @@ def test_a_table_written_without_spark_is_read_by_its_path(spark, tmp_path):
     rows = spark.read.format("indextables").load(str(tmp_path / "t")).select("message", "id").collect()
     assert sorted(tuple(row) for row in rows if row[0]) == [("a b", 1), ("c", 2)]
     assert len(rows) == 3
+
+
+def test_configure_adds_to_what_is_set_and_replaces_nothing(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/their/python")
+    builder = SparkSession.Builder()
+    builder.config("spark.jars", "/their.jar").config("spark.sql.extensions", "their.Extension")
+    builder.config("spark.python.unix.domain.socket.enabled", "false")
+    for _ in range(2):
+        indextables.configure(builder)
+    options = builder._options
+    assert options["spark.jars"] == f"/their.jar,{bridge.jar()}"
+    assert options["spark.sql.extensions"] == f"their.Extension,{bridge.EXTENSIONS}"
+    assert options["spark.python.unix.domain.socket.enabled"] == "false"
+    assert os.environ["PYSPARK_PYTHON"] == "/their/python"
+
+
+def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are():
+    packaged = bridge.packaged_jar(pyspark.__version__)
+    assert packaged.is_file(), "run scripts/build_bridge.py"
+    assert bridge.jar() == packaged, "the sources changed: run scripts/build_bridge.py"
+    with zipfile.ZipFile(packaged) as archive:
+        registered = archive.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister")
+    assert registered.decode().strip() == "org.apache.spark.sql.indextables.Provider"
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [("3.5.1", r"needs 4\.3 or newer"), ("4.99.0", r"install pyspark~=4\.99\.0 in this environment")],
+)
+def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
+    with pytest.raises(bridge.BridgeError, match=message):
+        bridge.jar(version)
+
+
+def test_plain_python_does_not_load_pyspark():
+    heard = told("imports_nothing_of_spark.py", timeout=60)
+    assert heard == {"pyspark": False}
+
+
+def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark, tmp_path):
+    with pytest.raises(AnalysisException) as raised:
+        spark.read.format("indextables").option("read.batchSize", "many").load(str(tmp_path))
+    assert str(raised.value).startswith("option 'read.batchsize' is 'many', but")
+    assert "Traceback" not in str(raised.value)
+
+
+def test_the_memory_of_one_process_is_no_place_for_many(spark):
+    with pytest.raises(AnalysisException, match="is the memory of one process"):
+        spark.range(1).write.format("indextables").save("memory://here/t")
+
+
+def test_secrets_are_not_in_plans(spark, tmp_path):
+    indextables.write(tmp_path / "t", pa.table({"id": [1]}))
+    frame = (
+        spark.read.format("indextables")
+        .option("spark.indextables.aws.secretKey", "hush-hush")
+        .load(str(tmp_path / "t"))
+    )
+    assert "hush-hush" not in frame._explain_string(extended=True)
+
+
+def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
+    heard = told("session_without_bridge.py", tmp_path)
+    assert heard["plain_append"] == 20
+    assert heard["plain_overwrite"] == 3
+    assert heard["plain_filtered"] == [1, 2]
+    assert "unknown option 'nonsense'" in heard["plain_unknown_option"]
+    assert "append" in heard["plain_error_mode"].lower()
+    assert "a table exists at" in heard["attached_error_mode"]
+    assert heard["attached_read"] == 10
+    assert heard["attached_sql"] == 9
+    assert heard["attached_search"] == [7]
+    assert heard["attached_command"]["num_files"] > 0
+    assert heard["new_session"] == 10
+
+
+def test_spark_connect_has_everything_but_attach(tmp_path):
+    pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+    heard = told("session_of_connect.py", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
+    assert heard["count"] == 20
+    assert heard["where"] == [7, 7]
+    assert heard["search"] == [7, 7]
+    assert heard["max"] == 100
+    assert heard["command"]["table_path"] == Path(tmp_path / "t").as_uri()
+    assert "a table exists at" in heard["error"]
+    assert "Spark Connect" in heard["attach"]

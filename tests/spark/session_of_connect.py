@@ -1,0 +1,40 @@
+"""A session of Spark Connect, whose server this process starts."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import indextables
+
+home = sys.argv[1]
+heard = {}
+builder = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.sql.warehouse.dir", f"{home}/warehouse")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+)
+spark = indextables.configure(builder).getOrCreate()
+rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text", "cast(id % 2 AS string) AS day")
+rows.write.format("indextables").partitionBy("day").mode("error").save(f"{home}/t")
+rows.write.format("indextables").mode("append").save(f"{home}/t")
+table = spark.read.format("indextables").load(f"{home}/t")
+heard["count"] = table.count()
+heard["where"] = sorted(row.id for row in table.where("id = 7").collect())
+heard["search"] = sorted(row.id for row in table.where("text INDEXQUERY '\"row 7\"'").collect())
+spark.sql(f"CREATE TABLE named USING indextables LOCATION '{home}/t'")
+spark.sql("INSERT INTO named VALUES (100, 'new', '1')")
+heard["max"] = spark.sql("SELECT max(id) FROM named").collect()[0][0]
+heard["command"] = spark.sql("DESCRIBE INDEXTABLES STATE named").collect()[0].asDict()
+try:
+    rows.write.format("indextables").mode("error").save(f"{home}/t")
+except Exception as error:  # noqa: BLE001 - the test looks at it
+    heard["error"] = f"{type(error).__name__}: {error}"
+try:
+    indextables.attach(spark)
+except indextables.IndexTablesError as error:
+    heard["attach"] = str(error)
+spark.stop()
+print(json.dumps(heard))  # noqa: T201 - what the test reads

@@ -1,0 +1,65 @@
+"""A session without the bridge: first as it is, then with the bridge attached."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import indextables
+
+home = sys.argv[1]
+heard = {}
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.warehouse.dir", f"{home}/warehouse")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text")
+
+
+def path_of(name):
+    return f"{home}/{name}"
+
+
+def failure(action):
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - the test looks at it
+        return str(error)
+    return None
+
+
+rows.write.format("indextables").mode("append").save(path_of("t"))
+rows.write.format("indextables").mode("append").save(path_of("t"))
+heard["plain_append"] = spark.read.format("indextables").load(path_of("t")).count()
+rows.limit(3).write.format("indextables").mode("overwrite").save(path_of("t"))
+heard["plain_overwrite"] = spark.read.format("indextables").load(path_of("t")).count()
+spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+filtered = spark.read.format("indextables").load(path_of("t")).where("id >= 1 AND text LIKE 'row%'")
+heard["plain_filtered"] = sorted(row.id for row in filtered.collect())
+heard["plain_unknown_option"] = failure(
+    lambda: spark.read.format("indextables").option("nonsense", 1).load(path_of("t")).collect()
+)
+heard["plain_error_mode"] = failure(lambda: rows.write.format("indextables").mode("error").save(path_of("e")))
+
+assert indextables.attach(spark) is spark
+indextables.attach(spark)
+rows.write.format("indextables").mode("errorifexists").save(path_of("a"))
+heard["attached_error_mode"] = failure(
+    lambda: rows.write.format("indextables").mode("errorifexists").save(path_of("a"))
+)
+heard["attached_read"] = spark.read.format("indextables").load(path_of("a")).count()
+spark.sql(f"CREATE TABLE named USING indextables LOCATION '{path_of('a')}'")
+heard["attached_sql"] = spark.sql("SELECT max(id) FROM named").collect()[0][0]
+found = spark.sql("SELECT id FROM named WHERE text INDEXQUERY '\"row 7\"'").collect()
+heard["attached_search"] = [row.id for row in found]
+heard["attached_command"] = spark.sql("DESCRIBE INDEXTABLES STATE named").collect()[0].asDict()
+younger = spark.newSession()
+heard["new_session"] = younger.sql(f"SELECT count(*) FROM indextables.`{path_of('a')}`").collect()[0][0]
+spark.stop()
+print(json.dumps(heard))  # noqa: T201 - what the test reads

@@ -1,0 +1,112 @@
+"""All or nothing: failing tasks and failing commits leave no visible row, and what they know they delete."""
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import indextables
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+def splits_on_disk(path):
+    return {p.name for p in Path(path).rglob("*.split")}
+
+
+def live(path):
+    return {name.rsplit("/", 1)[-1] for name in indextables.open(path).files()["path"].to_pylist()}
+
+
+def table_of(path, *rows):
+    indextables.write(path, pa.table({"id": list(rows)}))
+
+
+def test_a_failing_task_leaves_no_version_and_what_finished_is_deleted(spark, tmp_path):
+    path = str(tmp_path / "t")
+    table_of(path, 1)
+    before = indextables.open(path).version
+
+    def fail_after_the_others(batches):
+        for batch in batches:
+            yield batch
+            if 99 in batch["id"].to_pylist():
+                time.sleep(2)
+                raise RuntimeError("no luck")
+
+    rows = spark.range(0, 100, 1, 4).mapInArrow(fail_after_the_others, "id long")
+    with pytest.raises(Exception, match="no luck"):
+        rows.write.format("indextables").mode("append").save(path)
+    assert indextables.open(path).version == before
+    assert splits_on_disk(path) == live(path)
+
+
+def test_a_commit_that_lost_to_another_overwrite_changes_nothing(spark, tmp_path):
+    path = str(tmp_path / "t")
+    table_of(path, 1)
+
+    def overwrite_meanwhile(batches):
+        indextables.write(path, pa.table({"id": [2]}), mode="overwrite")
+        yield from batches
+
+    rows = spark.range(10, 12, 1, 1).mapInArrow(overwrite_meanwhile, "id long")
+    with pytest.raises(Exception, match="conflicts with version"):
+        rows.write.format("indextables").mode("overwrite").save(path)
+    assert indextables.open(path).scan()["id"].to_pylist() == [2]
+    gone = splits_on_disk(path) - live(path)
+    assert len(gone) == 1, "the split of the first row, which time travel still needs"
+
+
+def test_an_append_during_an_append_stands_beside_it(spark, tmp_path):
+    path = str(tmp_path / "t")
+    table_of(path, 1)
+
+    def append_meanwhile(batches):
+        indextables.write(path, pa.table({"id": [2]}))
+        yield from batches
+
+    rows = spark.range(10, 12, 1, 1).mapInArrow(append_meanwhile, "id long")
+    rows.write.format("indextables").mode("append").save(path)
+    assert sorted(indextables.open(path).scan()["id"].to_pylist()) == [1, 2, 10, 11]
+
+
+def test_rows_appended_during_an_overwrite_survive_it(spark, tmp_path):
+    path = str(tmp_path / "t")
+    table_of(path, 1)
+
+    def append_meanwhile(batches):
+        indextables.write(path, pa.table({"id": [2]}))
+        yield from batches
+
+    rows = spark.range(10, 12, 1, 1).mapInArrow(append_meanwhile, "id long")
+    rows.write.format("indextables").mode("overwrite").save(path)
+    assert sorted(indextables.open(path).scan()["id"].to_pylist()) == [2, 10, 11]
+
+
+def test_a_table_that_was_made_meanwhile_is_not_overwritten_in_mode_error(spark, tmp_path):
+    path = str(tmp_path / "t")
+
+    def create_meanwhile(batches):
+        indextables.write(path, pa.table({"id": [2]}))
+        yield from batches
+
+    rows = spark.range(10, 12, 1, 1).mapInArrow(create_meanwhile, "id long")
+    with pytest.raises(Exception, match="a table exists at"):
+        rows.write.format("indextables").save(path)
+    assert indextables.open(path).scan()["id"].to_pylist() == [2]
+    assert splits_on_disk(path) == live(path)
+
+
+def test_history_that_was_truncated_during_an_append_does_not_hinder_it(spark, tmp_path):
+    path = str(tmp_path / "t")
+    table_of(path, 1)
+
+    def forget_meanwhile(batches):
+        indextables.write(path, pa.table({"id": [2]}))
+        indextables.open(path)._log.truncate()
+        yield from batches
+
+    rows = spark.range(10, 12, 1, 1).mapInArrow(forget_meanwhile, "id long")
+    rows.write.format("indextables").mode("append").save(path)
+    assert sorted(indextables.open(path).scan()["id"].to_pylist()) == [1, 2, 10, 11]
