@@ -16,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 import indextables
 from indextables import configure
 
-warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from bench import logs
 
+warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
 T = TypeVar("T")
 ROWS = int(os.environ.get("DEMO_ROWS", "300000"))
 BOLD, DIM, GREEN, OFF = ("\033[1m", "\033[2m", "\033[32m", "\033[0m") if sys.stdout.isatty() else ("",) * 4
