@@ -1,0 +1,58 @@
+"""What the pages on commands and upkeep show is true."""
+
+import re
+from pathlib import Path
+
+import pytest
+from upkeep_tables import TEXT
+
+import indextables as it
+from indextables.commands import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+COMMANDS_PAGE = ROOT / "docs" / "commands.md"
+UPKEEP_PAGE = ROOT / "docs" / "operations" / "upkeep.md"
+
+
+def statements(page: Path) -> list[str]:
+    blocks = re.findall(r"^```sql\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [text.strip() for block in blocks for text in block.split(";\n") if text.strip()]
+
+
+@pytest.mark.parametrize("page", [COMMANDS_PAGE, UPKEEP_PAGE], ids=lambda p: p.stem)
+def test_examples_of_sql_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for day in range(1, 13):
+        it.write("logs", [{"day": day, "message": f"day {day}"}], partition_by=["day"], options=TEXT)
+    found = statements(page)
+    assert len(found) >= 2
+    for text in found:
+        it.sql(text, options={"cache.disk.path": str(tmp_path / "cache")})
+
+
+def test_examples_of_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"^```python\n(.*?)^```", UPKEEP_PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, UPKEEP_PAGE.name, "exec"), {})
+
+
+def test_the_page_has_every_command_as_it_is_written() -> None:
+    page = COMMANDS_PAGE.read_text()
+    for command in COMMANDS:
+        assert f"\n{command.syntax}\n" in page, command.syntax
+
+
+def test_the_page_names_every_column() -> None:
+    page = COMMANDS_PAGE.read_text()
+    told = [
+        c
+        for c in COMMANDS
+        if not c.openings[0].startswith(
+            ("DESCRIBE INDEXTABLES TRANSACTION", "PREWARM", "WAIT", "FLUSH", "INVALIDATE")
+        )
+    ]
+    for command in told:
+        if command.target.value == "nothing":
+            continue
+        for field in command.result:
+            assert f"`{field.name}`" in page, (command.openings[0], field.name)
