@@ -1,5 +1,6 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the order of the tests: cheapest failure first."""
 
+import pytest
 from servers.fixtures import (
     any_store,
     azurite_server,
@@ -21,3 +22,17 @@ __all__ = [
     "moto_server",
     "seaweed_server",
 ]
+
+# Folders whose tests take long, in the order in which they run after all others.
+_LAST = ("property", "race", "bench", "test_wheel.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Plain tests first, then those that start servers, then long ones, then those that need a JVM."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> tuple[int, int]:
+    late = next((n + 1 for n, name in enumerate(_LAST) if name in item.path.parts), 0)
+    markers = 2 if item.get_closest_marker("spark") else 1 if item.get_closest_marker("server") else 0
+    return markers, late
