@@ -1,8 +1,10 @@
 """States: what they cost, when they are compacted, and that nothing is lost on the way."""
 
+import datetime
 import json
 import threading
 
+import pyarrow as pa
 import pytest
 from log_tables import generations as made
 from log_tables.build import (
@@ -27,6 +29,7 @@ from indextables.log.actions import MergeSkip, Txn
 from indextables.log.conflict import Draft
 from indextables.log.known import invalidate
 from indextables.log.schema_registry import schema_hash
+from indextables.predicate import Column, Compare, Op
 from indextables.store import open_store
 
 MANY = [f"base-{n}.split" for n in range(40)]
@@ -145,6 +148,26 @@ def test_new_manifests_have_the_bounds_of_their_partitions(store):
     log.checkpoint(compact=False)
     bounds = [m.partition_bounds["day"] for m in state_of(log).manifests]
     assert [(b.min, b.max) for b in bounds] == [("2024-01-01", "2024-01-20"), ("2024-02-03", "2024-02-09")]
+
+
+def test_pruning_by_partition_sees_tombstones_and_skips_manifests(store):
+    log = a_table(store, columns={"id": "long", "day": "date"}, partition_by=["day"])
+    append(log, *(split(f"{d}.split", partition_values={"day": f"2024-01-{d:02d}"}) for d in range(1, 21)))
+    log.checkpoint()
+    append(log, *(split(f"feb-{d}.split", partition_values={"day": f"2024-02-{d:02d}"}) for d in (3, 9)))
+    remove(log, "3.split")
+    log.checkpoint(compact=False)
+    january, february = (m.path for m in state_of(log).manifests)
+    invalidate()
+    store.watch.forget()
+    day = log.snapshot().schema.field("day").type
+    in_february = Compare(Op.GE, Column(("day",)), pa.scalar(datetime.date(2024, 2, 4), day))
+    assert log.snapshot().files(in_february)["path"].to_pylist() == ["feb-9.split"]
+    touched = store.watch.of("get", "head")
+    assert january not in touched
+    assert february in touched
+    early = Compare(Op.LE, Column(("day",)), pa.scalar(datetime.date(2024, 1, 4), day))
+    assert log.snapshot().files(early)["path"].to_pylist() == ["1.split", "2.split", "4.split"]
 
 
 def test_nothing_new_means_nothing_written(store):
