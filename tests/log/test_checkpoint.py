@@ -1,6 +1,6 @@
 """States: what they cost, when they are compacted, and that nothing is lost on the way."""
 
-import datetime
+import datetime as dt
 import json
 import threading
 
@@ -161,12 +161,12 @@ def test_pruning_by_partition_sees_tombstones_and_skips_manifests(store):
     invalidate()
     store.watch.forget()
     day = log.snapshot().schema.field("day").type
-    in_february = Compare(Op.GE, Column(("day",)), pa.scalar(datetime.date(2024, 2, 4), day))
+    in_february = Compare(Op.GE, Column(("day",)), pa.scalar(dt.date(2024, 2, 4), day))
     assert log.snapshot().files(in_february)["path"].to_pylist() == ["feb-9.split"]
     touched = store.watch.of("get", "head")
     assert january not in touched
     assert february in touched
-    early = Compare(Op.LE, Column(("day",)), pa.scalar(datetime.date(2024, 1, 4), day))
+    early = Compare(Op.LE, Column(("day",)), pa.scalar(dt.date(2024, 1, 4), day))
     assert log.snapshot().files(early)["path"].to_pylist() == ["1.split", "2.split", "4.split"]
 
 
