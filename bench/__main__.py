@@ -14,7 +14,12 @@ from pathlib import Path
 from bench.report import Row, table
 
 # Each part is a module with `run(folder, *, rows, runs)`, which yields rows.
-PARTS = {"log": "bench.log", "engine-write": "bench.engine_write"}
+PARTS = {
+    "log": "bench.log",
+    "engine-write": "bench.engine_write",
+    "engine-read": "bench.engine_read",
+    "spark": "bench.spark",
+}
 
 _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")
 

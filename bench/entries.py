@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from indextables.log.files import FILES, conform
 from indextables.log.nested import map_of
+from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.schema.statistics import OURS_TAG
+from indextables.split.mapping import mapping_for
 
 COLUMNS: pa.Schema = pa.schema(
     [
@@ -31,14 +33,7 @@ COLUMNS: pa.Schema = pa.schema(
 SCHEMA_STRING = from_arrow(COLUMNS)
 FIRST_DAY = date(2022, 1, 1)
 ROWS_PER_SPLIT = 100_000
-DOC_MAPPING = (
-    "["
-    + ",".join(
-        f'{{"name":"{name}","type":"text","fast":true,"indexed":true,"stored":false}}'
-        for name in COLUMNS.names
-    )
-    + "]"
-)
+DOC_MAPPING = mapping_for(COLUMNS, Options.parse({}), ["day"]).to_json()
 DOC_MAPPING_REF = "pLq0c1Zr5tW9xY_-"
 
 _STATISTICS = COLUMNS.names[1:]

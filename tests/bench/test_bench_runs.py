@@ -1,6 +1,9 @@
 """The measurements run: what they find here, on tiny tables, means nothing."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +29,23 @@ def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["logs"])
     assert "logs" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_the_spark_part_measures_everything_it_promises(tmp_path):
+    found = tmp_path / "figures.json"
+    # In a process of its own: it starts a session, and stops it.
+    command = [sys.executable, "-m", "bench", "spark", "--rows", "2000", "--runs", "1", "--json", str(found)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["spark"]}
+    for promised in (
+        "write",
+        "needle",
+        "count by hour",
+        "10 best by score",
+        "lookup by id",
+        "scan of all columns",
+    ):
+        assert rows[promised]["ratio"] > 0
+    assert not any(row["targets"] for row in rows.values())
