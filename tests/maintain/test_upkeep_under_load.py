@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 from upkeep_tables import TEXT
@@ -31,7 +32,7 @@ class Crowd:
         it.write(self.table, rows, options=TEXT)
         self.appends += 1
 
-    def __enter__(self) -> "Crowd":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
