@@ -18,6 +18,7 @@ PARTS = {
     "log": "bench.log",
     "engine-write": "bench.engine_write",
     "engine-read": "bench.engine_read",
+    "upkeep": "bench.upkeep",
     "spark": "bench.spark",
 }
 

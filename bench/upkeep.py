@@ -1,0 +1,36 @@
+"""Upkeep: merging many small splits, deleting many files, and a long listing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.measure import Measured, measure
+from bench.report import Row, Target
+from bench.upkeep_work import make_table
+
+DEFAULT_ROWS = 400_000
+_SPLITS = 200
+_ORPHANS = 100_000
+_LISTED = 1_000_000
+_HERE = "bench.upkeep_work:"
+
+
+def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
+    """Measure upkeep of a table of so many log rows."""
+    count = rows or DEFAULT_ROWS
+    full = count == DEFAULT_ROWS
+    splits = _SPLITS if full else 4
+    orphans, listed = (_ORPHANS, _LISTED) if full else (count, count)
+
+    def measured(work: str, *arguments: object) -> Measured:
+        return measure(_HERE + work, *map(str, arguments), runs=runs)
+
+    make_table(folder / "table", count, splits)
+    merged = measured("merge", folder / "table", folder / "merged")
+    written = measured("rewrite", folder / "table", folder / "rewritten")
+    speed = (Target(written.median_ms / merged.median_ms, 1, "times as fast as writing anew", at_least=True),)
+    name = f"merge {splits} splits of {count // splits:,} rows, beside writing the table anew"
+    yield Row(name, merged, written, speed if full else ())
+    yield Row(f"purge {orphans:,} orphans", measured("purge", folder / "table", orphans))
+    listing = measured("listing", listed)
+    memory = (Target(listing.peak_mb, 200, "MB"),)
+    yield Row(f"find the orphans among {listed:,} files", listing, None, memory if full else ())

@@ -1,0 +1,15 @@
+"""The measurements of upkeep run: what they find here, on a tiny table, means nothing."""
+
+from bench.upkeep import run
+
+
+def test_the_upkeep_part_measures_everything_it_promises(tmp_path):
+    rows = list(run(tmp_path, rows=200, runs=1))
+    assert [row.name for row in rows] == [
+        "merge 4 splits of 50 rows, beside writing the table anew",
+        "purge 200 orphans",
+        "find the orphans among 200 files",
+    ]
+    assert all(row.ours.median_ms > 0 for row in rows)
+    # Targets are for full sizes only.
+    assert not any(row.targets for row in rows)
