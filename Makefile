@@ -28,7 +28,11 @@ test: check ## Everything CI runs
 fast: .venv/.ready ## The tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"
 
-bench: .venv/.ready ## Measure; prints figures, targets and ratios
+.venv/.peers: .venv/.ready
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench: .venv/.peers ## Measure; prints figures, targets and ratios
 	$(PY) -m bench
 
 soak: .venv/.ready ## The long runs
