@@ -79,6 +79,13 @@ def test_standard_input_is_written(
     assert it.open(tmp_path / "t").count() == 3
 
 
+def test_an_existing_table_may_be_ignored(logs: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": 9, "level": "INFO", "message": "x"}\n')
+    told = rows(capsys, "write", logs, tmp_path / "in.jsonl", "--mode", "ignore")[0]
+    assert (told["version"], told["rows"], told["operation"]) == (1, 0, "nothing: the table exists")
+    assert rows(capsys, "write", tmp_path / "new", tmp_path / "in.jsonl", "--mode", "ignore")[0]["rows"] == 1
+
+
 def test_search_scan_and_count_agree(logs: Path, capsys) -> None:
     assert [r["id"] for r in rows(capsys, "search", logs, "timeout AND level:ERROR", "--limit", 0)] == [1, 3]
     assert rows(capsys, "search", logs, "fine", "--columns", "id", "--scores")[0].keys() == {"id", "_score"}

@@ -12,7 +12,7 @@ import pytest
 from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
-from indextables.errors import CorruptLogError, OptionError, StoreError
+from indextables.errors import CorruptLogError, LogError, OptionError, StoreError
 from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
@@ -169,6 +169,15 @@ def test_a_log_that_cannot_be_read_makes_nothing_an_orphan(tmp_path: Path) -> No
     with pytest.raises(CorruptLogError):
         purging.purge(log_of(tmp_path), Options())
     assert splits(tmp_path) == before
+
+
+def test_whole_urls_in_the_log_are_understood_or_refused(tmp_path: Path) -> None:
+    url = appended(tmp_path, 1).url
+    snapshot = log_of(tmp_path).snapshot()
+    named = pa.array(["z.split", f"{url}/day=1/b.split", f"{tmp_path}/a.split"])
+    assert purging._relative(named, snapshot).to_pylist() == ["a.split", "day=1/b.split", "z.split"]
+    with pytest.raises(LogError, match="not below the table's folder"):
+        purging._relative(pa.array(["s3://elsewhere/t/a.split"]), snapshot)
 
 
 def test_no_more_files_than_allowed_go_at_once(tmp_path: Path) -> None:

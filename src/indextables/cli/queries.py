@@ -14,6 +14,7 @@ from indextables.cli.incoming import rows_from
 from indextables.cli.render import Form, readable_bytes, record, show, text_of, to_json
 from indextables.cli.statements import do, shown
 from indextables.cli.terminal import END, MARK, in_colour, width
+from indextables.errors import TableNotFoundError
 from indextables.table import Table, open_table, write
 
 NOTHING_FOUND = 3
@@ -190,6 +191,7 @@ def history(arguments: argparse.Namespace) -> int:
 def write_rows(arguments: argparse.Namespace) -> int:
     """Rows into a table."""
     options: dict[str, object] = dict(arguments.option)
+    before = _version(arguments) if arguments.mode == "ignore" else None
     options.update({f"indexing.typemap.{name.lower()}": "text" for name in arguments.text})
     table = write(
         arguments.path,
@@ -199,16 +201,23 @@ def write_rows(arguments: argparse.Namespace) -> int:
         options=options,
     )
     newest = table.history(1).to_pylist()[0]
-    figures = dict(newest["metrics"])
+    figures = dict(newest["metrics"]) if table.version != before else {}
     row = {
         "table": table.url,
         "version": table.version,
-        "operation": newest["operation"],
+        "operation": newest["operation"] if table.version != before else "nothing: the table exists",
         "rows": figures.get("numAddedRecords", 0),
         "splits": figures.get("numAddedFiles", 0),
         "bytes": figures.get("numAddedBytes", 0),
     }
     return shown(pa.Table.from_pylist([row]), arguments)
+
+
+def _version(arguments: argparse.Namespace) -> int | None:
+    try:
+        return opened(arguments).version
+    except TableNotFoundError:
+        return None
 
 
 ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {

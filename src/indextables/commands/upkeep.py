@@ -142,13 +142,18 @@ def _finish_merge(
     try:
         outcome = _committed(place, state, results)
         # Merged splits may be small enough to be merged again: that is rare, and done here.
-        if outcome.new_splits:
+        if outcome.new_splits and _is_more(place, state, outcome):
             outcome = merging.merge(place.log, place.options, state.wish, before=outcome)
     except BaseException as error:
         jobs.end(state.job, str(error))
         raise
     jobs.end(state.job)
     return _merge_row(place, outcome, "")
+
+
+def _is_more(place: Place, state: _MergeState, outcome: merging.MergeOutcome) -> bool:
+    now_ms = time.time_ns() // 1_000_000
+    return bool(state.wish.tasks(place.log.snapshot(), place.options, outcome, now_ms))
 
 
 def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merged]) -> merging.MergeOutcome:

@@ -21,14 +21,14 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.errors import CredentialsError, LogError, OptionError, StoreError
 from indextables.log.retention import Expired
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.folder import OwnFolder, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.store import ObjectInfo, Store
+from indextables.store import ObjectInfo, Store, open_store
 
 HOUR_MS = 3_600_000
 # So many files of the listing are compared with the log at once, and so many are deleted by one call.
@@ -288,8 +288,19 @@ def _text(value: pa.Scalar) -> str:
 
 def _relative(named: pa.Array, snapshot: Snapshot) -> pa.Array:
     """Paths as a listing shows them, sorted: some writers name splits by their whole URL."""
-    prefix = f"{snapshot.url}/"
-    plain = prefix.removeprefix("file://")
-    for start in (prefix, plain):
-        named = pc.if_else(pc.starts_with(named, start), pc.utf8_slice_codeunits(named, len(start)), named)
+    whole = pc.or_(pc.match_substring(named, "://"), pc.starts_with(named, "/"))
+    if pc.any(whole).as_py():
+        inside = [_inside(path, snapshot.url) for path in named.filter(whole).to_pylist()]
+        named = pc.replace_with_mask(named, whole, pa.array(inside, pa.string()))
     return named.take(pc.array_sort_indices(named))
+
+
+def _inside(path: str, table: str) -> str:
+    """A whole URL, relative to the table; refused if it leads elsewhere, as nothing is sure then."""
+    url = open_store(path).url
+    if not url.startswith(f"{table}/"):
+        raise LogError(
+            f"the log of {table} names the split {path}, which is not below the table's folder, so it cannot "
+            "be told which files there are needed; nothing was deleted"
+        )
+    return url.removeprefix(f"{table}/")
