@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ from indextables.store import Store
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 16_384
+# So many rows are fetched together from several row groups: each call has its price, each row its pages.
+_TOGETHER = 1024
 # Below this many bytes of pages, threads cost more than they save.
 _THREADS_WORTH = 256 << 10
 
@@ -75,10 +78,15 @@ class Rows:
         )
 
     def batches(self, numbers: Ints, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows with these numbers (ascending, distinct), one row group after the other."""
-        for group, local in self._by_group(numbers):
-            first = self._layout.groups[group].first_row
-            yield from self.fetch(local + first, columns).to_batches(max_chunksize=BATCH_ROWS)
+        """The rows with these numbers (ascending, distinct), row group by row group, or a few together."""
+        ends = np.cumsum([len(local) for _, local in self._by_group(numbers)]).tolist()
+        start = 0
+        for end, following in pairwise([*ends, np.inf]):
+            if following - start > _TOGETHER:
+                # Every row group gave a piece of each column; as one they are one batch.
+                table = self.fetch(numbers[start:end], columns).combine_chunks()
+                yield from table.to_batches(max_chunksize=BATCH_ROWS)
+                start = end
 
     def scan(
         self,
