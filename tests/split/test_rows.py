@@ -168,3 +168,24 @@ STRUCTS = st.recursive(
 def test_thrift_structs_survive(values):
     data = write_struct(values)
     assert read_struct(data) == (values, len(data))
+
+
+def test_few_rows_of_several_row_groups_come_together(rows):
+    numbers = np.arange(10, ROWS, 500)
+    assert [batch.num_rows for batch in rows.batches(numbers, ["level"])] == [len(numbers)]
+    assert list(rows.batches(np.zeros(0, np.int64), ["level"])) == []
+
+
+def test_a_column_is_compressed_by_what_suits_it():
+    store = open_store("memory://compressed")
+    random = np.random.default_rng(1)
+    phrases = ["".join(random.choice(list("abcdefghij klmnopq"), 60)) for _ in range(6)]
+    texts = pa.array([" ".join(random.choice(phrases, 12)) for _ in range(ROWS)])
+    write_split(store, "a.split", TABLE.set_column(TABLE.column_names.index("message"), "message", texts), {})
+    group = rows_of(store, "a.split")._footer.parquet.row_group(0)
+    used = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert used["message"].compression == "LZ4"
+    assert used["trace_id"].compression == "ZSTD"
+    assert used["level"].compression == "UNCOMPRESSED"
+    assert not used["message"].is_stats_set
+    assert used["trace_id"].is_stats_set

@@ -237,8 +237,9 @@ ROW_GROUP_BYTES = option(
 PAGE_BYTES = option(
     "write.pageSize",
     size,
-    16 << 10,
-    "Bytes of a Parquet data page before compression: smaller pages make single rows cheaper to fetch.",
+    40 << 10,
+    "Bytes of a Parquet data page before compression: smaller pages make single rows cheaper to fetch, and "
+    "scans and files larger.",
     where=_WRITE,
 )
 COMPRESSION_LEVEL = option(

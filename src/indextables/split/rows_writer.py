@@ -18,10 +18,16 @@ from indextables.split.footer import ROW_COLUMN
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
 # A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
-_PAGE_ROWS = 1024
+_PAGE_ROWS = 640
 # How many rows compression is tried on, and what share of the file it must save to be used for a column.
 _TRIED_ROWS = 10_000
 _COUNTS = 0.005
+# zstd unpacks a page in 20 us and more, LZ4 in a few: zstd must give less than this share of LZ4's bytes.
+_MUCH_SMALLER = 0.8
+# The first level at which LZ4 looks for the best matches; it unpacks as fast as others.
+_LZ4_LEVEL = 3
+# The least and greatest of longer strings say little, yet they stand in the file for every page.
+_STATISTICS_BYTES = 64
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
@@ -141,55 +147,77 @@ class RowsWriter:
 
 def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str, Any]:
     level, page = options.get(COMPRESSION_LEVEL), options.get(PAGE_BYTES)
-    encodings = _encodings(schema, sample)
-    packed = _worth_packing(sample, encodings, level)
-    names = [path for path, _ in _leaves(schema)]
-    return {
-        **encodings,
-        "compression": {path: "zstd" if path in packed else "none" for path in names},
-        "compression_level": dict.fromkeys(packed, level) or None,
+    layout = {
+        **_encodings(schema, sample),
         "data_page_size": page,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "max_rows_per_page": _PAGE_ROWS,
-        "write_page_index": True,
         "write_batch_size": _batch_size(sample, page),
+    }
+    codecs = _codecs(sample, layout, level)
+    leaves = _leaves(schema)
+    long = _long_strings(sample)
+    return {
+        **layout,
+        "compression": {path: codecs.get(path, "none") for path, _ in leaves},
+        "compression_level": {path: _level(codec, level) for path, codec in codecs.items()} or None,
+        "write_page_index": True,
+        "write_statistics": [path for path, top in leaves if top not in long] if long else True,
     }
 
 
-def _worth_packing(sample: pa.Table, encodings: dict[str, Any], level: int) -> set[str]:
-    """The columns that compression makes smaller by something that counts for the file.
+def _level(codec: str, zstd: int) -> int:
+    return zstd if codec == "zstd" else _LZ4_LEVEL
 
-    Unpacking costs some 20 us a page, whatever its size; codes and differences are packed already.
+
+def _long_strings(sample: pa.Table) -> set[int]:
+    """The numbers of columns of strings that are long on average."""
+    return {
+        i
+        for i, column in enumerate(sample.columns)
+        if (pa.types.is_string(column.type) or pa.types.is_binary(column.type))
+        and column.nbytes > _STATISTICS_BYTES * len(column)
+    }
+
+
+def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, str]:
+    """How columns are compressed: those that become smaller by something that counts for the file.
+
+    LZ4, or zstd where that is much smaller; codes and differences are packed already.
     """
     if not sample.num_rows:
-        return set()
-    sizes = []
+        return {}
     some = sample.slice(0, _TRIED_ROWS)
     some = pa.table(
         [carry(c, carried_type(f.type)) for c, f in zip(some.columns, some.schema, strict=True)],
         carried_schema(some.schema),
     )
     known = set(some.schema.names)
-    encodings = {
-        "use_dictionary": [p for p in encodings["use_dictionary"] or () if p.split(".")[0] in known] or False,
-        "column_encoding": {p: e for p, e in (encodings["column_encoding"] or {}).items() if p in known}
-        or None,
+    layout = {
+        **layout,
+        "use_dictionary": [p for p in layout["use_dictionary"] or () if p.split(".")[0] in known] or False,
+        "column_encoding": {p: e for p, e in (layout["column_encoding"] or {}).items() if p in known} or None,
     }
-    for compression in ("zstd", "none"):
-        trial = io.BytesIO()
-        pq.write_table(
-            some,
-            trial,
-            compression=compression,
-            compression_level=level if compression == "zstd" else None,
-            **encodings,
-        )
-        group = pq.ParquetFile(trial).metadata.row_group(0)
-        columns = [group.column(i) for i in range(group.num_columns)]
-        sizes.append({column.path_in_schema: column.total_compressed_size for column in columns})
-    packed, plain = sizes
-    whole = sum(packed.values())
-    return {path for path, size in packed.items() if plain[path] - size > _COUNTS * whole}
+    plain = _sizes(some, layout, "none", None)
+    lz4 = _sizes(some, layout, "lz4", _LZ4_LEVEL)
+    zstd = _sizes(some, layout, "zstd", level)
+    least = _COUNTS * sum(zstd.values())
+    best = {path: "zstd" if zstd[path] < _MUCH_SMALLER * lz4[path] else "lz4" for path in plain}
+    size = {"zstd": zstd, "lz4": lz4}
+    return {path: codec for path, codec in best.items() if plain[path] - size[codec][path] > least}
+
+
+def _sizes(rows: pa.Table, layout: dict[str, Any], codec: str, level: int | None) -> dict[str, int]:
+    """The bytes of the data pages of each column; a dictionary would count too much in few rows."""
+    trial = io.BytesIO()
+    pq.write_table(rows, trial, compression=codec, compression_level=level, **layout)
+    group = pq.ParquetFile(trial).metadata.row_group(0)
+    sizes = {}
+    for column in map(group.column, range(group.num_columns)):
+        first = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+        dictionary = column.data_page_offset - first
+        sizes[column.path_in_schema] = column.total_compressed_size - dictionary
+    return sizes
 
 
 def _batch_size(sample: pa.Table, page: int) -> int:
