@@ -10,7 +10,6 @@ cannot be told whether the commit happened, nothing is deleted.
 
 from collections.abc import Sequence
 
-from indextables.errors import CommitUnknownError, IndexTablesError
 from indextables.ingest.incoming import as_reader
 from indextables.ingest.plan import Planned, finish_write, plan_write
 from indextables.ingest.replace import Replace, covered, removes
@@ -50,11 +49,4 @@ def write_table(
     except BaseException:
         uploads.withdraw()
         raise
-    try:
-        return log, finish_write(log, planned, adds, options, snapshot)
-    except CommitUnknownError:
-        raise
-    except IndexTablesError:
-        # Only what surely is not committed may go; an interrupt can come after the commit.
-        uploads.withdraw()
-        raise
+    return log, finish_write(log, planned, adds, options, snapshot)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from indextables.errors import (
+    CommitUnknownError,
     IndexTablesError,
     OptionError,
     TableExistsError,
@@ -23,6 +24,7 @@ from indextables.errors import (
 )
 from indextables.ingest.replace import Replace, covered, matching, removes
 from indextables.ingest.target import Mode, Target, existing_table, new_table
+from indextables.joint import withdraw
 from indextables.log.actions import Add, Metadata, Remove, Txn
 from indextables.log.conflict import OVERWRITE, Draft, check_snapshot
 from indextables.log.snapshot import Snapshot, SnapshotKey
@@ -103,7 +105,23 @@ def finish_write(
     options: Options,
     base: Snapshot | None = None,
 ) -> Snapshot:
-    """Commit the splits of a planned write; `base` is the snapshot it was planned from, if it is at hand."""
+    """Commit the splits of a planned write; `base` is the snapshot it was planned from, if it is at hand.
+
+    When the commit surely failed, the splits are deleted again. An interrupt can come after the commit, and
+    an unknown outcome can be one that happened, so then they stay.
+    """
+    try:
+        return _committed(log, planned, adds, options, base)
+    except CommitUnknownError:
+        raise
+    except IndexTablesError:
+        withdraw(log.store, [add.path for add in adds])
+        raise
+
+
+def _committed(
+    log: TransactionLog, planned: Planned, adds: Sequence[Add], options: Options, base: Snapshot | None
+) -> Snapshot:
     metadata = planned.target.metadata
     if planned.base is None:
         base, metadata = _created(log, planned), None

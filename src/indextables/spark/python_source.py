@@ -20,9 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from indextables.errors import CommitUnknownError
 from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_write
-from indextables.joint import withdraw
 from indextables.log.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import PREFIX, Options
@@ -138,20 +136,15 @@ class Writer(DataSourceArrowWriter):
         """Make what the tasks wrote one version."""
         if self._planned is None:
             return
-        store = self._passport.open()
-        adds = _adds(messages)
-        try:
-            log = TransactionLog(store, self._options, engine=ENGINE)
-            finish_write(log, self._planned, adds, self._options)
-        except CommitUnknownError:
-            raise
-        except BaseException:
-            withdraw(store, [add.path for add in adds])
-            raise
+        log = TransactionLog(self._passport.open(), self._options, engine=ENGINE)
+        finish_write(log, self._planned, _adds(messages), self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks wrote, because another one failed."""
-        withdraw(self._passport.open(), [add.path for add in _adds(messages)])
+        """Leave what tasks wrote to a purge.
+
+        Spark calls this after a commit whose outcome is unknown too, in a process that cannot tell, and
+        then the splits may be in the table.
+        """
 
 
 def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.types import BinaryType, StructType
 
-from indextables.errors import CommitUnknownError, PredicateError, TableNotFoundError
+from indextables.errors import PredicateError, TableNotFoundError
 from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
 from indextables.joint import withdraw
 from indextables.log.conflict import Draft
@@ -53,13 +53,7 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     if planned is None:
         return {}, ()
     adds = adds_of(blobs[1:])
-    try:
-        snapshot = finish_write(table.log, planned, adds, table.options)
-    except CommitUnknownError:
-        raise
-    except BaseException:
-        withdraw(table.store, [add.path for add in adds])
-        raise
+    snapshot = finish_write(table.log, planned, adds, table.options)
     return {"version": snapshot.version}, ()
 
 
