@@ -1,12 +1,14 @@
 """Behaviours that are easily got wrong: what queries mean. Commands are in test_behaviours_of_commands."""
 
 import datetime as dt
+import decimal
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 from small_tables import Desk
 
+D = decimal.Decimal
 LOGS = "id INT, part INT, day DATE, level STRING, message STRING, score DOUBLE, at TIMESTAMP"
 
 
@@ -301,6 +303,17 @@ def test_partition_columns_alone_can_be_selected(desk, spark, logs):
     assert desk.ask(f"SELECT part FROM {logs}") == [9, 9, 10, 10, 10, None, None]
     assert desk.ask(f"SELECT DISTINCT part FROM {logs}") == [9, 10, None]
     assert spark.table(logs).select("part").distinct().count() == 3
+
+
+def test_parts_of_a_sum_of_decimals_may_be_larger_than_its_column_holds(desk, spark):
+    name = desk.save([(1, D("99.99")), (1, D("99.99")), (2, D("0.01"))], "g INT, d DECIMAL(4,2)", splits=2)
+    spark.conf.set("spark.indextables.read.inline.maxRows", "0")
+    try:
+        assert desk.ask(f"SELECT sum(d) FROM {name}") == [D("199.99")]
+        assert desk.ask(f"SELECT g, sum(d) FROM {name} GROUP BY g") == [(1, D("199.98")), (2, D("0.01"))]
+        assert desk.ask(f"SELECT avg(d) FROM {name}") == [D("66.663333")]
+    finally:
+        spark.conf.unset("spark.indextables.read.inline.maxRows")
 
 
 # --- 24-27: names, odd values, addresses, nested rows -----------------------------------------------------------
