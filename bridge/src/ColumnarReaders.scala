@@ -23,7 +23,11 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, Columna
 
 /** Reads the partitions of a scan: Arrow vectors go to Spark as they are. */
 class ColumnarReaders(
-    source: UserDefinedPythonDataSource, function: Array[Byte], wanted: StructType, artifacts: Option[String])
+    source: UserDefinedPythonDataSource,
+    function: Array[Byte],
+    wanted: StructType,
+    few: Boolean,
+    artifacts: Option[String])
     extends PartitionReaderFactory {
   override def supportColumnarReads(partition: InputPartition): Boolean = true
 
@@ -32,7 +36,9 @@ class ColumnarReaders(
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = partition match {
     case AnswerPartition(stream) => new AnswerReader(stream)
-    case TaskPartition(task, _) => new TaskReader(source, function, task, wanted, artifacts)
+    case TaskPartition(task, _) =>
+      val reader = new TaskReader(source, function, task, wanted, artifacts)
+      if (few) new WholeReader(reader) else reader
   }
 }
 
@@ -59,6 +65,44 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
     reader.close(false)
     allocator.close()
   }
+}
+
+/**
+ * All batches of another reader, read at once.
+ *
+ * A query with a limit stops when it has enough rows. Spark ends a Python worker that was not read to its end, and with
+ * it would go the indexes that it holds open.
+ */
+private class WholeReader(inner: TaskReader) extends PartitionReader[ColumnarBatch] {
+  private val allocator = ArrowUtils.rootAllocator.newChildAllocator("indextables", 0, Long.MaxValue)
+  private var current: ColumnarBatch = _
+
+  private lazy val batches: Iterator[ColumnarBatch] = Iterator.continually(inner.next()).takeWhile(identity)
+    .map(_ => taken(inner.get())).toList.iterator
+
+  private def taken(batch: ColumnarBatch): ColumnarBatch = new ColumnarBatch(
+    (0 until batch.numCols).map { place =>
+      val pair = batch.column(place).asInstanceOf[ArrowColumnVector].getValueVector.getTransferPair(allocator)
+      pair.transfer()
+      new ArrowColumnVector(pair.getTo): ColumnVector
+    }.toArray, batch.numRows)
+
+  override def next(): Boolean = batches.hasNext && {
+    current = batches.next()
+    true
+  }
+
+  override def get(): ColumnarBatch = current
+
+  // Spark closes a batch when it goes on to the next one, but not those that it never asked for.
+  override def close(): Unit = {
+    if (current != null) current.close()
+    batches.foreach(_.close())
+    inner.close()
+    allocator.close()
+  }
+
+  override def currentMetricsValues(): Array[CustomTaskMetric] = inner.currentMetricsValues()
 }
 
 /** Rows from a Python task; its last batch is one row that says what the task read. */

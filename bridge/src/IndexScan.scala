@@ -71,7 +71,7 @@ class IndexScan(
   }
 
   override def createReaderFactory(): PartitionReaderFactory = new ColumnarReaders(
-    Rpc.source, plan.blobs.head, wanted, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+    Rpc.source, plan.blobs.head, wanted, limit.exists(_ <= 10000), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
 
   // --- what Spark finds out while the query runs -----------------------------------------------------
 

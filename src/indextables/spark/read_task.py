@@ -14,6 +14,7 @@ from indextables.read.partials import merged
 from indextables.read.tasks import SplitRef
 from indextables.spark.split_rows import rows_of
 from indextables.spark.wanted import Groups, Rows
+from indextables.spark.wire import wire_schema, wired
 from indextables.split.search import CACHE_HIT, CACHE_MISS
 from indextables.store import Passport, Store
 
@@ -45,7 +46,13 @@ class ReadFunction:
 
 
 def answer(wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
-    """What is wanted of some splits."""
+    """What is wanted of some splits, as it travels to Spark."""
+    schema = wire_schema(wanted.schema)
+    for batch in _found(wanted, splits, store):
+        yield wired(batch, schema)
+
+
+def _found(wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
     if isinstance(wanted, Rows):
         yield from rows_of(wanted, splits, store)
         return
@@ -61,12 +68,12 @@ def _with_figures(
 ) -> Iterator[pa.RecordBatch]:
     """The rows, each batch with an empty column more; then one row whose last column holds the figures."""
     figures = Figures(len(splits))
-    schema = pa.schema([*wanted.schema, pa.field(METRICS, pa.string())])
+    schema = pa.schema([*wire_schema(wanted.schema), pa.field(METRICS, pa.string())])
     for batch in answer(wanted, splits, store):
         if batch.num_rows:
             figures.add(batch)
             yield _marked(batch, schema)
-    nothing = [pa.nulls(1, field.type) for field in wanted.schema]
+    nothing = [pa.nulls(1, field.type) for field in schema][:-1]
     yield pa.RecordBatch.from_arrays([*nothing, pa.array([figures.text()])], schema=schema)
 
 

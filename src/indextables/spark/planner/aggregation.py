@@ -35,6 +35,8 @@ class RefusedError(Exception):
 
 def requested(given: Given, question: Asked, where: Predicate | None, files: pa.Table) -> Request | None:
     """The aggregate that a request means; None if Spark has to compute it."""
+    if not given["groups"] and not given["functions"]:
+        return None
     try:
         groups = tuple(_group(each, question) for each in given["groups"])
         functions = [

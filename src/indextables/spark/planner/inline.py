@@ -90,7 +90,9 @@ def inline_groups(
 
     Spark asks whether it can be answered before it asks for the answer, so the answer is kept for a moment.
     """
-    key = (snapshot.url, snapshot.key, _text(request))
+    if not table.options.get(reading.INLINE_ROWS):
+        return None
+    key = (snapshot.url, snapshot.key, _text(request), *sorted(table.options.values.items()))
     if (kept := _answers.get(key)) is not None:
         return kept
     found = _groups(snapshot, files, where, table, request, store)
@@ -137,8 +139,6 @@ def _groups(
     store: Store,
 ) -> pa.Table | None:
     options = table.options
-    if not options.get(reading.INLINE_ROWS):
-        return None
     own, splits = prepare(snapshot, where, options, files)
     logged, known = from_log(files, where, own, request)
     left = [ref for ref, done in zip(splits, known.tolist(), strict=True) if not done]

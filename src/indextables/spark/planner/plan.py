@@ -25,6 +25,7 @@ from indextables.spark.planner.selection import Selection, select
 from indextables.spark.read_task import METRICS, Figures, ReadFunction
 from indextables.spark.virtual import ALL_FIELDS
 from indextables.spark.wanted import Groups, Rows, SortKey
+from indextables.spark.wire import wire_schema, wired
 
 Request = Mapping[str, Any]
 Reply = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -59,9 +60,10 @@ class _Plan:
 
     def answer(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as stream:
+        wire = wire_schema(schema)
+        with pa.ipc.new_stream(sink, wire) as stream:
             for batch in batches:
-                stream.write_batch(batch)
+                stream.write_batch(wired(batch, wire))
         self.kinds.append({"kind": "answer"})
         self.blobs.append(sink.getvalue().to_pybytes())
 

@@ -1,0 +1,259 @@
+"""The planner's decisions, without a JVM."""
+
+import json
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import indextables
+from indextables.errors import PredicateError
+from indextables.options import Options
+from indextables.predicate import Search, SearchKind, to_sql
+from indextables.read.tasks import SplitRef
+from indextables.spark.intervals import microseconds
+from indextables.spark.ordering import first
+from indextables.spark.planner.dispatch import answer
+from indextables.spark.planner.expressions import Scope, condition
+from indextables.spark.planner.placing import placed
+from indextables.spark.wanted import SortKey
+
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int32()), ("long", pa.int64()), ("x", pa.float64()), ("f", pa.float32()), ("d", pa.decimal128(9, 2)), ("s", pa.string()), ("b", pa.bool_()), ("day", pa.date32()),
+        ("ts", pa.timestamp("us", "UTC")), ("local", pa.timestamp("us")), ("raw", pa.binary()), ("u", pa.struct([("id", pa.int32())])), ("l", pa.list_(pa.int32())), ("t", pa.time64("us")),
+        pa.field("fancy", pa.string(), metadata={b"indextables.type": b"string collate UNICODE_CI"}),
+    ]
+)  # fmt: skip
+SCOPE = Scope(SCHEMA, {"_search": Search(SearchKind.INDEXQUERY, None, "x")})
+
+
+def col(*path):
+    return {"kind": "col", "path": list(path)}
+
+
+def lit(kind, value):
+    return {"kind": "lit", "type": json.dumps(kind), "value": value}
+
+
+def op(name, *args):
+    return {"kind": "op", "op": name, "args": list(args)}
+
+
+def cast(kind, inner):
+    return {"kind": "cast", "type": json.dumps(kind), "args": [inner]}
+
+
+TAKEN = {
+    "n = 3": op("=", col("n"), lit("integer", 3)),
+    "n > 3": op("<", lit("integer", 3), col("N")),
+    "NOT n = 3": op("<>", col("n"), lit("integer", 3)),
+    "n IN (1, NULL)": op("IN", col("n"), lit("integer", 1), lit("integer", None)),
+    "n > 2": op(">", cast("double", col("n")), lit("double", "2.5")),
+    "long = 3": op("=", cast("decimal(20,0)", col("long")), lit("decimal(20,0)", "3")),
+    "x = double('nan')": op("=", col("x"), lit("double", "NaN")),
+    "d < 1.50BD": op("<", col("d"), lit("decimal(9,2)", "1.50")),
+    "s = 'a''b'": op("=", col("s"), lit("string", "a'b")),
+    "b = TRUE": op("=", col("b"), lit("boolean", True)),
+    "day = DATE '1970-01-02'": op("=", col("day"), lit("date", 1)),
+    "NOT u.id IS NULL": op("IS_NOT_NULL", col("u", "id")),
+    "l IS NULL": op("IS_NULL", col("l")),
+    "t IS NULL": op("IS_NULL", col("t")),
+    "fancy IS NULL": op("IS_NULL", col("fancy")),
+    "startswith(s, 'a')": op("STARTS_WITH", col("s"), lit("string", "a")),
+    "* INDEXQUERY 'x'": op("=", col("_search"), lit("boolean", True)),
+    "NOT * INDEXQUERY 'x'": op("NOT", col("_search")),
+    "n = 1 AND (n = 2 OR NULL)": op("AND", op("=", col("n"), lit("integer", 1)), op("OR", op("=", col("n"), lit("integer", 2)), lit("boolean", None))),
+}  # fmt: skip
+
+LEFT = [
+    op("=", col("n"), col("long")),
+    op("=", cast("string", col("n")), lit("string", "3")),
+    op("=", cast("integer", col("x")), lit("integer", 3)),
+    op("=", cast("float", col("n")), lit("float", "3")),
+    op("=", cast("decimal(9,0)", col("long")), lit("decimal(9,0)", "3")),
+    op("=", cast("double", col("d")), lit("double", "3")),
+    op("=", cast("date", col("ts")), lit("date", 3)),
+    op("=", col("fancy"), lit("string collate UNICODE_CI", "a")),
+    op("=", col("s"), lit("string collate UNICODE_CI", "a")),
+    op("=", col("t"), lit("time(6)", 3)),
+    op("=", col("nothing"), lit("integer", 3)),
+    op("=", {"kind": "fn", "op": "ABS", "args": [col("n")]}, lit("integer", 3)),
+    op("RLIKE", col("s"), lit("string", "a")),
+    {"kind": "other", "op": "Whatever"},
+    op("AND", op("=", col("n"), lit("integer", 1)), {"kind": "other", "op": "Whatever"}),
+]
+
+
+def test_what_means_the_same_is_taken():
+    found = {text: condition(expression, SCOPE) for text, expression in TAKEN.items()}
+    assert {text: part and to_sql(part) for text, part in found.items()} == {text: text for text in TAKEN}
+
+
+def test_what_only_spark_can_evaluate_is_left():
+    assert [condition(expression, SCOPE) for expression in LEFT] == [None] * len(LEFT)
+
+
+# --- order -----------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.none(), st.floats(width=32)), st.one_of(st.none(), st.integers(-3, 3))), min_size=1, max_size=40),
+    st.booleans(), st.booleans(), st.booleans(), st.integers(1, 10),
+)  # fmt: skip
+def test_the_first_rows_of_an_order_are_those_of_a_full_sort(rows, up, nulls_first, second_up, count):
+    columns = {
+        "x": pa.array([r[0] for r in rows], pa.float64()),
+        "n": pa.array([r[1] for r in rows], pa.int32()),
+    }
+    order = (SortKey("x", up, nulls_first), SortKey("n", second_up, not nulls_first))
+    found = first(columns, order, count)
+
+    def rank(value, ascending, nulls_come_first):
+        if value is None:
+            return (0 if nulls_come_first else 2, 0.0)
+        high = math.inf if isinstance(value, float) and math.isnan(value) else float(value)
+        nan = isinstance(value, float) and math.isnan(value)
+        key = (high, nan)
+        return (1, key if ascending else (-high, not nan))
+
+    expected = sorted(
+        range(len(rows)),
+        key=lambda i: (rank(rows[i][0], up, nulls_first), rank(rows[i][1], second_up, not nulls_first), i),
+    )
+    assert found.tolist() == expected[:count]
+
+
+# --- tasks -----------------------------------------------------------------------------------------
+
+
+def refs(sizes):
+    return [SplitRef(f"split-{i}", size, None, 1, (), True, 0) for i, size in enumerate(sizes)]
+
+
+@given(st.lists(st.integers(1, 10**10), max_size=60), st.integers(1, 8), st.integers(0, 3))
+def test_every_split_is_in_one_task(sizes, parallelism, executors):
+    names = [f"executor_h_{i}" for i in range(executors)]
+    found = placed(refs(sizes), parallelism, names, Options())
+    assert sorted(ref.path for task in found for ref in task.splits) == sorted(
+        f"split-{i}" for i in range(len(sizes))
+    )
+    assert all((task.executor in names) if names else task.executor is None for task in found)
+
+
+def test_tasks_have_about_the_same_size():
+    found = placed(refs([1 << 30, *[1 << 20] * 15]), 2, (), Options())
+    large = next(task for task in found if any(ref.size == 1 << 30 for ref in task.splits))
+    assert len(large.splits) <= 2
+
+
+def test_splits_stay_where_they_are_when_an_executor_comes():
+    before = {
+        ref.path: task.executor
+        for task in placed(refs([1] * 200), 4, ["a", "b", "c"], Options())
+        for ref in task.splits
+    }
+    after = {
+        ref.path: task.executor
+        for task in placed(refs([1] * 200), 4, ["a", "b", "c", "d"], Options())
+        for ref in task.splits
+    }
+    moved = [path for path in before if before[path] != after[path]]
+    assert all(after[path] == "d" for path in moved)
+    assert 20 < len(moved) < 90
+
+
+def test_a_fixed_number_of_splits_in_a_task_is_kept_to():
+    found = placed(refs([1] * 10), 2, (), Options.parse({"read.splitsPerTask": 3}))
+    assert sorted(len(task.splits) for task in found) == [2, 2, 3, 3]
+
+
+# --- operations ------------------------------------------------------------------------------------
+
+
+def ask(operation, request, path, **options):
+    reply, blobs = answer(operation, json.dumps({"options": {"path": str(path), **options}, **request}), ())
+    return json.loads(reply), blobs
+
+
+@pytest.fixture
+def table(tmp_path):
+    indextables.write(
+        tmp_path / "t",
+        pa.table({"id": [1, 2, 3], "m": ["a b", "b", None], "v": [Decimal("1.5"), None, Decimal("2.5")]}),
+        options={"indexing.typemap.m": "text"},
+    )
+    return tmp_path / "t"
+
+
+def test_a_malformed_search_is_refused_before_anything_is_planned(table):
+    virtual = [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "a AND"}]
+    assert "AND" in ask("accept", {"virtual": virtual, "filters": []}, table)[0]["error"]
+    unknown = [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "zz:a"}]
+    assert "zz" in ask("accept", {"virtual": unknown, "filters": []}, table)[0]["error"]
+
+
+def test_a_small_answer_is_in_the_plan_itself(table):
+    schema = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+    request = {"columns": ["id"], "schema": schema, "filters": [op("=", col("id"), lit("long", 2))]}
+    reply, blobs = ask("plan", request, table)
+    assert [part["kind"] for part in reply["partitions"]] == ["answer"]
+    assert pa.ipc.open_stream(blobs[1]).read_all().to_pydict() == {"id": [2]}
+    assert reply["metrics"]["splitsRead"] == 1
+    reply, blobs = ask("plan", request, table, **{"read.inline.maxrows": "0"})
+    assert [part["kind"] for part in reply["partitions"]] == ["task"]
+
+
+def test_an_average_is_answered_only_completely(table):
+    request = {
+        "filters": [],
+        "aggregate": {"groups": [], "functions": [{"function": "avg", "column": col("v")}]},
+    }
+    assert ask("aggregate", request, table)[0]["complete"]
+    assert ask("aggregate", request, table, **{"read.inline.maxrows": "0"})[0] == {}
+
+
+def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path):
+    request = {
+        "filters": [],
+        "aggregate": {"groups": [], "functions": [{"function": "sum", "column": col("id")}]},
+    }
+    indextables.write(tmp_path / "small", pa.table({"id": [1, -5, 7]}))
+    indextables.write(tmp_path / "large", pa.table({"id": [2**62, 2**62]}))
+    assert "schema" in ask("aggregate", request, tmp_path / "small")[0]
+    assert ask("aggregate", request, tmp_path / "large")[0] == {}
+
+
+def test_what_is_not_there_has_a_plan_without_partitions(tmp_path):
+    reply, blobs = ask("plan", {"columns": [], "schema": "{}", "filters": []}, tmp_path / "none")
+    assert reply["partitions"] == []
+    assert blobs == [b""] or list(blobs) == [b""]
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"), [("1us", 1), ("15m", 900_000_000), (" 2 h ", 7_200_000_000), ("7d", 604_800_000_000)]
+)
+def test_lengths_of_time(text, micros):
+    assert microseconds(text) == micros
+
+
+@pytest.mark.parametrize("text", ["", "h", "1", "-1h", "0s", "1.5h", "1w", "9999999999999999d"])
+def test_lengths_that_are_none(text):
+    with pytest.raises(PredicateError, match="length of time"):
+        microseconds(text)
+
+
+def test_offsets_may_be_zero_or_before():
+    assert (microseconds("0s", offset=True), microseconds("-1h", offset=True)) == (0, -3_600_000_000)
+
+
+def test_equal_rows_stay_in_their_order():
+    columns = {"n": pa.array([1, 1, 1])}
+    assert (
+        first(columns, (SortKey("n", ascending=False, nulls_first=True),), 2).tolist()
+        == np.arange(2).tolist()
+    )
