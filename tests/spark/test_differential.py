@@ -1,0 +1,118 @@
+"""Generated questions about generated tables: every answer is the one Spark gives over plain Parquet."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from generated_queries import FREE, Asker, Question
+from generated_rows import PARTITIONS, Pair, pair
+from pyspark.sql import SparkSession
+from sameness import difference
+
+ZONES = ("UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin")
+# The planner answers small tables itself; without that, tasks do.
+WHERE = ({}, {"spark.indextables.read.inline.maxRows": "0"})
+SETTINGS = [
+    {
+        "spark.sql.ansi.enabled": ansi,
+        "spark.sql.session.timeZone": zone,
+        "spark.sql.caseSensitive": cased,
+        # Least and greatest values in Parquet know no NaN, so Spark skips rows there that it should find.
+        "spark.sql.parquet.filterPushdown": "false",
+        **place,
+    }
+    for (ansi, cased), zone, place in itertools.product(
+        (("true", "false"), ("false", "false"), ("true", "true")), ZONES, WHERE
+    )
+]
+
+
+@contextmanager
+def session_with(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def ask(
+    spark: SparkSession, twins: Pair, questions: Iterator[Question], settings: Mapping[str, str]
+) -> list[str]:
+    """What differs, each with the query that shows it."""
+    with session_with(spark, settings):
+        found = ((question, difference(spark, question, twins)) for question in questions)
+        return [
+            f"table {twins.seed}, partitioned by {twins.partitions}, {settings}\n{question.ours(twins.ours)}\n{text}"
+            for question, text in found
+            if text is not None
+        ]
+
+
+def questions(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[Question]:
+    asker = Asker(
+        seed,
+        case_sensitive=settings["spark.sql.caseSensitive"] == "true",
+        ansi=settings["spark.sql.ansi.enabled"] == "true",
+    )
+    return (asker.question() for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory) -> list[Pair]:
+    """Partitioned or not, written by Spark and by Python, of several splits."""
+    folder = tmp_path_factory.mktemp("differential")
+    return [
+        pair(spark, folder, 0, count=240, through_spark=True),
+        pair(spark, folder, 1, count=120),
+        pair(spark, folder, 4, count=120, through_spark=True, writes=1),
+    ]
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[11]], ids=["planner", "tasks"])
+def test_conditions_written_by_hand_hold_for_the_same_rows(spark, tables, settings):
+    twins = tables[0]
+    asked = [
+        Question(f"SELECT id FROM {{t}} WHERE {each}".replace("mixedcase_", "MixedCase")) for each in FREE
+    ]
+    problems = []
+    with session_with(spark, settings):
+        for some in (asked[start : start + 30] for start in range(0, len(asked), 30)):
+            expected = at_once(spark, some, twins)
+            for question, ids in zip(some, expected, strict=True):
+                found = sorted(row.id for row in spark.sql(question.ours(twins.ours)).collect())
+                if found != ids:
+                    problems.append(f"{question.ours(twins.ours)}\n{found} instead of {ids}")
+    assert not problems, "\n\n".join(problems)
+
+
+def at_once(spark: SparkSession, asked: list[Question], twins: Pair) -> list[list[int]]:
+    """The rows for which each of some conditions holds, found by one query."""
+    conditions = [question.plain(twins.plain).partition(" WHERE ")[2] for question in asked]
+    columns = ", ".join(f"({condition}) AS c{i}" for i, condition in enumerate(conditions))
+    rows = spark.sql(f"SELECT id, {columns} FROM {twins.plain} ORDER BY id").collect()
+    return [[row.id for row in rows if row[i + 1]] for i in range(len(conditions))]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_generated_questions_have_the_same_answers(spark, tables, number):
+    settings = SETTINGS[(number * 5 + 1) % len(SETTINGS)]
+    twins = tables[number % len(tables)]
+    problems = ask(spark, twins, questions(number, 12, settings), settings)
+    assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_thousands_of_questions_about_hundreds_of_tables_have_the_same_answers(spark, tmp_path):
+    problems: list[str] = []
+    for seed in range(1000, 1000 + 25 * len(PARTITIONS)):
+        settings = SETTINGS[seed % len(SETTINGS)]
+        with session_with(spark, settings):
+            twins = pair(spark, tmp_path, seed, count=90 + seed % 7 * 60, through_spark=seed % 3 == 0)
+        problems += ask(spark, twins, questions(seed, 25, settings), settings)
+    assert not problems, f"{len(problems)} answers differ\n" + "\n\n".join(problems[:50])
