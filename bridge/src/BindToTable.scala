@@ -4,7 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
-import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.plans.logical.{Command, _}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types.DecimalType
@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.DecimalType
 object BindToTable extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (!plan.exists(asks)) plan
-    else plan.transformUp { case node if node.children.nonEmpty && asks(node) => bound(node) }
+    else plan.transformUp { case node if node.children.nonEmpty && asks(node) && !node.isInstanceOf[Command] => bound(node) }
 
   def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[Asking]))
 

@@ -1,13 +1,15 @@
 package org.apache.spark.sql.indextables
 
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
 
 /** Fails for what no table of ours can answer, rather than guess. It looks at plans that are ready to run. */
 object Leftovers extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = {
-    plan.foreach(_.expressions.foreach(_.foreach {
+    plan.foreach(node => node.expressions.foreach(_.foreach {
       case _: Buckets =>
+      case asking: Asking if node.isInstanceOf[Command] => throw new Failure(
+        s"${asking.shown} cannot choose the rows that a statement changes; select them first, and name them by a column")
       case asking: Asking => throw new Failure(sentence(asking))
       case _: AllFields => throw new Failure(
         "_indexall has no value of its own; it can only be searched: _indexall INDEXQUERY 'words'")

@@ -310,3 +310,24 @@ def test_too_many_fields_for_an_unqualified_search_are_refused(spark, tmp_path):
         .load(str(tmp_path / "wide"))
     )
     assert free.where("* INDEXQUERY 'x'").count() == 1
+
+
+def test_a_view_in_the_catalog_keeps_its_search(logs):
+    logs.spark.sql(f"CREATE TABLE log_table USING indextables LOCATION '{logs.path}'")
+    try:
+        logs.spark.sql("CREATE VIEW log_view AS SELECT id, msg FROM log_table WHERE msg INDEXQUERY 'timeout'")
+        try:
+            assert {r.id for r in logs.spark.table("log_view").collect()} == TIMEOUT
+            assert {
+                r.id
+                for r in logs.spark.sql("SELECT id FROM log_view WHERE msg INDEXQUERY 'refused'").collect()
+            } == TIMEOUT & REFUSED
+            best = logs.spark.sql("SELECT id, _score FROM log_view ORDER BY _score DESC, id LIMIT 1").first()
+            assert best.id in TIMEOUT
+        finally:
+            logs.spark.sql("DROP VIEW log_view")
+        with pytest.raises(AnalysisException, match="cannot choose the rows"):
+            logs.spark.sql("DELETE FROM log_table WHERE msg INDEXQUERY 'timeout'")
+        assert logs.spark.table("log_table").count() == 40
+    finally:
+        logs.spark.sql("DROP TABLE log_table")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -290,3 +291,24 @@ def test_a_table_that_grew_is_read_as_it_is(spark, tmp_path):
     indextables.write(path, pa.table({"id": [2]}))
     assert frame.count() == 2
     assert sorted(plain(tuple(r)) for r in frame.where("id > 0").collect()) == [(1,), (2,)]
+
+
+def test_a_table_of_the_original_is_read_and_searched(spark):
+    fixture = Path(__file__).parents[3] / "shared/fixtures/original-0.5.4/04_partitioned"
+    if not fixture.is_dir():
+        pytest.skip(f"there are no tables of the original at {fixture}")
+    table = indextables.open(fixture)
+    frame = load(spark, fixture)
+    assert frame.count() == table.count() > 0
+    assert sorted(map(repr, map(tuple, frame.collect()))) == sorted(
+        repr(tuple(row.values())) for row in table.scan().to_pylist()
+    )
+    column = next(
+        f.name for f in table.schema if pa.types.is_string(f.type) and f.name not in table.partition_columns
+    )
+    word = next(v for v in table.scan([column])[column].to_pylist() if v and v.isalnum())
+    assert (
+        frame.where(f"{column} INDEXQUERY '{word}'").count()
+        == table.count(f"{column} INDEXQUERY '{word}'")
+        > 0
+    )

@@ -257,3 +257,16 @@ def test_equal_rows_stay_in_their_order():
         first(columns, (SortKey("n", ascending=False, nulls_first=True),), 2).tolist()
         == np.arange(2).tolist()
     )
+
+
+def test_columns_that_are_never_null_are_answered_too(tmp_path):
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("s", pa.struct([pa.field("a", pa.int32(), nullable=False)])),
+        ]
+    )
+    indextables.write(tmp_path / "t", pa.table({"id": [1], "s": [{"a": 2}]}, schema=schema))
+    spark = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}},{"name":"s","type":{"type":"struct","fields":[{"name":"a","type":"integer","nullable":false,"metadata":{}}]},"nullable":true,"metadata":{}}]}'
+    _, blobs = ask("plan", {"columns": ["id", "s"], "schema": spark, "filters": []}, tmp_path / "t")
+    assert pa.ipc.open_stream(blobs[1]).read_all().to_pylist() == [{"id": 1, "s": {"a": 2}}]
