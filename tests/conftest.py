@@ -1,6 +1,7 @@
 """Fixtures that every test may use, and the order of the tests: cheapest failure first."""
 
 import pytest
+from one_session import spark
 from servers.fixtures import (
     any_store,
     azurite_server,
@@ -21,12 +22,14 @@ __all__ = [
     "make_store_url",
     "moto_server",
     "seaweed_server",
+    "spark",
 ]
 
 # Folders whose tests take long, in the order in which they run after all others.
 _LAST = ("property", "race", "bench", "test_wheel.py")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Plain tests first, then those that start servers, then long ones, then those that need a JVM."""
     items.sort(key=_rank)

@@ -8,7 +8,6 @@ import pytest
 from condition_rows import POOLS, PREDICATES, SCHEMA, TYPES, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from indextables.predicate import evaluate, parse_condition, to_sql
 
@@ -128,20 +127,12 @@ CAST(-5.9D AS INT) = -5
 
 
 @pytest.fixture(scope="module")
-def spark():
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.log.level", "OFF")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+def session(spark):
+    """The shared session, with settings of its own."""
+    made = spark.newSession()
+    made.conf.set("spark.sql.codegen.wholeStage", "false")
+    made.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED")
+    return made
 
 
 def _rows(count):
@@ -166,16 +157,16 @@ def _rows(count):
 
 
 @pytest.fixture(scope="module")
-def asked(spark, tmp_path_factory):
+def asked(session, tmp_path_factory):
     """A function that asks Spark and us the same conditions, and compares the answers row by row."""
     rows = table(_rows(120))
     path = tmp_path_factory.mktemp("spark") / "rows.parquet"
     pq.write_table(rows, path)
-    spark.read.parquet(str(path)).createOrReplaceTempView("rows")
+    session.read.parquet(str(path)).createOrReplaceTempView("rows")
 
     def ask(conditions):
         columns = ", ".join(f"({text}) AS c{index}" for index, text in enumerate(conditions))
-        answers = spark.sql(f"SELECT {columns} FROM rows").collect()
+        answers = session.sql(f"SELECT {columns} FROM rows").collect()
         assert len(answers) == rows.num_rows
         for index, text in enumerate(conditions):
             ours = evaluate(parse_condition(text, SCHEMA), rows).to_pylist()

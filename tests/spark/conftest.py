@@ -1,15 +1,8 @@
-"""One Spark session for all tests of the bridge."""
+"""Every test here needs a JVM."""
 
-import shutil
-import tempfile
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-
-import indextables
 
 HERE = Path(__file__).parent
 
@@ -18,29 +11,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A local session with the bridge, its catalog and warehouse in a folder of its own."""
-    home = tempfile.mkdtemp(prefix="indextables-spark-")
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("indextables-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.indextables.cache.disk.path", f"{home}/cache")
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark speaks of its own dependencies
-        session = indextables.configure(builder).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-    shutil.rmtree(home, ignore_errors=True)

@@ -13,7 +13,6 @@ import tantivy
 from datafusion import SessionContext
 from every_type import every_type, logs
 from made_splits import between, hits, opened, rows_of, table_of, term, write_split
-from pyspark.sql import SparkSession
 
 from indextables.errors import OptionError, SchemaError, SplitError
 from indextables.options import Options
@@ -78,28 +77,17 @@ def test_pyarrow_duckdb_and_datafusion_read_it_as_parquet(store, tmp_path):
 
 
 @pytest.mark.spark
-def test_spark_reads_it_as_parquet(store, tmp_path):
+def test_spark_reads_it_as_parquet(store, tmp_path, spark):
     write_split(store, "t/a.parquet", every_type().select(PLAIN).drop_columns(["time"]))
     write_split(store, "l/a.parquet", logs(5000), {"indexing.typemap.message": "text"})
-    session = (
-        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC").config("spark.driver.host", "127.0.0.1").getOrCreate()
-    )  # fmt: skip
-    try:
-        found = session.read.parquet(str(tmp_path / "t")).selectExpr(
-            "count(*)", "sum(int)", "max(_row)", "max(length(string))", "max(decimal38)"
-        )
-        row = found.collect()[0]
-        assert (row[0], row[1], row[2], row[3]) == (8, 9, 7, 1_000_000)
-        back = (
-            session.read.parquet(str(tmp_path / "l"))
-            .orderBy("_row")
-            .select("level", "trace_id", "status")
-            .toArrow()
-        )
-        assert back.to_pylist() == logs(5000).select(["level", "trace_id", "status"]).to_pylist()
-    finally:
-        session.stop()
+    found = spark.read.parquet(str(tmp_path / "t")).selectExpr(
+        "count(*)", "sum(int)", "max(_row)", "max(length(string))", "max(decimal38)"
+    )
+    row = found.collect()[0]
+    assert (row[0], row[1], row[2], row[3]) == (8, 9, 7, 1_000_000)
+    rows = spark.read.parquet(str(tmp_path / "l")).orderBy("_row")
+    back = rows.select("level", "trace_id", "status").toArrow()
+    assert back.to_pylist() == logs(5000).select(["level", "trace_id", "status"]).to_pylist()
 
 
 def test_the_footer_says_all_that_an_add_needs(store):

@@ -1,0 +1,37 @@
+"""One Spark session for all tests that need a JVM."""
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import indextables
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local session with the bridge, its catalog and warehouse in a folder of its own."""
+    home = tempfile.mkdtemp(prefix="indextables-spark-")
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("indextables-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", f"{home}/warehouse")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.indextables.cache.disk.path", f"{home}/cache")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark speaks of its own dependencies
+        session = indextables.configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+    shutil.rmtree(home, ignore_errors=True)
