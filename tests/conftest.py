@@ -1,6 +1,7 @@
 """Fixtures that every test may use, and the order of the tests: cheapest failure first."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 from one_session import spark
 from servers.fixtures import (
     any_store,
@@ -24,6 +25,10 @@ __all__ = [
     "seaweed_server",
     "spark",
 ]
+
+# A busy machine is no failure: how long an example takes is not what a property says.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 # Folders whose tests take long, in the order in which they run after all others.
 _LAST = ("property", "race", "bench", "test_wheel.py")
