@@ -293,13 +293,14 @@ def _make_folder(folder: str) -> None:
     while True:
         _make_folder(parent)
         try:
-            os.mkdir(folder)
-        except FileExistsError:
-            if not os.path.isdir(folder):
-                raise
+            try:
+                os.mkdir(folder)
+            except FileExistsError:
+                if os.path.lexists(folder) and not os.path.isdir(folder):
+                    raise  # a file of that name
+            _flush_folder(parent)
         except FileNotFoundError:  # the parent was empty, and removed by a delete
             continue
-        _flush_folder(parent)
         return
 
 
