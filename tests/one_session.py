@@ -6,14 +6,15 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
 import indextables
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> Iterator[object]:
     """A local session with the bridge, its catalog and warehouse in a folder of its own."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to load, and most tests do without
+
     home = tempfile.mkdtemp(prefix="indextables-spark-")
     builder = (
         SparkSession.builder.master("local[2]")
