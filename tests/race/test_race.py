@@ -124,6 +124,8 @@ def test_four_hundred_appends_on_an_object_store(pool, make_store_url, kind):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.server)])
+@pytest.mark.parametrize(
+    "kind", ["local", *(pytest.param(k, marks=pytest.mark.server) for k in ("s3", "azure"))]
+)
 def test_four_hundred_mixed_commits(pool, make_store_url, kind):
     check_mixed(pool, *make_store_url(kind), commits=50)
