@@ -1,8 +1,6 @@
 """Builders of splits for tests: rows in, an open split out."""
 
-import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +8,7 @@ import tantivy
 
 from indextables.options import Options
 from indextables.split.build import SplitWriter
+from indextables.split.folders import remove_folder, temporary_folder
 from indextables.split.footer import read_footer
 from indextables.split.index_files import unpack
 from indextables.split.mapping import ROW_FIELD, mapping_for
@@ -43,11 +42,14 @@ def table_of(store, path):
 def opened(store, path):
     """The split's footer and its index, unpacked and opened."""
     footer = read_footer(store, path)
-    with tempfile.TemporaryDirectory() as folder:
-        unpack(store, footer, Path(folder))
-        index = tantivy.Index.open(folder)
+    folder = temporary_folder(Options.parse({}))
+    try:
+        unpack(store, footer, folder)
+        index = tantivy.Index.open(str(folder))
         register(index, footer.mapping)
         yield footer, index
+    finally:
+        remove_folder(folder)
 
 
 def hits(footer, index, query):

@@ -1,8 +1,6 @@
 """Batches of rows into a Tantivy index in a folder."""
 
 import json
-import shutil
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,26 +12,15 @@ import tantivy
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS, TEMP_DIRECTORY
+from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS
 from indextables.split.encode import documents
+from indextables.split.folders import remove_folder, temporary_folder
 from indextables.split.footer import ROW_BITS
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 from indextables.split.tokenizers import register, tantivy_schema
 
 # What Tantivy asks for at least, per thread.
 _LEAST_HEAP = 16 << 20
-
-
-def temporary_folder(options: Options) -> Path:
-    """A new folder for an index that is being built."""
-    root = options.get(TEMP_DIRECTORY)
-    try:
-        return Path(tempfile.mkdtemp(prefix="indextables-", dir=root))
-    except OSError as error:
-        raise SplitError(
-            f"no temporary folder can be made in {root or tempfile.gettempdir()} ({error.strerror}); "
-            f"set spark.indextables.{TEMP_DIRECTORY.key} to a folder with room"
-        ) from error
 
 
 class IndexBuilder:
@@ -77,7 +64,7 @@ class IndexBuilder:
     def discard(self) -> None:
         """Remove the folder."""
         self._writer = None
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         rows = self._options.get(BATCH_ROWS)

@@ -24,8 +24,9 @@ from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
 from indextables.schema.statistics import Recorded, Statistics, merge_texts
 from indextables.split.build import Built, close_split, new_source
+from indextables.split.folders import remove_folder, temporary_folder
 from indextables.split.footer import Chunk, Facts, Footer
-from indextables.split.index_builder import IndexBuilder, temporary_folder
+from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_files import META, live_files, pack, unpack
 from indextables.split.mapping import Mapping
 from indextables.split.rows import Rows
@@ -83,7 +84,7 @@ def merge_splits(
         return merge.run()
     finally:
         merge.close()
-        shutil.rmtree(work, ignore_errors=True)
+        remove_folder(work)
 
 
 def _target(sources: Sequence[Source], schema: pa.Schema, plan: Mapping) -> Mapping:

@@ -12,7 +12,6 @@ and timestamps as instants, nested values as JSON.
 
 import datetime as dt
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ import tantivy
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.split.index_builder import temporary_folder
+from indextables.split.folders import remove_folder, temporary_folder
 from indextables.store import Store
 
 _BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
@@ -118,7 +117,7 @@ def _unpacked(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
                 (folder / name).write_bytes(data)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 def _batch(documents: list[dict[str, list[Any]]], schema: pa.Schema, where: str) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from tantivy import Order, Query
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
+from indextables.split.folders import remove_folder
 from indextables.split.footer import Footer
 from indextables.split.index_cache import Lease, index_cache
 from indextables.split.index_files import META, live_files, unpack
@@ -183,7 +184,7 @@ def open_built(store: Store, footer: Footer, options: Options, build: Callable[[
             for file in live_files(made):
                 shutil.move(file, folder / file.name)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            remove_folder(made)
 
     mapping = footer.mapping.to_json()
     key = hashlib.sha256("\n".join([store.url, footer.path, str(footer.size), mapping]).encode()).hexdigest()

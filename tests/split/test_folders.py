@@ -1,0 +1,26 @@
+"""Folders of indexes go away whole."""
+
+import shutil
+
+from indextables.options import Options
+from indextables.split.folders import remove_folder, temporary_folder
+
+
+def test_a_folder_that_gets_a_file_while_it_is_emptied_goes_all_the_same(tmp_path, monkeypatch):
+    folder = temporary_folder(Options.parse({"indexWriter.tempDirectoryPath": str(tmp_path)}))
+    (folder / "meta.json").write_text("{}")
+    really, late = shutil.rmtree, [True]
+
+    def disturbed(path, **how):
+        really(path, **how)
+        if late and late.pop():
+            path.mkdir()
+            (path / ".tantivy-meta.lock").touch()
+
+    monkeypatch.setattr(shutil, "rmtree", disturbed)
+    remove_folder(folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path):
+    remove_folder(tmp_path / "none")
