@@ -14,6 +14,7 @@ from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
 from indextables.split.carried import carried_schema, carried_type, carry
 from indextables.split.footer import ROW_COLUMN
+from indextables.split.never_null import unmarked
 
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
@@ -139,7 +140,9 @@ class RowsWriter:
 
     def _write_group(self, batches: list[pa.RecordBatch], first: int, count: int) -> None:
         table = pa.Table.from_batches(batches)
-        columns = [carry(table.column(i), self._schema.field(i).type) for i in range(table.num_columns)]
+        columns = [
+            unmarked(carry(table.column(i), self._schema.field(i).type)) for i in range(table.num_columns)
+        ]
         numbers = pa.array(np.arange(first, first + count, dtype=np.int64))
         group = pa.Table.from_arrays([*columns, numbers], schema=self._schema)
         self._writer.write_table(group, row_group_size=count)
@@ -189,7 +192,7 @@ def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, s
         return {}
     some = sample.slice(0, _TRIED_ROWS)
     some = pa.table(
-        [carry(c, carried_type(f.type)) for c, f in zip(some.columns, some.schema, strict=True)],
+        [unmarked(carry(c, carried_type(f.type))) for c, f in zip(some.columns, some.schema, strict=True)],
         carried_schema(some.schema),
     )
     known = set(some.schema.names)
