@@ -14,9 +14,9 @@ def test_scans_searches_and_aggregates_work_over_any_store(any_store, tmp_path):
     store = any_store.at("reading")
     options = Options.parse({"cache.disk.path": str(tmp_path / "cache")})
     written = Options.parse({"indexing.typemap.t": "text"})
-    _, snapshot = write_table(
+    snapshot = write_table(
         store, ROWS, mode=Mode.of("append"), partition_by=["p"], options=written, engine="test"
-    )
+    ).snapshot
 
     def where(text):
         return parse_condition(text, snapshot.schema)

@@ -9,6 +9,7 @@ cannot be told whether the commit happened, nothing is deleted.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from indextables.ingest.incoming import as_reader
 from indextables.ingest.plan import Planned, finish_write, plan_write
@@ -25,6 +26,7 @@ __all__ = [
     "Planned",
     "Replace",
     "SplitUploads",
+    "Written",
     "covered",
     "finish_write",
     "plan_write",
@@ -33,20 +35,30 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A table after a write, and whether the write made a version."""
+
+    log: TransactionLog
+    snapshot: Snapshot
+    committed: bool
+
+
 def write_table(
     store: Store, data: object, *, mode: Mode, partition_by: Sequence[str], options: Options, engine: str
-) -> tuple[TransactionLog, Snapshot]:
-    """Write rows into the table at the store's root, and the snapshot after that."""
+) -> Written:
+    """Write rows into the table at the store's root."""
     log = TransactionLog(store, options, engine=engine)
     reader = as_reader(data)
     planned, snapshot = plan_write(log, reader.schema, mode=mode, partition_by=partition_by, options=options)
     if planned is None:
         assert snapshot is not None
-        return log, snapshot
+        return Written(log, snapshot, committed=False)
     uploads = SplitUploads(store, planned.target, options)
     try:
         adds = uploads.write(planned.stored(reader))
     except BaseException:
         uploads.withdraw()
         raise
-    return log, finish_write(log, planned, adds, options, snapshot)
+    after = finish_write(log, planned, adds, options, snapshot)
+    return Written(log, after, planned.changed(after))

@@ -52,6 +52,10 @@ class Planned:
         rows = cast_stream(batches, self.target.schema)
         return matching(rows, self.where) if self.only_matching and self.where is not None else rows
 
+    def changed(self, after: Snapshot) -> bool:
+        """Whether the write made a version: one without rows may have found nothing to do."""
+        return self.base is None or after.version != self.base[0]
+
 
 def plan_write(
     log: TransactionLog,

@@ -171,14 +171,19 @@ class MergeWish:
     ) -> "MergeWish":
         """Checked: sizes and numbers that make sense, a condition on partition columns."""
         target = options.get(opt.MERGE_TARGET_SIZE) if target_bytes is None else target_bytes
-        if target < MIN_TARGET:
-            raise OptionError(f"a target size of {target} bytes is too small; give 1M or more")
         if max_new_splits is not None and max_new_splits < 1:
             raise OptionError(f"at most {max_new_splits} merged splits merge nothing; give 1 or more")
         if max_sources is not None and max_sources < 2:
             raise OptionError(f"at most {max_sources} splits per merge merge nothing; give 2 or more")
         condition = None if where is None else partition_condition(snapshot, where)
-        return cls(target, condition, max_new_splits, max_sources)
+        return cls(cls.sized(target).target_bytes, condition, max_new_splits, max_sources)
+
+    @classmethod
+    def sized(cls, target_bytes: int) -> "MergeWish":
+        """All splits, merged to about this size."""
+        if target_bytes < MIN_TARGET:
+            raise OptionError(f"a target size of {target_bytes} bytes is too small; give 1M or more")
+        return cls(target_bytes)
 
     def tasks(
         self, snapshot: Snapshot, options: Options, before: MergeOutcome, now_ms: int
@@ -208,25 +213,37 @@ def merge(
     `before` is what a first pass elsewhere did already.
     """
     wish = wish or MergeWish.of(log.snapshot(), options)
-    outcome = before or MergeOutcome()
-    passes = options.get(opt.MERGE_MAX_PASSES) - (before is not None)
     with job(JobKind.MERGE, log.store.url, options) as record:
-        for _ in range(passes):
-            snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
-            tasks = wish.tasks(snapshot, options, outcome, now_ms)
-            if not tasks:
-                break
-            batches = batched(tasks, options)
-            record.total, record.total_batches = (
-                record.total + len(tasks),
-                record.total_batches + len(batches),
-            )
-            so_far = outcome.new_splits
-            for batch in batches:
-                results = _run_batch(log, batch, options, snapshot, now_ms, record, progress)
-                outcome = outcome.then(*results)
-            if outcome.new_splits == so_far:
-                break
+        return merge_as(record, log, options, wish, progress=progress, before=before)
+
+
+def merge_as(
+    record: Job,
+    log: TransactionLog,
+    options: Options,
+    wish: MergeWish,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    before: MergeOutcome | None = None,
+) -> MergeOutcome:
+    """The same under a job that is there already."""
+    outcome = before or MergeOutcome()
+    for _ in range(options.get(opt.MERGE_MAX_PASSES) - (before is not None)):
+        snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+        tasks = wish.tasks(snapshot, options, outcome, now_ms)
+        if not tasks:
+            break
+        batches = batched(tasks, options)
+        record.total, record.total_batches = (
+            record.total + len(tasks),
+            record.total_batches + len(batches),
+        )
+        so_far = outcome.new_splits
+        for batch in batches:
+            results = _run_batch(log, batch, options, snapshot, now_ms, record, progress)
+            outcome = outcome.then(*results)
+        if outcome.new_splits == so_far:
+            break
     return outcome
 
 

@@ -5,7 +5,7 @@ help. Whoever needs one asks `options.get(CHECKPOINT_INTERVAL)` and gets the typ
 page `docs/options.md` is printed from the same declarations.
 """
 
-from indextables.options import cloud, indexing, log, maintenance, reading, writing
+from indextables.options import cloud, indexing, log, maintenance, on_write, reading, writing
 from indextables.options.declare import (
     PREFIX,
     FieldOption,
@@ -28,6 +28,7 @@ __all__ = [
     "indexing",
     "log",
     "maintenance",
+    "on_write",
     "reading",
     "writing",
 ]

@@ -79,19 +79,3 @@ for _key, _reason in {
     "write.optimizeWrite.maxSplitSize": "a split is closed at write.optimizeWrite.targetSplitSize",
 }.items():
     refused(_key, _reason)
-
-for _key in (
-    "mergeOnWrite.enabled",
-    "mergeOnWrite.async.enabled",
-    "mergeOnWrite.targetSize",
-    "mergeOnWrite.batchCpuFraction",
-    "mergeOnWrite.maxConcurrentBatches",
-    "mergeOnWrite.minBatchesToTrigger",
-    "mergeOnWrite.shutdownTimeoutMs",
-    "purgeOnWrite.enabled",
-    "purgeOnWrite.triggerAfterMerge",
-    "purgeOnWrite.triggerAfterWrites",
-    "purgeOnWrite.splitRetentionHours",
-    "purgeOnWrite.txLogRetentionHours",
-):
-    refused(_key, "it is not in this release yet")

@@ -1,0 +1,185 @@
+"""What a write starts by itself, if it is asked to: merges, and purges after merges or after some writes.
+
+```
+commit ─► enough small splits? ─► merge, in the background or not ─► purge
+       └► n-th write? ─► purge
+```
+
+The write is over by then. What fails here is logged, and a merge that failed is among the jobs; the table is
+right in any case.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.jobs import JobKind, job
+from indextables.maintain.merge import MergeOutcome, MergeWish, merge_as
+from indextables.maintain.purge import purge, retention_of
+from indextables.options import Options
+from indextables.options import on_write as opt
+from indextables.options.maintenance import MERGE_BATCH
+
+_logger = logging.getLogger(__name__)
+
+
+def check(options: Options) -> None:
+    """Refuse what could only fail after the write: a target too small, a retention too short."""
+    if options.get(opt.MERGE_ON_WRITE):
+        MergeWish.sized(options.get(opt.MERGE_TARGET))
+    if options.get(opt.PURGE_ON_WRITE):
+        retention_of(options, options.get(opt.PURGE_SPLIT_HOURS))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A merge that there is enough work for; a batch of merged splits becomes one version."""
+
+    wish: MergeWish
+    batch: int
+
+    def options(self, given: Options) -> Options:
+        """The options of the merge."""
+        return Options.parse({MERGE_BATCH.key: self.batch}).over(given)
+
+
+def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
+    """The merge that a write should start now, if it should start one."""
+    if not options.get(opt.MERGE_ON_WRITE):
+        return None
+    wish = MergeWish.sized(options.get(opt.MERGE_TARGET))
+    batch = max(1, int(processors * options.get(opt.BATCH_CPU_FRACTION)))
+    tasks = wish.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
+    return Due(wish, batch) if len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES)) else None
+
+
+def purges_after(writes: int, options: Options) -> bool:
+    """Whether the n-th write to a table is one to purge after."""
+    every = options.get(opt.PURGE_AFTER_WRITES)
+    return bool(options.get(opt.PURGE_ON_WRITE) and every and writes % every == 0)
+
+
+def purges_after_merge(options: Options) -> bool:
+    """Whether a merge that merged anything is one to purge after."""
+    return options.get(opt.PURGE_ON_WRITE) and options.get(opt.PURGE_AFTER_MERGE)
+
+
+def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:
+    """Merge and purge in this process, if there is enough to merge; errors are logged."""
+    try:
+        wanted = due(log.snapshot(), options, processors or os.cpu_count() or 1)
+        if wanted is None:
+            return
+        with job(JobKind.MERGE, log.store.url, options) as record:
+            outcome = merge_as(record, log, wanted.options(options), wanted.wish)
+    except Exception:
+        _logger.warning(
+            "the merge after a write to %s failed; the write stands", log.store.url, exc_info=True
+        )
+        return
+    if outcome.new_splits and purges_after_merge(options):
+        purge_now(log, options)
+
+
+def purge_now(log: TransactionLog, options: Options) -> None:
+    """Purge as the options of a write say; errors are logged."""
+    try:
+        purge(
+            log,
+            options,
+            older_than_hours=options.get(opt.PURGE_SPLIT_HOURS),
+            log_hours=options.get(opt.PURGE_LOG_HOURS),
+        )
+    except Exception:
+        _logger.warning(
+            "the purge after a write to %s failed; the write stands", log.store.url, exc_info=True
+        )
+
+
+# --- in this process -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Running:
+    """The merge of a table in the background; `again` is what a write asked for meanwhile."""
+
+    thread: threading.Thread
+    patience: float
+    again: Callable[[], None] | None = None
+
+
+_lock = threading.Lock()
+_writes: Counter[str] = Counter()
+_running: dict[str, _Running] = {}
+_waits_at_exit = False
+
+
+def after_write(log: TransactionLog, options: Options) -> None:
+    """Do what a write that was committed should start; nothing is raised."""
+    url = log.store.url
+    with _lock:
+        _writes[url] += 1
+        writes = _writes[url]
+    if options.get(opt.MERGE_ON_WRITE):
+        if options.get(opt.MERGE_IN_BACKGROUND):
+            _start(url, lambda: merge_now(log, options), options.get(opt.SHUTDOWN_TIMEOUT_MS) / 1000)
+        else:
+            settle(url)
+            merge_now(log, options)
+    if purges_after(writes, options):
+        purge_now(log, options)
+
+
+def settle(url: str | None = None) -> None:
+    """Wait for the merges of this process in the background, of one table or of all."""
+    with _lock:
+        found = [running for table, running in _running.items() if url in (None, table)]
+    for running in found:
+        running.thread.join()
+
+
+def _start(url: str, work: Callable[[], None], patience: float) -> None:
+    """Run work in the background, or once more after what runs for the same table already."""
+    with _lock:
+        if (running := _running.get(url)) is not None:
+            running.again, running.patience = work, patience
+            return
+        thread = threading.Thread(
+            target=_work, args=(url, work), name="indextables-merge-on-write", daemon=True
+        )
+        _running[url] = _Running(thread, patience)
+        _wait_at_exit()
+        thread.start()
+
+
+def _work(url: str, work: Callable[[], None]) -> None:
+    wanted: Callable[[], None] | None = work
+    while wanted is not None:
+        wanted()
+        with _lock:
+            running = _running[url]
+            wanted, running.again = running.again, None
+            if wanted is None:
+                del _running[url]
+
+
+def _wait_at_exit() -> None:
+    global _waits_at_exit  # noqa: PLW0603 - once in a process
+    if not _waits_at_exit:
+        # `atexit` would be too late: by then no thread can be started any more, and a merge starts some.
+        threading._register_atexit(_leave)  # type: ignore[attr-defined]  # noqa: SLF001
+        _waits_at_exit = True
+
+
+def _leave() -> None:
+    started = time.monotonic()
+    with _lock:
+        left = list(_running.values())
+    for running in left:
+        running.thread.join(max(0.0, running.patience - (time.monotonic() - started)))
