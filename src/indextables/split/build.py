@@ -125,7 +125,7 @@ class SplitWriter:
             flushed = beside.submit(self._rows.flush)
             folder = self._index.finish()
             flushed.result()
-        files = pack(folder, self._rows.sink, self._options.get(COMPRESSION_LEVEL))
+        files = pack(folder, self._sink, self._options.get(COMPRESSION_LEVEL))
         texts = self._statistics.texts()
         facts = Facts(
             num_records=self.num_records,

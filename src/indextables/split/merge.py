@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 import tantivy
@@ -29,14 +29,16 @@ from indextables.split.footer import Chunk, Facts, Footer
 from indextables.split.index_builder import IndexBuilder
 from indextables.split.index_files import META, live_files, pack, unpack
 from indextables.split.mapping import Mapping
-from indextables.split.rows import Rows
+from indextables.split.rows import BATCH_ROWS, CodedGroup, Rows
 from indextables.split.rows_writer import RowsWriter
+from indextables.split.segments import merge_segments
 from indextables.split.settle import settled
 from indextables.split.verify import Sample
 from indextables.store import Store
 
+T = TypeVar("T")
+
 _SAMPLE_ROWS = 50_000
-_MANAGED = ".managed.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Source:
     rows: Callable[[], Iterator[pa.RecordBatch]]
     footer: Footer | None = None
     store: Store | None = None
+
+    def groups(self) -> Iterator[CodedGroup]:
+        """The row groups of a split of ours."""
+        assert self.store is not None
+        assert self.footer is not None
+        return Rows(self.store, self.footer).groups()
 
     @classmethod
     def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "Source":
@@ -96,7 +104,7 @@ def _target(sources: Sequence[Source], schema: pa.Schema, plan: Mapping) -> Mapp
     if rows:
         return max(rows, key=lambda mapping: rows[mapping])
     batches: list[pa.RecordBatch] = []
-    for batch in chain.from_iterable(_guarded(source) for source in sources):
+    for batch in chain.from_iterable(_guarded(source, source.rows) for source in sources):
         batches.append(batch)
         if sum(b.num_rows for b in batches) >= _SAMPLE_ROWS:
             break
@@ -152,7 +160,7 @@ class _Merge:
         if self._builders or not self._parts:
             self._merge_segments()
         self._check(rows.rows, chunks)
-        files = pack(self._work, rows.sink, self._options.get(COMPRESSION_LEVEL))
+        files = pack(self._work, self._sink, self._options.get(COMPRESSION_LEVEL))
         texts = merge_texts(self._recorded, self._schema)
         operations = [p.source.footer.num_merge_ops for p in self._parts if p.source.footer is not None]
         return close_split(
@@ -196,9 +204,13 @@ class _Merge:
         footer = part.source.footer
         assert footer is not None
         start = self._position
-        for batch in _guarded(part.source):
-            self._sample.take(batch, self._position, part.chunks, start)
-            self._write(batch)
+        if footer.schema.equals(self._schema):
+            for group in _guarded(part.source, part.source.groups):
+                self._take_group(group, part.chunks, start)
+        else:
+            for batch in _guarded(part.source, part.source.rows):
+                self._sample.take(batch, self._position, part.chunks, start)
+                self._write(batch)
         if self._position - start != footer.num_records:
             raise UnreadableSplitError(
                 footer.path, f"{self._position - start} rows instead of {footer.num_records}"
@@ -206,13 +218,26 @@ class _Merge:
         self._recorded.append(Recorded(footer.min_values, footer.max_values, footer.stats, trusted=True))
         return [Chunk(chunk.source, chunk.start + start, chunk.rows) for chunk in part.chunks]
 
+    def _take_group(self, group: CodedGroup, chunks: tuple[Chunk, ...], start: int) -> None:
+        """Copy a row group as it is encoded; encode it again if it is too small to stand alone."""
+        batches = group.rows.to_batches(max_chunksize=BATCH_ROWS)
+        copied = self._writer(batches[0]).takes(group.file, group.described)
+        if copied:
+            self._writer(None).copy(group.encoded, group.rows.nbytes)
+        for batch in batches:
+            self._sample.take(batch, self._position, chunks, start)
+            if copied:
+                self._position += batch.num_rows
+            else:
+                self._write(batch)
+
     def _copy(self, part: _Part) -> Chunk:
         """Copy the rows of a source, and index them anew."""
         source, start = new_source(), self._position
         builder = IndexBuilder(self._mapping, source, self._options)
         self._builders.append(builder)
         statistics = Statistics(self._schema, self._options, tuple(self._values))
-        for batch in _guarded(part.source):
+        for batch in _guarded(part.source, part.source.rows):
             statistics.accumulate(batch)
             builder.add(batch)
             self._write(batch)
@@ -242,7 +267,7 @@ class _Merge:
             self._merge_segments()
 
     def _merge_segments(self) -> None:
-        """One `meta.json` over all segments; Tantivy merges those of like size when it commits."""
+        """Gather the segments of all sources and of what was indexed anew, and merge them."""
         metas: list[dict[str, Any]] = [
             json.loads(path.read_text("utf-8")) for path in sorted(self._work.glob("*.source"))
         ]
@@ -256,13 +281,7 @@ class _Merge:
             empty = IndexBuilder(self._mapping, 1, self._options)
             self._builders.append(empty)
             metas = [json.loads((empty.finish() / META).read_text("utf-8"))]
-        segments = [segment for meta in metas for segment in meta["segments"]]
-        (self._work / META).write_text(json.dumps({**metas[0], "segments": segments}), "utf-8")
-        names = [path.name for path in live_files(self._work)]
-        (self._work / _MANAGED).write_text(json.dumps(names), "utf-8")
-        writer = tantivy.Index.open(str(self._work)).writer(self._options.get(HEAP_SIZE), 1)
-        writer.commit()
-        writer.wait_merging_threads()
+        merge_segments(metas, self._work, self._options.get(HEAP_SIZE))
 
     def _check(self, rows: int, chunks: list[Chunk]) -> None:
         index = tantivy.Index.open(str(self._work))
@@ -286,9 +305,9 @@ def _arranged(sources: Sequence[Source], mapping: Mapping) -> list[_Part]:
     return parts
 
 
-def _guarded(source: Source) -> Iterator[pa.RecordBatch]:
+def _guarded(source: Source, read: Callable[[], Iterator[T]]) -> Iterator[T]:
     try:
-        yield from source.rows()
+        yield from read()
     except UnreadableSplitError:
         raise
     except (SplitError, pa.ArrowException, OSError) as error:

@@ -3,11 +3,13 @@
 Few rows cost few pages: their pages are found in the page index, fetched together, and decoded alone.
 """
 
+import io
 import mmap
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -20,7 +22,10 @@ from indextables.errors import SplitError
 from indextables.split.carried import carry
 from indextables.split.footer import ROW_COLUMN, Footer
 from indextables.split.pages import Layout, Leaf, Pages
+from indextables.split.parquet_fields import ROW_GROUPS
+from indextables.split.row_groups import EncodedGroup, RowGroups
 from indextables.split.source import StoreFile
+from indextables.split.thrift import Struct
 from indextables.store import Store
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -35,6 +40,16 @@ _THREADS_WORTH = 256 << 10
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
     return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-pages")
+
+
+@dataclass(frozen=True, slots=True)
+class CodedGroup:
+    """A row group: the metadata of its file and its own, its bytes, and its rows."""
+
+    file: Struct
+    described: Struct
+    encoded: EncodedGroup
+    rows: pa.Table
 
 
 class Rows:
@@ -114,6 +129,34 @@ class Rows:
                 rows = pa.Table.from_arrays(typed, schema=schema) if names else table
                 yield from rows.to_batches(max_chunksize=batch_rows)
 
+    def groups(self) -> Iterator["CodedGroup"]:
+        """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
+        count = len(self._layout.groups)
+        with ThreadPoolExecutor(1, thread_name_prefix="indextables-scan") as ahead:
+            waiting = [ahead.submit(self._coded, number) for number in range(min(1, count))]
+            for number in range(count):
+                with self._damage():
+                    group = waiting.pop().result()
+                if number + 1 < count:
+                    waiting.append(ahead.submit(self._coded, number + 1))
+                yield group
+
+    def _coded(self, number: int) -> "CodedGroup":
+        group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
+        encoded = EncodedGroup.read(group, self._ranges)
+        # Decoded from the copy, so that what will be written is known to be readable.
+        copy = io.BytesIO()
+        file = RowGroups(copy, self._layout.file)
+        file.add(encoded)
+        file.close({})
+        names = self._footer.schema.names
+        table = pq.ParquetFile(pa.BufferReader(copy.getbuffer())).read(columns=names)
+        if table.num_rows != encoded.rows:
+            raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
+        schema = self._typed_schema(names)
+        typed = [self._typed(table.column(name), schema.field(name).type) for name in names]
+        return CodedGroup(self._layout.file, group, encoded, pa.Table.from_arrays(typed, schema=schema))
+
     # --- the file -------------------------------------------------------------------------------------
 
     @property
@@ -125,7 +168,7 @@ class Rows:
         """What a decoder says of damaged bytes, as our error."""
         try:
             yield
-        except (pa.ArrowException, OSError, IndexError, ValueError) as error:
+        except (pa.ArrowException, OSError, LookupError, ValueError) as error:
             raise SplitError(f"{self._where}: the rows cannot be read ({error})") from error
 
     @cached_property

@@ -15,7 +15,12 @@ from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROU
 from indextables.split.carried import carried_schema, carried_type, carry
 from indextables.split.footer import ROW_COLUMN
 from indextables.split.never_null import unmarked
+from indextables.split.parquet_fields import ROW_GROUPS, SCHEMA
+from indextables.split.row_groups import EncodedGroup, RowGroups, file_metadata, group_bytes
+from indextables.split.thrift import Struct
 
+# A row group is worth copying as it is if it is at least this part of a full one.
+_PARTS = 16
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
 # A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
@@ -36,40 +41,15 @@ def parquet_schema(schema: pa.Schema) -> pa.Schema:
     return carried_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
 
 
-class _Tap(io.RawIOBase):
-    """A sink that others may not close, and that remembers the last bytes written to it."""
-
-    def __init__(self, sink: IO[bytes]) -> None:
-        self._sink = sink
-        self.tail = b""
-        self.dropping = False
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._sink.tell()
-
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
-        view = memoryview(data)
-        if self.dropping:
-            return len(view)
-        self._sink.write(data)
-        self.tail = (self.tail + bytes(view[-8:]))[-8:]
-        return len(view)
-
-    def close(self) -> None:
-        """The sink belongs to somebody else."""
-
-
 class RowsWriter:
-    """Writes row groups to a sink on a thread of its own, at most one row group ahead.
+    """Encodes row groups and writes them to a sink on a thread of its own, at most one row group ahead.
 
     The sink is left open and in place for what follows the rows; `close` writes the Parquet footer.
     """
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, sample: pa.Table, options: Options) -> None:
         self._schema = parquet_schema(schema)
+        self._settings = _settings(self._schema, sample, options)
         self._limit = options.get(ROW_GROUP_BYTES)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
@@ -77,10 +57,9 @@ class RowsWriter:
         self._last: Future[None] | None = None
         self.rows = 0
         self.uncompressed = 0
-        self._tap = _Tap(sink)
-        # What follows the rows must be written here too: Arrow counts the bytes itself, for the page index.
-        self.sink = pa.PythonFile(self._tap, "w")
-        self._writer = pq.ParquetWriter(self.sink, self._schema, **_settings(self._schema, sample, options))
+        self._empty = file_metadata(self._encoded(self._schema.empty_table()))
+        self._empty.pop(ROW_GROUPS)
+        self._groups = RowGroups(sink, self._empty)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take in rows; they are written when a row group is full."""
@@ -89,6 +68,24 @@ class RowsWriter:
             self._pending_bytes += part.nbytes
             if self._pending_bytes >= self._limit:
                 self._flush()
+
+    def takes(self, file: Struct, group: Struct) -> bool:
+        """Whether a row group of another file can be copied as it is.
+
+        It must have the same columns and be large enough, and rows that are too few for a row group of their
+        own must not be waiting.
+        """
+        least = self._limit // _PARTS
+        few = 0 < self._pending_bytes < least
+        return not few and group_bytes(group) >= least and file[SCHEMA] == self._empty[SCHEMA]
+
+    def copy(self, group: EncodedGroup, uncompressed: int) -> None:
+        """Append a row group as it is, but for its row numbers."""
+        self._flush()
+        self._wait()
+        self.uncompressed += uncompressed
+        self._last = self._thread.submit(self._copy_group, group, self.rows)
+        self.rows += group.rows
 
     @property
     def pending_bytes(self) -> int:
@@ -102,16 +99,12 @@ class RowsWriter:
 
     def close(self, footer: dict[str, str]) -> int:
         """Write the Parquet footer, with the split's own facts; says where it begins."""
-        self._writer.add_key_value_metadata(footer)
-        self._writer.close()
         self._thread.shutdown()
-        return self._tap.tell() - 8 - int.from_bytes(self._tap.tail[:4], "little")
+        return self._groups.close(footer)
 
     def abandon(self) -> None:
-        """Stop; what is in the sink is no Parquet file, and nothing more goes there."""
+        """Stop; what is in the sink is no Parquet file."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-        self._tap.dropping = True
-        self._writer.close()
 
     def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Slices that do not exceed a row group by far, however large the batch."""
@@ -143,9 +136,48 @@ class RowsWriter:
         columns = [
             unmarked(carry(table.column(i), self._schema.field(i).type)) for i in range(table.num_columns)
         ]
-        numbers = pa.array(np.arange(first, first + count, dtype=np.int64))
-        group = pa.Table.from_arrays([*columns, numbers], schema=self._schema)
-        self._writer.write_table(group, row_group_size=count)
+        group = pa.Table.from_arrays([*columns, _numbers(first, count)], schema=self._schema)
+        self._groups.add(_only_group(self._encoded(group)))
+
+    def _copy_group(self, group: EncodedGroup, first: int) -> None:
+        last = self._schema.field(len(self._schema) - 1)
+        numbers = pa.Table.from_arrays([_numbers(first, group.rows)], schema=pa.schema([last]))
+        self._groups.add(group.with_last(_only_group(self._encoded(numbers))))
+
+    def _encoded(self, rows: pa.Table) -> memoryview:
+        """A Parquet file of one row group, or of none."""
+        sink = pa.BufferOutputStream()
+        settings = _restricted(self._settings, rows.schema)
+        with pq.ParquetWriter(sink, rows.schema, **settings) as writer:
+            if rows.num_rows:
+                writer.write_table(rows, row_group_size=rows.num_rows)
+        return memoryview(sink.getvalue()).cast("B")
+
+
+def _only_group(parquet: memoryview) -> EncodedGroup:
+    (group,) = file_metadata(parquet)[ROW_GROUPS][1][1]
+    return EncodedGroup.read(group, lambda ranges: [parquet[start:end] for start, end in ranges])
+
+
+def _numbers(first: int, count: int) -> pa.Array:
+    return pa.array(np.arange(first, first + count, dtype=np.int64))
+
+
+def _restricted(settings: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Settings for some of the columns: Arrow refuses those that speak of others."""
+    names = set(schema.names)
+
+    def known(path: str) -> bool:
+        return path in names or path.split(".", maxsplit=1)[0] in names
+
+    kept = dict(settings)
+    for key in ("use_dictionary", "write_statistics"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [path for path in kept[key] if known(path)] or False
+    for key in ("column_encoding", "compression", "compression_level"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = {path: value for path, value in kept[key].items() if known(path)} or None
+    return kept
 
 
 def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str, Any]:
@@ -195,12 +227,7 @@ def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, s
         [unmarked(carry(c, carried_type(f.type))) for c, f in zip(some.columns, some.schema, strict=True)],
         carried_schema(some.schema),
     )
-    known = set(some.schema.names)
-    layout = {
-        **layout,
-        "use_dictionary": [p for p in layout["use_dictionary"] or () if p.split(".")[0] in known] or False,
-        "column_encoding": {p: e for p, e in (layout["column_encoding"] or {}).items() if p in known} or None,
-    }
+    layout = _restricted(layout, some.schema)
     plain = _sizes(some, layout, "none", None)
     lz4 = _sizes(some, layout, "lz4", _LZ4_LEVEL)
     zstd = _sizes(some, layout, "zstd", level)

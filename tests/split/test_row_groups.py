@@ -1,0 +1,168 @@
+"""Row groups are copied as they are, and the file around them is an ordinary Parquet file."""
+
+import io
+
+import duckdb
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datafusion import SessionContext
+from hypothesis import given
+from made_splits import rows_of, table_of, write_split
+
+from indextables.errors import UnreadableSplitError
+from indextables.options import Options
+from indextables.split.footer import read_footer
+from indextables.split.mapping import mapping_for
+from indextables.split.merge import Source, merge_splits
+from indextables.split.page_index import moved, page_locations
+from indextables.split.rows import Rows
+from indextables.split.thrift import I32, I64, LIST, STRUCT, write_struct
+from indextables.store import open_store
+
+ROWS = 6000
+# A row group holds about two thousand rows; a sixteenth of that is worth copying.
+OPTIONS = {"indexing.typemap.message": "text", "write.rowGroupSize": "96K", "write.pageSize": "4K"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(str(tmp_path))
+
+
+def logs(start, count):
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int64()),
+            "level": [("INFO", "WARN", "ERROR")[i % 3] for i in numbers],
+            "message": [f"request {i} to host{i % 17} took {i * 7919 % 1000} ms" for i in numbers],
+            "tags": [None if i % 5 == 0 else [f"t{i % 7}", f"u{i % 3}"] for i in numbers],
+        }
+    )
+
+
+def merged(store, paths, schema, options=OPTIONS):
+    given_options = Options.parse(options)
+    sources = [Source.of(store, read_footer(store, path), schema) for path in paths]
+    sink = store.open_upload("m.split")
+    built = merge_splits(sources, sink, schema, mapping_for(schema, given_options), given_options)
+    sink.close()
+    return built
+
+
+def pages_of(path):
+    """The bytes of every column chunk but that of the row numbers."""
+    data, metadata = path.read_bytes(), pq.read_metadata(path)
+    found = []
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns - 1)):
+            start = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+            found.append(data[start : start + column.total_compressed_size])
+    return found
+
+
+def test_large_row_groups_are_copied_byte_by_byte(store, tmp_path):
+    parts = [logs(0, ROWS), logs(ROWS, ROWS)]
+    for number, part in enumerate(parts):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    merged(store, ["0.split", "1.split"], parts[0].schema)
+    assert pages_of(tmp_path / "m.split") == [
+        *pages_of(tmp_path / "0.split"),
+        *pages_of(tmp_path / "1.split"),
+    ]
+    assert table_of(store, "m.split").equals(pa.concat_tables(parts))
+
+
+def test_other_readers_read_a_file_of_copied_row_groups(store, tmp_path):
+    parts = [logs(0, ROWS), logs(ROWS, ROWS)]
+    for number, part in enumerate(parts):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    merged(store, ["0.split", "1.split"], parts[0].schema)
+    path = str(tmp_path / "m.split")
+    whole = pa.concat_tables(parts)
+    assert pq.read_table(path).drop_columns(["_row"]).equals(whole)
+    assert pq.read_table(path)["_row"].to_pylist() == list(range(2 * ROWS))
+    # Conditions that page indexes and statistics of row groups narrow.
+    chosen = duckdb.sql(f"SELECT n, _row FROM read_parquet('{path}') WHERE n = {ROWS + 7}").fetchall()
+    assert chosen == [(ROWS + 7, ROWS + 7)]
+    context = SessionContext()
+    context.register_parquet("m", path, file_extension=".split")
+    found = context.sql(f"SELECT n FROM m WHERE _row BETWEEN {ROWS - 2} AND {ROWS + 1} ORDER BY n")
+    assert found.to_arrow_table()["n"].to_pylist() == [ROWS - 2, ROWS - 1, ROWS, ROWS + 1]
+
+
+def test_single_rows_are_found_in_copied_row_groups(store):
+    parts = [logs(0, ROWS), logs(ROWS, ROWS)]
+    for number, part in enumerate(parts):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    merged(store, ["0.split", "1.split"], parts[0].schema)
+    numbers = np.array([0, 999, 1000, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS - 1])
+    fetched = rows_of(store, "m.split").fetch(numbers)
+    assert fetched.equals(pa.concat_tables(parts).take(numbers).combine_chunks())
+
+
+def test_small_row_groups_become_large_ones(store):
+    parts = [logs(i * 20, 20) for i in range(40)]
+    for number, part in enumerate(parts):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    merged(store, [f"{number}.split" for number in range(40)], parts[0].schema)
+    assert read_footer(store, "m.split").parquet.num_row_groups <= 2
+    assert table_of(store, "m.split").equals(pa.concat_tables(parts))
+
+
+def test_a_few_rows_before_a_large_row_group_do_not_stand_alone(store):
+    parts = [logs(0, 20), logs(20, ROWS), logs(20 + ROWS, 20), logs(40 + ROWS, ROWS)]
+    for number, part in enumerate(parts):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    merged(store, [f"{number}.split" for number in range(4)], parts[0].schema)
+    metadata = read_footer(store, "m.split").parquet
+    rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert min(rows) > 20
+    assert table_of(store, "m.split").equals(pa.concat_tables(parts))
+
+
+def test_a_damaged_page_is_not_copied(store, tmp_path):
+    part = logs(0, ROWS)
+    for number in range(2):
+        write_split(store, f"{number}.split", part, OPTIONS)
+    path = tmp_path / "1.split"
+    column = pq.read_metadata(path).row_group(1).column(2)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    with pytest.raises(UnreadableSplitError, match=r"1\.split"):
+        merged(store, ["0.split", "1.split"], part.schema)
+
+
+def test_every_row_group_is_given_with_its_rows(store):
+    table = logs(0, ROWS)
+    write_split(store, "a.split", table, OPTIONS)
+    groups = list(Rows(store, read_footer(store, "a.split")).groups())
+    assert len(groups) == 3
+    assert pa.concat_tables(group.rows for group in groups).equals(table)
+    assert sum(group.encoded.rows for group in groups) == ROWS
+
+
+places = st.lists(
+    st.tuples(st.integers(0, 2**40), st.integers(0, 2**31 - 1), st.integers(0, 2**33)), max_size=40
+)
+
+
+@given(places, st.integers(0, 2**40), st.booleans())
+def test_a_moved_page_index_says_the_same_of_other_places(locations, by, sizes):
+    items = [{1: (I64, a), 2: (I32, b), 3: (I64, c)} for a, b, c in locations]
+    more = {2: (LIST, (I64, [1, 300]))} if sizes else {}
+    index = write_struct({1: (LIST, (STRUCT, items)), **more})
+    after = moved(index, by)
+    assert page_locations(after).tolist() == [[a + by, b, c] for a, b, c in locations]
+    assert after == write_struct(
+        {1: (LIST, (STRUCT, [{**item, 1: (I64, item[1][1] + by)} for item in items])), **more}
+    )
+
+
+def test_an_empty_split_is_a_parquet_file(store, tmp_path):
+    write_split(store, "e.split", logs(0, 1).slice(1), OPTIONS)
+    assert pq.read_table(io.BytesIO((tmp_path / "e.split").read_bytes())).num_rows == 0
