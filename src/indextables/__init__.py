@@ -4,6 +4,17 @@ from typing import TYPE_CHECKING
 
 from indextables.commands.execute import sql
 from indextables.errors import IndexTablesError
+from indextables.machine import (
+    disk_cache,
+    environment,
+    flush_disk_cache,
+    flush_searchers,
+    forget_logs,
+    merge_jobs,
+    prewarm_jobs,
+    storage_read,
+    wait_for_prewarm,
+)
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.table import Table, repair, write
 from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
@@ -24,9 +35,18 @@ __all__ = [
     "__version__",
     "attach",
     "configure",
+    "disk_cache",
+    "environment",
+    "flush_disk_cache",
+    "flush_searchers",
+    "forget_logs",
+    "merge_jobs",
     "open",
+    "prewarm_jobs",
     "repair",
     "sql",
+    "storage_read",
+    "wait_for_prewarm",
     "write",
 ]
 

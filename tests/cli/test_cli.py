@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import pty
 import shutil
 import subprocess
 import sys
@@ -17,7 +15,6 @@ from upkeep_tables import appended, ids, orphan
 
 import indextables as it
 from indextables.cli import render
-from indextables.cli.arguments import build, commands_of
 from indextables.cli.main import main
 from indextables.cli.terminal import ProgressBar
 
@@ -121,10 +118,27 @@ def test_exit_codes(logs: Path, capsys) -> None:
         ["merge", str(logs), "--target-size", "x"],
         ["count", str(logs), "-o", "x"],
         ["restore", str(logs)],
+        ["restore", str(logs), "--to-timestamp", "noon"],
+        ["restore", str(logs), "--to-version", "-1"],
+        ["merge", str(logs), "--max-source-splits", "1"],
+        ["prewarm", str(logs), "--parallelism", "0"],
+        ["describe", str(logs), "weather"],
     ):
         with pytest.raises(SystemExit) as caught:
             main(wrong)
         assert caught.value.code == 2
+
+
+def test_what_a_command_does_not_take_is_refused(logs: Path, capsys) -> None:
+    for wrong in (
+        ["describe", str(logs), "state", "--where", "id = 1"],
+        ["describe", str(logs), "components", "--all"],
+        ["describe", str(logs), "splits", "--all"],
+        ["describe", str(logs), "--where", "id = 1"],
+        ["cache", "flush", str(logs)],
+    ):
+        assert main(wrong) == 1
+        assert "takes n" in capsys.readouterr().err
 
 
 def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
@@ -134,7 +148,7 @@ def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
     assert rows(capsys, "describe", logs, "state")[0]["num_files"] == 1
     assert rows(capsys, "describe", logs, "splits")[0]["numRecords"] == 3
     assert len(rows(capsys, "describe", logs, "log")[0]) == 47
-    assert "action_type" in run(capsys, "describe", logs, "full-log")
+    assert "action_type" in run(capsys, "describe", logs, "log", "--all")
     assert any(r["component_key"] == "message.term" for r in rows(capsys, "describe", logs, "components"))
     assert rows(capsys, "describe", logs, "skipping")[0]["column_name"] == "id"
     assert run(capsys, "describe", logs, "--csv").splitlines()[0].startswith("table,version,rows")
@@ -196,38 +210,6 @@ def test_upkeep_from_the_shell(tmp_path: Path, capsys) -> None:
     assert len(ids(table)) == 45
     assert rows(capsys, "sql", f"DESCRIBE INDEXTABLES HISTORY '{table}'")[0]["operation"] == "REPAIR"
     assert rows(capsys, "cache", "flush", *own)[0]["status"] == "success"
-    assert main(["restore", str(table), "--to-timestamp", "noon"]) == 1
-
-
-def on_a_terminal(*arguments: str) -> str:
-    """What the program prints when somebody looks."""
-    reader, writer = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
-    environment.pop("NO_COLOR", None)
-    done = subprocess.Popen(
-        [sys.executable, "-m", "indextables.cli", *arguments], stdout=writer, stderr=writer, env=environment
-    )
-    os.close(writer)
-    out = b""
-    try:
-        while chunk := os.read(reader, 4096):
-            out += chunk
-    except OSError:
-        pass
-    os.close(reader)
-    assert done.wait(60) == 0, out
-    return out.decode().replace("\r\n", "\n")
-
-
-def test_a_terminal_shows_matches_and_fits(logs: Path) -> None:
-    shown = on_a_terminal("search", str(logs), "timeout AND level:ERROR")
-    assert "\x1b[1;31mtimeout\x1b[0m while reading from <db>" in shown
-    it.write(logs, [{"id": 4, "level": "ERROR", "message": "x" * 500}])
-    assert all(
-        len(line) <= 60
-        for line in on_a_terminal("scan", str(logs), "--columns", "id,message").splitlines()
-        if "\x1b" not in line
-    )
 
 
 def test_progress_is_drawn_for_people_only(
@@ -257,48 +239,6 @@ def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
     scan.stdout.close()
     assert (scan.wait(60), scan.stderr.read()) == (0, b"")
     scan.stderr.close()
-
-
-def test_help_and_completion_know_every_command(capsys) -> None:
-    commands = commands_of(build({name: lambda _: 0 for name in ACTIONS}))
-    assert list(commands) == ACTIONS
-    for shell in ("bash", "zsh", "fish"):
-        text = run(capsys, "completion", shell)
-        assert all(name in text for name in ACTIONS)
-        assert "target-size" in text
-    assert (
-        subprocess.run(
-            ["bash", "-n"], input=run(capsys, "completion", "bash"), text=True, check=True
-        ).returncode
-        == 0
-    )
-    for name in ACTIONS:
-        with pytest.raises(SystemExit) as caught:
-            main([name, "--help"])
-        assert caught.value.code == 0
-        assert "usage: indextables" in capsys.readouterr().out
-
-
-ACTIONS = [
-    "search",
-    "scan",
-    "count",
-    "describe",
-    "history",
-    "write",
-    "merge",
-    "purge",
-    "checkpoint",
-    "truncate",
-    "drop",
-    "restore",
-    "repair",
-    "prewarm",
-    "cache",
-    "sql",
-    "report",
-    "completion",
-]
 
 
 def test_wrong_input_is_told(tmp_path: Path, capsys) -> None:

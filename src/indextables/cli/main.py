@@ -5,8 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from indextables.cli import queries, upkeep
-from indextables.cli.arguments import build, commands_of
+from indextables.cli import others, queries
+from indextables.cli.arguments import build
 from indextables.cli.completion import script
 from indextables.errors import IndexTablesError
 
@@ -34,9 +34,9 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    return build({**queries.ACTIONS, **upkeep.ACTIONS, "completion": _completion})
+    return build({**queries.ACTIONS, **others.ACTIONS, "completion": _completion})
 
 
 def _completion(arguments: argparse.Namespace) -> int:
-    sys.stdout.write(script(arguments.shell, commands_of(_parser())))
+    sys.stdout.write(script(arguments.shell, _parser()))
     return 0

@@ -1,4 +1,4 @@
-"""Commands of the program that read: search, scan, count, describe, history; and write."""
+"""Commands of the program that read: search, scan, count, describe; and write."""
 
 import argparse
 import html
@@ -12,23 +12,13 @@ import pyarrow.compute as pc
 
 from indextables.cli.incoming import rows_from
 from indextables.cli.render import Form, readable_bytes, record, show, text_of, to_json
-from indextables.cli.statements import do, shown
-from indextables.cli.terminal import END, MARK, in_colour, width
-from indextables.errors import TableNotFoundError
+from indextables.cli.statements import run, shown
+from indextables.cli.terminal import END, MARK, ProgressBar, in_colour, width
+from indextables.errors import CommandError, TableNotFoundError
 from indextables.table import Table, open_table, write
 
 NOTHING_FOUND = 3
 _HIGHLIGHT = "_highlight_"
-_TOLD = [
-    "version",
-    "action_type",
-    "path",
-    "partition_values",
-    "size",
-    "num_records",
-    "skip_reason",
-    "is_checkpoint",
-]
 
 
 def opened(arguments: argparse.Namespace) -> Table:
@@ -118,6 +108,8 @@ def count(arguments: argparse.Namespace) -> int:
 
 def describe(arguments: argparse.Namespace) -> int:
     """What a table is made of."""
+    if arguments.what in ("table", "splits") and (arguments.where or arguments.everything):
+        raise CommandError(f"'indextables describe {arguments.what}' takes neither --where nor --all")
     if arguments.what == "table":
         return _overview(arguments)
     if arguments.what == "splits":
@@ -125,21 +117,7 @@ def describe(arguments: argparse.Namespace) -> int:
         wanted = ["path", "numRecords", "size", "partitionValues", "addedAtVersion", "numMergeOps"]
         show([files.select(wanted)], Form(arguments.form), sys.stdout)
         return 0
-    openings = {
-        "state": "DESCRIBE INDEXTABLES STATE",
-        "log": "DESCRIBE INDEXTABLES TRANSACTION LOG",
-        "full-log": "DESCRIBE INDEXTABLES TRANSACTION LOG",
-        "components": "DESCRIBE INDEXTABLES COMPONENT SIZES",
-        "skipping": "DESCRIBE INDEXTABLES DATA SKIPPING STATS",
-    }
-    said: dict[str, Any] = {"everything": True} if arguments.what == "full-log" else {}
-    if arguments.where is not None:
-        said["where"] = arguments.where
-    result = do(openings[arguments.what], arguments, said)
-    if arguments.what.endswith("log") and arguments.form == Form.TABLE:
-        # 47 columns: for people those that tell most; --json and --csv give all.
-        result = result.select(_TOLD)
-    return shown(result, arguments)
+    return run(arguments)
 
 
 def _overview(arguments: argparse.Namespace) -> int:
@@ -178,28 +156,19 @@ def _overview(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def history(arguments: argparse.Namespace) -> int:
-    """What was done to a table."""
-    said = {} if arguments.limit is None else {"limit": arguments.limit}
-    result = do("DESCRIBE INDEXTABLES HISTORY", arguments, said)
-    if arguments.form == Form.TABLE:
-        result = result.drop_columns(["engine", "user_metadata"])
-    show([result], Form(arguments.form), sys.stdout)
-    return 0
-
-
 def write_rows(arguments: argparse.Namespace) -> int:
     """Rows into a table."""
     options: dict[str, object] = dict(arguments.option)
     before = _version(arguments) if arguments.mode == "ignore" else None
     options.update({f"indexing.typemap.{name.lower()}": "text" for name in arguments.text})
-    table = write(
-        arguments.path,
-        rows_from(arguments.files, arguments.format),
-        mode=arguments.mode,
-        partition_by=arguments.partition_by,
-        options=options,
-    )
+    with ProgressBar("rows read:", quiet=arguments.quiet) as progress:
+        table = write(
+            arguments.path,
+            _counted(rows_from(arguments.files, arguments.format), progress),
+            mode=arguments.mode,
+            partition_by=arguments.partition_by,
+            options=options,
+        )
     newest = table.history(1).to_pylist()[0]
     figures = dict(newest["metrics"]) if table.version != before else {}
     row = {
@@ -211,6 +180,19 @@ def write_rows(arguments: argparse.Namespace) -> int:
         "bytes": figures.get("numAddedBytes", 0),
     }
     return shown(pa.Table.from_pylist([row]), arguments)
+
+
+def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
+    """The same rows; how many went by is told."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in reader:
+            yield batch
+            rows += batch.num_rows
+            progress(rows, 0)
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 def _version(arguments: argparse.Namespace) -> int | None:
@@ -225,6 +207,5 @@ ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
     "scan": scan,
     "count": count,
     "describe": describe,
-    "history": history,
     "write": write_rows,
 }

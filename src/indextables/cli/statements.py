@@ -2,28 +2,71 @@
 
 import argparse
 import sys
-from typing import Any
 
 import pyarrow as pa
 
+from indextables.cli.background import in_background
 from indextables.cli.render import Form, record, rows_of, show
 from indextables.cli.terminal import ProgressBar
-from indextables.commands import COMMANDS, Statement, Target
+from indextables.commands import COMMANDS, Command, Statement, Target, Wanted
 from indextables.commands.clauses import Condition
 from indextables.commands.execute import execute_statement
+from indextables.errors import CommandError
 from indextables.options import Options
 
+_BY_WORDS = {command.in_shell: command for command in COMMANDS}
+_CLAUSES = {clause.name for command in COMMANDS for clause in command.clauses}
+# Columns that people are shown of wide results; --json and --csv give all.
+_SHOWN = {
+    "describe log": (
+        "version",
+        "action_type",
+        "path",
+        "partition_values",
+        "size",
+        "num_records",
+        "skip_reason",
+        "is_checkpoint",
+    ),
+    "history": ("version", "timestamp", "operation", "parameters", "metrics"),
+}
 
-def do(opening: str, arguments: argparse.Namespace, said: dict[str, Any]) -> pa.Table:
-    """The result of the command with this opening; what is None among its arguments was not said."""
-    command = next(c for c in COMMANDS if opening in c.openings)
-    given = {name: value for name, value in said.items() if value is not None}
-    if isinstance(given.get("where"), str):
-        given["where"] = Condition(given["where"], given["where"], 0)
-    target = Target(path=getattr(arguments, "path", None))
+
+def command_of(arguments: argparse.Namespace) -> Command:
+    """The command that the arguments are for."""
+    words = f"{arguments.command} {getattr(arguments, 'what', '')}".strip()
+    return _BY_WORDS[words]
+
+
+def statement_of(arguments: argparse.Namespace) -> Statement:
+    """The command with its table and what was said."""
+    command = command_of(arguments)
+    said = {name: value for name in _CLAUSES if (value := getattr(arguments, name, None)) is not None}
+    path = getattr(arguments, "path", None)
+    wrong = sorted(said.keys() - {clause.name for clause in command.clauses})
+    if path is not None and command.target is Wanted.NOTHING:
+        wrong = ["path"]
+    if wrong:
+        raise CommandError(f"'indextables {command.in_shell}' takes no {wrong[0]}; see --help")
+    if isinstance(said.get("where"), str):
+        said["where"] = Condition(said["where"], said["where"], 0)
+    if command.target is Wanted.PATH:
+        return Statement(command, Target(), {**said, "path": path})
+    return Statement(command, Target(path=path), said)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the arguments say, and write the result."""
+    statement = statement_of(arguments)
     options = Options.parse(dict(arguments.option))
-    with ProgressBar(opening.split(maxsplit=1)[0].lower(), quiet=arguments.quiet) as progress:
-        return execute_statement(Statement(command, target, given), options, progress=progress)
+    if statement.arguments.get("async"):
+        result = in_background(statement, options)
+    else:
+        with ProgressBar(arguments.command, quiet=arguments.quiet) as progress:
+            result = execute_statement(statement, options, progress=progress)
+    if arguments.form == Form.TABLE:
+        result = result.select(_SHOWN.get(statement.command.in_shell, result.column_names))
+    return shown(result, arguments)
 
 
 def shown(result: pa.Table, arguments: argparse.Namespace) -> int:

@@ -1,32 +1,20 @@
 """Commands about processes and their caches; in Spark, those of the driver and of the workers."""
 
 import os
-import platform
-import resource
 import socket
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from indextables import metrics
+from indextables import process
 from indextables.commands.command import Arguments, Command, Place, Wanted, Work, rows
-from indextables.log.known import cache_statistics, invalidate
-from indextables.log.names import LOG_FOLDER
-from indextables.options import PREFIX, Options, reading
-from indextables.options.declare import MASK, is_secret
-from indextables.read.sources import close_sources
-from indextables.split.index_cache import index_cache
-from indextables.version import VERSION
+from indextables.options import Options
 
 DRIVER = "driver"
 # Spark spreads so many small tasks over its workers; what came from one process twice counts once.
 _SPREAD = 16
-_LIBRARIES = ("pyarrow", "datafusion", "tantivy", "obstore", "numpy", "pyspark")
-_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "SPARK_", "PYSPARK_", "INDEXTABLES_")
-_OPEN = ("REGION", "ENDPOINT", "PROFILE", "HOME", "PYTHON", "VERSION", "MASTER", "LOCAL_IP")
 
 _DISK = pa.schema(
     [
@@ -117,72 +105,36 @@ def _ask(task: tuple[str, Options], store: object) -> list[Row]:
 
 
 def _disk_cache(options: Options) -> list[Row]:
-    enabled = options.get(reading.DISK_CACHE)
-    if not enabled:
-        return [{"enabled": False, "folder": ""}]
-    cache = index_cache(options)
-    stats = cache.stats()
+    found = process.disk_cache(options)
     return [
         {
-            "enabled": True,
-            "folder": stats.folder,
-            "total_bytes": stats.bytes,
-            "max_bytes": stats.limit,
-            "usage_percent": 100.0 * stats.bytes / stats.limit if stats.limit else 0.0,
-            "splits_cached": stats.entries,
-            "components_cached": cache.files(),
+            "enabled": found.enabled,
+            "folder": found.folder,
+            "total_bytes": found.total_bytes,
+            "max_bytes": found.max_bytes,
+            "usage_percent": found.usage_percent,
+            "splits_cached": found.splits,
+            "components_cached": found.components,
         }
     ]
 
 
 def _storage(options: Options) -> list[Row]:
     del options
-    read = metrics.figures().get("indextables.store.fetched_bytes")
-    return [{"bytes_fetched": int(read.total) if read else 0, "requests": read.count if read else 0}]
+    read = process.storage_read()
+    return [{"bytes_fetched": read.bytes_fetched, "requests": read.requests}]
 
 
 def _environment(options: Options) -> list[Row]:
-    said: list[tuple[str, str, str]] = [
-        ("spark", f"{PREFIX}{key}", MASK if is_secret(key) else value)
-        for key, value in sorted(options.values.items())
-    ]
-    said += [
-        ("environment", name, value if _is_open(name) else MASK)
-        for name, value in sorted(os.environ.items())
-        if name.startswith(_ENVIRONMENT)
-    ]
-    said += [
-        ("process", "python", platform.python_version()),
-        ("process", "platform", platform.platform()),
-        ("process", "processors", str(os.cpu_count())),
-        ("process", "pid", str(os.getpid())),
-        ("library", "indextables", VERSION),
-        *(("library", name, found) for name in _LIBRARIES if (found := _version(name)) is not None),
-        ("native_memory", "arrow_bytes", str(pa.total_allocated_bytes())),
-        ("native_memory", "peak_rss_bytes", str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)),
-    ]
     return [
-        {"property_type": kind, "property_name": name, "property_value": value} for kind, name, value in said
+        {"property_type": said.kind, "property_name": said.name, "property_value": said.value}
+        for said in process.environment(options)
     ]
-
-
-def _is_open(name: str) -> bool:
-    """Whether an environment variable is surely no secret."""
-    return any(word in name for word in _OPEN) and not any(
-        word in name for word in ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
-    )
-
-
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None
 
 
 def _flush_searcher(options: Options) -> list[Row]:
     del options
-    closed = close_sources()
+    closed = process.flush_searchers()
     return [
         {
             "cache_type": "split_cache",
@@ -194,21 +146,16 @@ def _flush_searcher(options: Options) -> list[Row]:
 
 
 def _flush_disk(options: Options) -> list[Row]:
-    if not options.get(reading.DISK_CACHE):
-        skipped = {"cache_type": "disk_cache_files", "status": "skipped", "message": "the disk cache is off"}
-        return [{**skipped, "bytes_freed": 0, "files_deleted": 0, "folder": ""}]
-    close_sources()
-    cache = index_cache(options)
-    removed = cache.flush()
-    left = cache.stats().entries
+    done = process.flush_disk_cache(options)
+    message = f"{done.in_use} entries are in use and stay" if done.in_use else "the cache is empty"
     return [
         {
             "cache_type": "disk_cache_files",
-            "status": "success",
-            "bytes_freed": removed.bytes,
-            "files_deleted": removed.files,
-            "message": f"{left} entries are in use and stay" if left else "the cache is empty",
-            "folder": str(cache.folder),
+            "status": "success" if done.enabled else "skipped",
+            "bytes_freed": done.bytes,
+            "files_deleted": done.files,
+            "message": message if done.enabled else "the disk cache is off",
+            "folder": done.folder,
         }
     ]
 
@@ -224,24 +171,34 @@ _ANSWERS = {
 
 def _invalidate(place: Place, arguments: Arguments) -> pa.Table:
     del arguments
-    before = cache_statistics()
-    hits, misses = (sum(getattr(s, side) for s in before.values()) for side in ("hits", "misses"))
-    url = f"{place.store.url}/{LOG_FOLDER}" if place.table is not None else None
-    gone = invalidate(url)
+    url = None if place.table is None else place.store.url
+    done = process.forget_logs(url)
+    rate = done.hit_rate_before
     row: Mapping[str, Any] = {
-        "table_path": place.store.url if place.table is not None else "GLOBAL",
-        "result": f"{gone} values were forgotten",
-        "cache_hits_before": hits,
-        "cache_misses_before": misses,
-        "hit_rate_before": f"{100 * hits / (hits + misses):.1f}%" if hits + misses else "N/A",
+        "table_path": url or "GLOBAL",
+        "result": f"{done.values} values were forgotten",
+        "cache_hits_before": done.hits_before,
+        "cache_misses_before": done.misses_before,
+        "hit_rate_before": "N/A" if rate is None else f"{100 * rate:.1f}%",
     }
     return rows(_INVALIDATE, row)
 
 
-def _everywhere(opening: str, name: str, schema: pa.Schema, keys: Sequence[str], help_: str) -> Command:
+def _everywhere(
+    opening: str,
+    name: str,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    *,
+    in_shell: str,
+    in_python: str,
+    help_: str,
+) -> Command:
     asked = _Everywhere(name, schema, keys)
     return Command(
         openings=(opening,),
+        in_shell=in_shell,
+        in_python=in_python,
         result=schema,
         plan=asked.plan,
         finish=asked.finish,
@@ -256,38 +213,50 @@ COMMANDS = (
         "disk",
         _DISK,
         ("host", "folder"),
-        "How full the cache of index parts is, host by host.",
+        in_shell="cache show",
+        in_python="disk_cache",
+        help_="How full the cache of index parts is, host by host.",
     ),
     _everywhere(
         "DESCRIBE INDEXTABLES STORAGE STATS",
         "storage",
         _STORAGE,
         ("host", "pid"),
-        "What processes have read from storage since they started.",
+        in_shell="storage",
+        in_python="storage_read",
+        help_="What processes have read from storage since they started.",
     ),
     _everywhere(
         "DESCRIBE INDEXTABLES ENVIRONMENT",
         "environment",
         _PROPERTIES,
         ("host", "pid", "property_type", "property_name"),
-        "Options, libraries and processes; secrets are masked.",
+        in_shell="environment",
+        in_python="environment",
+        help_="Options, libraries and processes; secrets are masked.",
     ),
     _everywhere(
         "FLUSH INDEXTABLES SEARCHER CACHE",
         "flush_searcher",
         _FLUSH_SEARCHER,
         ("host", "pid"),
-        "Close the splits and indexes that processes keep open.",
+        in_shell="cache close",
+        in_python="flush_searchers",
+        help_="Close the splits and indexes that processes keep open.",
     ),
     _everywhere(
         "FLUSH INDEXTABLES DISK CACHE",
         "flush_disk",
         _FLUSH_DISK,
         ("host", "folder"),
-        "Delete cached index parts that nobody uses now.",
+        in_shell="cache flush",
+        in_python="flush_disk_cache",
+        help_="Delete cached index parts that nobody uses now.",
     ),
     Command(
         openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),
+        in_shell="cache forget",
+        in_python="forget_logs",
         result=_INVALIDATE,
         plan=_invalidate,
         target=Wanted.MAYBE,

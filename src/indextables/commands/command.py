@@ -27,10 +27,14 @@ class Wanted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The table that a command is about, if it is about one, and the options that apply."""
+    """The table that a command is about, if it is about one, and the options that apply.
+
+    `owner` is the process that long work depends on, if that is not this one.
+    """
 
     options: Options
     table: TransactionLog | None = None
+    owner: int | None = None
 
     @property
     def log(self) -> TransactionLog:
@@ -50,13 +54,16 @@ class Work:
 
     `run` is a function of a module, called with a task and the table's store (None for a command without a
     table), wherever it runs. `state` is given back when the command is finished. Work for `others` asks
-    other processes what this one has answered already.
+    other processes what this one has answered already. `job` is the job whose progress it is. Work with a
+    result `at_once` goes on in the background while its command returns that.
     """
 
     run: Callable[[Any, Any], Any]
     tasks: Sequence[Any]
     state: Any = None
     others: bool = False
+    job: str | None = None
+    at_once: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Clause:
         return self.text if self.required else f"[{self.text}]"
 
 
-def _never(place: Place, arguments: Arguments, state: object, results: Sequence[object]) -> pa.Table:
+def _never(place: Place, arguments: Arguments, state: object, results: Sequence[object]) -> pa.Table | Work:
     raise AssertionError(f"{arguments} at {place} left no work, so {state} and {results} are nobody's")
 
 
@@ -97,17 +104,22 @@ class Command:
     `openings` are the ways it may begin; `result` are its columns. `target` says whether a table follows,
     after the word `before_target` if there is one; a path that is no table's is the argument `path`. Of the
     clauses that give `required_argument` there must be one. `plan` does it, or says what work there is;
-    `finish` then makes the result of what the work gave.
+    `finish` then makes the result of what the work gave, or says what work is left.
+
+    Its doors besides SQL: `in_shell` are the words after `indextables`, `in_python` is what is called, a
+    method of `Table` or a function of `indextables`; a test looks behind both.
     """
 
     openings: tuple[str, ...]
     result: pa.Schema
     plan: Callable[[Place, Arguments], pa.Table | Work]
     help: str
+    in_shell: str
+    in_python: str
     target: Wanted = Wanted.TABLE
     before_target: str = ""
     clauses: tuple[Clause, ...] = ()
-    finish: Callable[[Place, Arguments, Any, Sequence[Any]], pa.Table] = _never
+    finish: Callable[[Place, Arguments, Any, Sequence[Any]], pa.Table | Work] = _never
     required_argument: str = ""
 
     @property

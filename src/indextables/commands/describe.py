@@ -132,12 +132,16 @@ def _skipping(place: Place, arguments: Arguments) -> pa.Table:
 COMMANDS = (
     Command(
         openings=("DESCRIBE INDEXTABLES STATE",),
+        in_shell="describe state",
+        in_python="Table.state",
         result=_STATE,
         plan=_state,
         help="How the log's newest state is made up, and whether it should be compacted.",
     ),
     Command(
         openings=("DESCRIBE INDEXTABLES HISTORY",),
+        in_shell="history",
+        in_python="Table.history",
         result=_HISTORY,
         plan=_history,
         clauses=(number("LIMIT", "limit", 1),),
@@ -145,6 +149,8 @@ COMMANDS = (
     ),
     Command(
         openings=("DESCRIBE INDEXTABLES COMPONENT SIZES",),
+        in_shell="describe components",
+        in_python="Table.components",
         result=_COMPONENTS,
         plan=_components,
         clauses=(where(),),
@@ -152,6 +158,8 @@ COMMANDS = (
     ),
     Command(
         openings=("DESCRIBE INDEXTABLES DATA SKIPPING STATS",),
+        in_shell="describe skipping",
+        in_python="Table.data_skipping",
         result=_SKIPPING,
         plan=_skipping,
         help="For each column: how many splits have statistics that let a query skip them, and the bounds.",

@@ -1,6 +1,7 @@
 """A command done in this process, without Spark."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -8,6 +9,7 @@ from indextables.commands import Statement, Work, understand
 from indextables.commands.command import Place, Progress
 from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.store import open_store
 from indextables.version import ENGINE
@@ -57,18 +59,39 @@ def execute_statement(
     progress: Progress | None = None,
 ) -> pa.Table:
     """The result of a command that was understood already."""
-    command = statement.command
     place = _place(statement, options, resolve)
-    planned = command.plan(place, statement.arguments)
+    planned = statement.command.plan(place, statement.arguments)
     if not isinstance(planned, Work):
         return planned
+    if planned.at_once is not None:
+        assert planned.job is not None, "what goes on in the background is a job"
+        jobs.run_in_background(planned.job, options, lambda: _done(statement, place, planned, None))
+        return planned.at_once
+    try:
+        result = _done(statement, place, planned, progress)
+    except BaseException as error:
+        if planned.job is not None:
+            jobs.end(planned.job, str(error))
+        raise
+    if planned.job is not None:
+        jobs.end(planned.job)
+    return result
+
+
+def _done(statement: Statement, place: Place, planned: Work, progress: Progress | None) -> pa.Table:
+    """The result, once all work is done."""
     store = None if place.table is None else place.store
-    results = []
-    for task in () if planned.others else planned.tasks:
-        results.append(planned.run(task, store))
-        if progress is not None:
-            progress(len(results), len(planned.tasks))
-    return command.finish(place, statement.arguments, planned.state, results)
+    left: Work | pa.Table = planned
+    while isinstance(left, Work):
+        results: list[Any] = []
+        for task in () if left.others else left.tasks:
+            results.append(left.run(task, store))
+            if left.job is not None:
+                jobs.progress(left.job, len(results), len(left.tasks))
+            if progress is not None:
+                progress(len(results), len(left.tasks))
+        left = statement.command.finish(place, statement.arguments, left.state, results)
+    return left
 
 
 def _place(statement: Statement, options: Options, resolve: Resolve | None) -> Place:

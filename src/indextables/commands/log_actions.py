@@ -193,6 +193,8 @@ def _micros(milliseconds: int | None) -> int | None:
 COMMANDS = (
     Command(
         openings=("DESCRIBE INDEXTABLES TRANSACTION LOG",),
+        in_shell="describe log",
+        in_python="Table.log_actions",
         result=RESULT,
         plan=_describe,
         clauses=(flag("INCLUDE ALL", "everything"),),

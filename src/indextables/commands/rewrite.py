@@ -121,6 +121,8 @@ def _repair(place: Place, arguments: Arguments) -> pa.Table:
 COMMANDS = (
     Command(
         openings=("DROP INDEXTABLES PARTITIONS FROM",),
+        in_shell="drop",
+        in_python="Table.drop_partitions",
         result=_DROP,
         plan=_drop,
         clauses=(where(required=True),),
@@ -128,6 +130,8 @@ COMMANDS = (
     ),
     Command(
         openings=("RESTORE INDEXTABLES",),
+        in_shell="restore",
+        in_python="Table.restore",
         result=_RESTORE,
         plan=_restore,
         clauses=(
@@ -139,6 +143,8 @@ COMMANDS = (
     ),
     Command(
         openings=("REPAIR INDEXFILES TRANSACTION LOG",),
+        in_shell="repair",
+        in_python="repair",
         result=_REPAIR,
         plan=_repair,
         target=Wanted.PATH,

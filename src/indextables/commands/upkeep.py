@@ -19,6 +19,7 @@ from indextables.maintain import purge as purging
 from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
+from indextables.options.maintenance import MERGE_MAX_PASSES
 from indextables.store import Store
 from indextables.version import ENGINE
 
@@ -96,11 +97,15 @@ _TRUNCATE = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _MergeState:
+    """One pass of a merge: what it is about, and what earlier ones did."""
+
     wish: merging.MergeWish
     version: int
     now_ms: int
     sizes: dict[str, int]
     job: str
+    before: merging.MergeOutcome
+    passes_left: int
 
 
 def _wish(place: Place, arguments: Arguments) -> merging.MergeWish:
@@ -117,18 +122,38 @@ def _wish(place: Place, arguments: Arguments) -> merging.MergeWish:
 
 def _merge(place: Place, arguments: Arguments) -> pa.Table | Work:
     wish = _wish(place, arguments)
-    snapshot, now_ms = place.log.snapshot(), time.time_ns() // 1_000_000
-    tasks = wish.tasks(snapshot, place.options, merging.MergeOutcome(), now_ms)
-    if not tasks:
-        nothing = "table is empty" if not snapshot.num_files else "already optimal"
+    work = _pass(place, wish, merging.MergeOutcome(), place.options.get(MERGE_MAX_PASSES), None)
+    if work is None:
+        nothing = "already optimal" if place.log.snapshot().num_files else "table is empty"
         return _merge_row(place, merging.MergeOutcome(), nothing)
-    record = jobs.begin(jobs.JobKind.MERGE, place.store.url, place.options)
-    record.total = len(tasks)
-    record.total_batches = len(merging.batched(tasks, place.options))
+    return work
+
+
+def _pass(
+    place: Place, wish: merging.MergeWish, before: merging.MergeOutcome, passes: int, job: str | None
+) -> Work | None:
+    """What one pass has to do; None if there is nothing, or passes enough were made."""
+    snapshot, now_ms = place.log.snapshot(), time.time_ns() // 1_000_000
+    tasks = wish.tasks(snapshot, place.options, before, now_ms) if passes else []
+    if not tasks:
+        return None
+    batches = len(merging.batched(tasks, place.options))
+    if job is None:
+        job = jobs.begin(
+            jobs.JobKind.MERGE,
+            place.store.url,
+            place.options,
+            total=len(tasks),
+            batches=batches,
+            owner=place.owner,
+            status=jobs.JobStatus.RUNNING,
+        ).id
+    else:
+        jobs.more(job, len(tasks), batches)
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
-    state = _MergeState(wish, snapshot.version, now_ms, sizes, record.id)
+    state = _MergeState(wish, snapshot.version, now_ms, sizes, job, before, passes - 1)
     public = place.options.public()
-    return Work(_run_merge, [(task, public) for task in tasks], state)
+    return Work(_run_merge, [(task, public) for task in tasks], state, job=job)
 
 
 def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.Merged:
@@ -137,28 +162,18 @@ def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging
 
 def _finish_merge(
     place: Place, arguments: Arguments, state: _MergeState, results: Sequence[merging.Merged]
-) -> pa.Table:
+) -> pa.Table | Work:
     del arguments
-    try:
-        outcome = _committed(place, state, results)
-        # Merged splits may be small enough to be merged again: that is rare, and done here.
-        if outcome.new_splits and _is_more(place, state, outcome):
-            outcome = merging.merge(place.log, place.options, state.wish, before=outcome)
-    except BaseException as error:
-        jobs.end(state.job, str(error))
-        raise
-    jobs.end(state.job)
-    return _merge_row(place, outcome, "")
-
-
-def _is_more(place: Place, state: _MergeState, outcome: merging.MergeOutcome) -> bool:
-    now_ms = time.time_ns() // 1_000_000
-    return bool(state.wish.tasks(place.log.snapshot(), place.options, outcome, now_ms))
+    outcome = _committed(place, state, results)
+    # Merged splits may be small enough to be merged again.
+    made = outcome.new_splits > state.before.new_splits
+    again = _pass(place, state.wish, outcome, state.passes_left, state.job) if made else None
+    return again or _merge_row(place, outcome, "")
 
 
 def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merged]) -> merging.MergeOutcome:
     snapshot = place.log.snapshot(version=state.version)
-    outcome = merging.MergeOutcome()
+    outcome = state.before
     batches = merging.batched(results, place.options)
     for done, batch in enumerate(batches):
         try:
@@ -168,6 +183,7 @@ def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merge
             left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
             withdraw(place.store, left)
             raise
+        jobs.batch_done(state.job)
         outcome = outcome.then(batch, state.sizes, version)
     return outcome
 
@@ -325,6 +341,8 @@ def _truncate(place: Place, arguments: Arguments) -> pa.Table:
 COMMANDS = (
     Command(
         openings=("MERGE SPLITS",),
+        in_shell="merge",
+        in_python="Table.merge",
         result=_MERGE,
         plan=_merge,
         finish=_finish_merge,
@@ -339,6 +357,8 @@ COMMANDS = (
     ),
     Command(
         openings=("PURGE INDEXTABLE",),
+        in_shell="purge",
+        in_python="Table.purge",
         result=_PURGE,
         plan=_purge,
         finish=_finish_purge,
@@ -351,12 +371,16 @@ COMMANDS = (
     ),
     Command(
         openings=("CHECKPOINT INDEXTABLES", "COMPACT INDEXTABLES"),
+        in_shell="checkpoint",
+        in_python="Table.checkpoint",
         result=_CHECKPOINT,
         plan=_checkpoint,
         help="Write a compacted state of the log now; a table of an older protocol becomes a current one.",
     ),
     Command(
         openings=("TRUNCATE INDEXTABLES TIME TRAVEL",),
+        in_shell="truncate",
+        in_python="Table.truncate",
         result=_TRUNCATE,
         plan=_truncate,
         clauses=(DRY_RUN,),

@@ -1,9 +1,8 @@
 """Commands about work in the background: PREWARM, WAIT FOR, and the lists of jobs."""
 
 import socket
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,19 +11,10 @@ from indextables.commands.clauses import condition, flag, names, number, text, w
 from indextables.commands.command import Arguments, Command, Place, Wanted, Work, rows
 from indextables.errors import CommandError
 from indextables.maintain import jobs
-from indextables.maintain.prewarm import (
-    PrewarmPlan,
-    PrewarmTask,
-    Warmed,
-    plan_prewarm,
-    prewarm,
-    run,
-    together,
-)
+from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
 from indextables.options import Options
 from indextables.store import Store
 
-_WAIT_S = 3600
 DRIVER = "driver"
 
 _PREWARM = pa.schema(
@@ -106,37 +96,31 @@ def _prewarm(place: Place, arguments: Arguments) -> pa.Table | Work:
             parallelism=arguments.get("parallelism"),
         )
     planned = _Planned(plan.parts, plan.columns, plan.left_out)
-    if arguments.get("async"):
-        return _started(place, plan, planned)
     if not plan.tasks:
         return rows(_PREWARM, _row(Warmed(socket.gethostname()), planned, status="no_splits"))
     public = place.options.public()
-    return Work(_run, [(task, public) for task in plan.tasks], planned)
+    work = Work(_run, [(task, public) for task in plan.tasks], planned)
+    return _in_background(place, plan.splits, work) if arguments.get("async") else work
 
 
 def _run(task: tuple[PrewarmTask, Options], store: Store) -> Warmed:
     return run(task[0], store, task[1])
 
 
+def _in_background(place: Place, splits: int, work: Work) -> Work:
+    made = jobs.begin(jobs.JobKind.PREWARM, place.store.url, place.options, total=splits, owner=place.owner)
+    row = _row(Warmed(made.host), work.state, status="started")
+    return replace(work, job=made.id, at_once=rows(_PREWARM, {**row, "job_id": made.id, "async_mode": True}))
+
+
 def _finish(place: Place, arguments: Arguments, state: _Planned, results: Sequence[Warmed]) -> pa.Table:
-    del place, arguments
+    del place
+    if arguments.get("async"):
+        raise_failed(together(results).failed)
     by_host: dict[str, list[Warmed]] = {}
     for result in results:
         by_host.setdefault(result.host, []).append(result)
     return rows(_PREWARM, *(_row(together(each), state) for _, each in sorted(by_host.items())))
-
-
-def _started(place: Place, plan: PrewarmPlan, planned: _Planned) -> pa.Table:
-    def work(record: jobs.Job) -> None:
-        record.total = plan.splits
-        warmed = prewarm(plan, place.store, place.options, record.advance)
-        if warmed.failed:
-            path, problem = warmed.failed[0]
-            raise CommandError(f"{len(warmed.failed)} splits could not be warmed, one is {path}: {problem}")
-
-    record = jobs.start(jobs.JobKind.PREWARM, place.store.url, place.options, work)
-    row = _row(Warmed(socket.gethostname()), planned, status="started")
-    return rows(_PREWARM, {**row, "job_id": record.id, "async_mode": True})
 
 
 def _row(warmed: Warmed, planned: _Planned, status: str | None = None) -> dict[str, Any]:
@@ -163,7 +147,7 @@ def _row(warmed: Warmed, planned: _Planned, status: str | None = None) -> dict[s
 def _job(record: jobs.Job) -> dict[str, Any]:
     return {
         "executor_id": DRIVER,
-        "host": socket.gethostname(),
+        "host": record.host,
         "job_id": record.id,
         "table_path": record.table,
         "status": record.status.value,
@@ -198,24 +182,20 @@ def _merge_jobs(place: Place, arguments: Arguments) -> pa.Table:
 
 def _wait(place: Place, arguments: Arguments) -> pa.Table:
     table = place.store.url if place.table is not None else None
-    wanted = arguments.get("job")
-    found = [record for record in jobs.jobs(jobs.JobKind.PREWARM, table) if wanted in (None, record.id)]
-    if wanted is not None and not found:
-        raise CommandError(
-            f"there is no prewarm job '{wanted}'; DESCRIBE INDEXTABLES PREWARM JOBS lists them"
-        )
-    end = time.monotonic() + arguments.get("timeout", _WAIT_S)
+    found = jobs.found(jobs.JobKind.PREWARM, table, arguments.get("job"))
     waited = []
-    for record in found:
-        done = record.finished.wait(max(0.0, end - time.monotonic()))
+    for record in jobs.wait(found, arguments.get("timeout", jobs.WAIT_S)):
         row = _only(_WAIT, _job(record))
-        waited.append(row if done else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
+        over = record.ended is not None
+        waited.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
     return rows(_WAIT, *waited)
 
 
 COMMANDS = (
     Command(
         openings=("PREWARM INDEXTABLES CACHE",),
+        in_shell="prewarm",
+        in_python="Table.prewarm",
         result=_PREWARM,
         plan=_prewarm,
         finish=_finish,
@@ -230,24 +210,30 @@ COMMANDS = (
     ),
     Command(
         openings=("WAIT FOR INDEXTABLES PREWARM JOBS",),
+        in_shell="wait",
+        in_python="wait_for_prewarm",
         result=_WAIT,
         plan=_wait,
         target=Wanted.MAYBE,
         clauses=(text("JOB", "job", shown="'id'"), number("TIMEOUT", "timeout", 1, shown="seconds")),
-        help="Wait until prewarm jobs of this process have ended.",
+        help="Wait until prewarm jobs of this machine have ended.",
     ),
     Command(
         openings=("DESCRIBE INDEXTABLES PREWARM JOBS",),
+        in_shell="jobs prewarm",
+        in_python="prewarm_jobs",
         result=_PREWARM_JOBS,
         plan=_prewarm_jobs,
         target=Wanted.NOTHING,
-        help="The prewarm jobs of this process, running and recently ended.",
+        help="The prewarm jobs of this machine, running and recently ended.",
     ),
     Command(
         openings=("DESCRIBE INDEXTABLES MERGE JOBS",),
+        in_shell="jobs merge",
+        in_python="merge_jobs",
         result=_MERGE_JOBS,
         plan=_merge_jobs,
         target=Wanted.NOTHING,
-        help="The merges of this process, running and recently ended.",
+        help="The merges of this machine, running and recently ended.",
     ),
 )

@@ -1,15 +1,28 @@
-"""Long work of this process, under a name: how far it is, how it ended, and waiting for it."""
+"""Long work under a name: how far it is, how it ended, and waiting for it.
 
+The processes of a machine know of each other's jobs (`job_files`).
+"""
+
+import os
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
+from indextables.errors import CommandError
+from indextables.maintain import job_files
 from indextables.options import Options
 from indextables.options import maintenance as opt
+
+# How long is waited where nothing is said.
+WAIT_S = 3600
+_LOOK_EVERY_S = 0.05
+_SAVE_EVERY_S = 0.2
 
 
 class JobKind(StrEnum):
@@ -30,7 +43,10 @@ class JobStatus(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One piece of long work; `total` and `done` count splits (prewarm) or merged splits (merge)."""
+    """One piece of long work; `total` and `done` count splits (prewarm) or merged splits (merge).
+
+    Times are seconds since 1970. `owner` is the process without which the work cannot go on.
+    """
 
     id: str
     kind: JobKind
@@ -41,15 +57,20 @@ class Job:
     total_batches: int = 0
     done_batches: int = 0
     error: str | None = None
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.time)
     ended: float | None = None
-    elsewhere: bool = False
-    finished: threading.Event = field(default_factory=threading.Event, repr=False)
+    host: str = field(default_factory=socket.gethostname)
+    owner: int = field(default_factory=os.getpid)
+    born: str = ""
+    # How much was done before the work that is under way now.
+    before: int = 0
+    # Set when it ends, in the process where it runs.
+    finished: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @property
     def duration_ms(self) -> int:
         """For how long it runs, or ran."""
-        return int(((self.ended or time.monotonic()) - self.started) * 1000)
+        return int(((self.ended or time.time()) - self.started) * 1000)
 
     @property
     def progress_pct(self) -> float:
@@ -61,9 +82,12 @@ class Job:
     def advance(self, done: int, total: int) -> None:
         """Say how far it is."""
         self.done, self.total = done, total
+        _save(self, now=False)
 
 
+_KEPT = tuple(f.name for f in fields(Job) if f.name != "finished")
 _jobs: dict[str, Job] = {}
+_saved: dict[str, float] = {}
 _lock = threading.Lock()
 _running: dict[int, threading.Semaphore] = {}
 
@@ -71,78 +95,185 @@ _running: dict[int, threading.Semaphore] = {}
 @contextmanager
 def job(kind: JobKind, table: str, options: Options) -> Iterator[Job]:
     """A job for as long as the body takes, and listed for a while after that."""
-    made = _new(kind, table, options)
+    made = begin(kind, table, options)
     with _recorded(made):
         yield made
 
 
 def start(kind: JobKind, table: str, options: Options, work: Callable[[Job], None]) -> Job:
-    """Run work in the background. At most `prewarm.async.maxConcurrent` jobs run at once; others wait."""
-    made = _new(kind, table, options)
+    """Run work in the background."""
+    made = begin(kind, table, options)
+    run_in_background(made.id, options, lambda: work(made))
+    return made
+
+
+def run_in_background(job_id: str, options: Options, work: Callable[[], object]) -> None:
+    """Run the work of a job. At most `prewarm.async.maxConcurrent` run at once; others wait."""
     most = options.get(opt.JOBS_AT_ONCE)
     with _lock:
         gate = _running.setdefault(most, threading.Semaphore(most))
+        made = _jobs[job_id]
 
     def body() -> None:
         with gate, _recorded(made, swallow=True):
-            work(made)
+            work()
 
     # A daemon: a process that ends does not wait for warming a cache.
-    threading.Thread(target=body, name=f"indextables-{kind}-{made.id}", daemon=True).start()
-    return made
+    threading.Thread(target=body, name=f"indextables-{made.kind}-{made.id}", daemon=True).start()
 
 
-def begin(kind: JobKind, table: str, options: Options) -> Job:
-    """A job whose work is done elsewhere; `end` says that it came back.
+def begin(
+    kind: JobKind,
+    table: str,
+    options: Options,
+    *,
+    total: int = 0,
+    batches: int = 0,
+    owner: int | None = None,
+    status: JobStatus = JobStatus.WAITING,
+) -> Job:
+    """A job that waits for its work to begin; `end` says that it is over.
 
-    One of the same kind and table that never came back is taken for failed now.
+    `owner` is another process that the work depends on: then any process may say how far it is.
     """
-    for left in jobs(kind, table):
-        if left.ended is None and left.elsewhere:
-            end(left.id, "its work did not come back")
-    made = _new(kind, table, options)
-    made.status, made.elsewhere = JobStatus.RUNNING, True
+    made = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
+    made.owner = made.owner if owner is None else owner
+    made.born = job_files.born(made.owner)
+    kept_ms = options.get(opt.JOB_RETENTION_MS)
+    with _lock:
+        now = time.time()
+        for old in [j for j in _jobs.values() if j.ended is not None and (now - j.ended) * 1000 >= kept_ms]:
+            del _jobs[old.id]
+        if owner is None:
+            _jobs[made.id] = made
+    job_files.remove_older(kept_ms / 1000)
+    _save(made)
     return made
+
+
+def more(job_id: str, total: int, batches: int) -> None:
+    """Say that there is more to do than was known."""
+
+    def change(found: Job) -> None:
+        found.before = found.done = found.total
+        found.total, found.total_batches = found.total + total, found.total_batches + batches
+
+    _change(job_id, change)
+
+
+def progress(job_id: str, done: int, of: int) -> None:
+    """Say how many pieces of the work that is under way are done; the job runs, then."""
+
+    def change(found: Job) -> None:
+        found.status = JobStatus.RUNNING
+        found.done = found.before + (found.total - found.before) * done // max(of, 1)
+
+    _change(job_id, change)
+
+
+def batch_done(job_id: str) -> None:
+    """Say that one more batch became a version."""
+
+    def change(found: Job) -> None:
+        found.done_batches += 1
+
+    _change(job_id, change)
 
 
 def end(job_id: str, error: str | None = None) -> None:
-    """Say how a job that was done elsewhere ended; nothing happens if it is forgotten already."""
-    with _lock:
-        found = _jobs.get(job_id)
-    if found is not None:
+    """Say how a job ended; nothing happens if it ended before, or is forgotten already."""
+
+    def change(found: Job) -> None:
         found.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
-        found.error, found.ended = error, time.monotonic()
+        found.done = found.total if error is None else found.done
+        found.error, found.ended = error, time.time()
         found.finished.set()
+
+    _change(job_id, change)
 
 
 def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
-    """The jobs of this process, oldest first."""
+    """The jobs of this machine, oldest first."""
     with _lock:
-        return [job for job in _jobs.values() if job.kind is kind and table in (None, job.table)]
+        own = dict(_jobs)
+    others = (_judged(_of(r)) for r in job_files.load_all() if r["id"] not in own)
+    found = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
+    return sorted(found, key=lambda j: j.started)
 
 
-def _new(kind: JobKind, table: str, options: Options) -> Job:
-    kept = options.get(opt.JOB_RETENTION_MS)
-    made = Job(secrets.token_hex(6), kind, table)
+def found(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
+    """The same, or the one with an id; CommandError if there is none of it."""
+    listed = [each for each in jobs(kind, table) if job_id in (None, each.id)]
+    if job_id is not None and not listed:
+        raise CommandError(
+            f"there is no {kind} job '{job_id}'; DESCRIBE INDEXTABLES {kind.upper()} JOBS lists them"
+        )
+    return listed
+
+
+def wait(found: Sequence[Job], seconds: float) -> list[Job]:
+    """Wait until jobs have ended, or time is over; what is known of them then."""
+    end_at = time.monotonic() + seconds
+    while True:
+        now = [_now(each) for each in found]
+        left = end_at - time.monotonic()
+        if left <= 0 or all(each.ended is not None for each in now):
+            return now
+        time.sleep(min(_LOOK_EVERY_S, left))
+
+
+def _now(each: Job) -> Job:
     with _lock:
-        now = time.monotonic()
-        for old in [j for j in _jobs.values() if j.ended is not None and (now - j.ended) * 1000 >= kept]:
-            del _jobs[old.id]
-        _jobs[made.id] = made
-    return made
+        if each.id in _jobs:
+            return _jobs[each.id]
+    record = job_files.load(each.id)
+    return each if record is None else _judged(_of(record))
+
+
+def _change(job_id: str, change: Callable[[Job], None]) -> None:
+    with _lock:
+        found = _jobs.get(job_id)
+    if found is None:
+        record = job_files.load(job_id)
+        found = None if record is None else _of(record)
+    if found is not None and found.ended is None:
+        change(found)
+        _save(found)
+
+
+def _of(record: dict[str, Any]) -> Job:
+    return Job(**{**record, "kind": JobKind(record["kind"]), "status": JobStatus(record["status"])})
+
+
+def _judged(found: Job) -> Job:
+    """A job whose process is gone has failed."""
+    here = found.host == socket.gethostname()
+    if found.ended is None and here and not job_files.alive(found.owner, found.born):
+        found.status, found.ended = JobStatus.FAILED, time.time()
+        found.error = "the process that it ran in is gone"
+    return found
+
+
+def _save(made: Job, *, now: bool = True) -> None:
+    with _lock:
+        if not now and time.monotonic() - _saved.get(made.id, 0.0) < _SAVE_EVERY_S:
+            return
+        if made.ended is None:
+            _saved[made.id] = time.monotonic()
+        else:
+            _saved.pop(made.id, None)
+    job_files.save(made.id, {name: getattr(made, name) for name in _KEPT})
 
 
 @contextmanager
 def _recorded(made: Job, *, swallow: bool = False) -> Iterator[None]:
-    made.status, made.started = JobStatus.RUNNING, time.monotonic()
+    made.status, made.started = JobStatus.RUNNING, time.time()
+    _save(made)
     try:
         yield
     except BaseException as error:
-        made.status, made.error = JobStatus.FAILED, str(error)
+        end(made.id, str(error))
         if not swallow:
             raise
     else:
-        made.status = JobStatus.COMPLETED
-    finally:
-        made.ended = time.monotonic()
-        made.finished.set()
+        end(made.id)

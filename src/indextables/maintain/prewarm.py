@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from indextables.errors import CommandError, IndexTablesError, StoreError
 from indextables.log.snapshot import Snapshot
+from indextables.maintain.jobs import Job, JobKind, start
 from indextables.maintain.partitions import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
@@ -137,6 +138,23 @@ def prewarm(
         if progress is not None:
             progress(sum(r.splits + len(r.failed) for r in results), plan.splits)
     return together(results)
+
+
+def warm_as(plan: PrewarmPlan, store: Store, options: Options) -> Job:
+    """Warm all of a plan in the background of this process, as a job; one that fails says which split."""
+
+    def work(record: Job) -> None:
+        record.total = plan.splits
+        raise_failed(prewarm(plan, store, options, record.advance).failed)
+
+    return start(JobKind.PREWARM, store.url, options, work)
+
+
+def raise_failed(failed: Sequence[tuple[str, str]]) -> None:
+    """Fail if splits could not be warmed: nobody reads the result of a job."""
+    if failed:
+        path, problem = failed[0]
+        raise CommandError(f"{len(failed)} splits could not be warmed, one is {path}: {problem}")
 
 
 def together(results: Sequence[Warmed]) -> Warmed:

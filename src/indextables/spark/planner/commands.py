@@ -1,5 +1,6 @@
-"""The operations `command_schema`, `command_plan` and `command_finish`."""
+"""The operations `command_schema`, `command_plan`, `command_finish` and `job_progress`."""
 
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,9 @@ from pyspark.sql.types import BinaryType, StructType
 
 from indextables.commands import Place, Statement, Work, understand
 from indextables.errors import CommandError
+from indextables.maintain import jobs
 from indextables.options import Options
+from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.command_task import RESULT, CommandFunction
 from indextables.spark.planner.tables import addressed
@@ -33,20 +36,43 @@ def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Do a command, or say what work there is."""
     del blobs
     statement, place = _read(request)
-    planned = statement.command.plan(place, statement.arguments)
-    if isinstance(planned, pa.Table):
-        return {"done": True}, [_stream(planned)]
-    assert isinstance(planned, Work)
-    function = CommandFunction(place.store.passport() if place.table else None, planned.run)
-    tasks = [pickle.dumps(task) for task in planned.tasks]
-    return {"done": False}, [pickle.dumps((function, _RESULT)), pickle.dumps(planned.state), *tasks]
+    return _answer(place, statement.command.plan(place, statement.arguments))
 
 
 def command_finish(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Finish a command with what its work gave."""
+    """Finish a command with what its work gave, or say what work is left."""
     statement, place = _read(request)
-    state, *results = (pickle.loads(blob) for blob in blobs)  # noqa: S301 - our planner and tasks wrote them
-    return {}, [_stream(statement.command.finish(place, statement.arguments, state, results))]
+    (job, state), *results = (pickle.loads(blob) for blob in blobs)  # noqa: S301 - our planner and tasks wrote them
+    left = statement.command.finish(place, statement.arguments, state, results)
+    if job is not None and not isinstance(left, Work):
+        jobs.end(job)
+    return _answer(place, left)
+
+
+def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Note how many tasks of a job are done, or that it failed."""
+    del blobs
+    if "error" in request:
+        jobs.end(request["job"], request["error"])
+    else:
+        jobs.progress(request["job"], request["done"], request["tasks"])
+    return {}, ()
+
+
+def _answer(place: Place, planned: pa.Table | Work) -> Answer:
+    if not isinstance(planned, Work):
+        return {"done": True}, [_stream(planned)]
+    function = CommandFunction(place.store.passport() if place.table else None, planned.run)
+    tasks = [pickle.dumps(task) for task in planned.tasks]
+    reply: dict[str, Any] = {"done": False}
+    if planned.job is not None:
+        reply["job"] = planned.job
+    first = []
+    if planned.at_once is not None:
+        reply["background"] = place.options.get(JOBS_AT_ONCE)
+        first = [_stream(planned.at_once)]
+    kept = pickle.dumps((planned.job, planned.state))
+    return reply, [*first, pickle.dumps((function, _RESULT)), kept, *tasks]
 
 
 def _read(request: Mapping[str, Any]) -> tuple[Statement, Place]:
@@ -56,11 +82,12 @@ def _read(request: Mapping[str, Any]) -> tuple[Statement, Place]:
     options = dict(request["options"])
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
-        return statement, Place(Options.parse(options))
+        return statement, Place(Options.parse(options), owner=os.getppid())
     if statement.target.path is not None:
         options["path"] = statement.target.path
     table = addressed({"options": options})
-    return statement, Place(table.options, table.log)
+    # A planner may end before the work does; what starts planners lives as long as the driver.
+    return statement, Place(table.options, table.log, owner=os.getppid())
 
 
 def _stream(table: pa.Table) -> bytes:

@@ -8,7 +8,7 @@ from indextables.errors import IndexTablesError
 from indextables.spark.planner.accept import accept
 from indextables.spark.planner.aggregate import aggregate
 from indextables.spark.planner.buckets import buckets
-from indextables.spark.planner.commands import command_finish, command_plan, command_schema
+from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.estimate import estimate
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
@@ -35,6 +35,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "commit": commit,
     "delete": delete,
     "estimate": estimate,
+    "job_progress": job_progress,
     "ping": _ping,
     "plan": plan,
     "schema": schema,

@@ -1,0 +1,126 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+import java.util.concurrent.{ConcurrentHashMap, Semaphore, TimeoutException}
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.annotation.tailrec
+import scala.concurrent.Await
+import scala.concurrent.duration._
+import scala.util.Try
+import scala.util.control.NonFatal
+
+import org.apache.spark.{FutureAction, JobArtifactSet}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.{Dataset, SparkSession => ClassicSession}
+import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory}
+import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** A command from its plan to its result; what is to go on in the background does so in a thread of its own. */
+class Running(session: ClassicSession, request: AnyRef) {
+  def result(): Array[Byte] = {
+    val planned = Rpc("command_plan", request)
+    if (planned.json.has("background")) {
+      val rest = Reply(planned.json, planned.blobs.tail)
+      Background.start(session, planned.json.get("background").asInt)(finished(rest))
+      planned.blobs.head
+    } else finished(planned)
+  }
+
+  /** Do the work that there is, and what work comes of it, until there is a result. */
+  @tailrec private def finished(reply: Reply): Array[Byte] =
+    if (reply.json.get("done").asBoolean) reply.blobs.head else finished(next(reply))
+
+  private def next(reply: Reply): Reply = {
+    val job = Option(reply.json.get("job")).map(_.asText)
+    try {
+      val Seq(function, state) = reply.blobs.take(2)
+      Rpc("command_finish", request, state +: Tasks.run(session, function, reply.blobs.drop(2), job): _*)
+    } catch {
+      case problem: Throwable =>
+        for (id <- job) Try(Rpc("job_progress", Json.obj("job" -> id, "error" -> String.valueOf(problem.getMessage))))
+        throw problem
+    }
+  }
+}
+
+/** Work that outlives its statement. */
+object Background {
+  private val gates = new ConcurrentHashMap[Int, Semaphore]
+
+  /** At most so many at once; others wait. What fails is told by the job, not here. */
+  def start(session: ClassicSession, atOnce: Int)(work: => Unit): Unit = {
+    val gate = gates.computeIfAbsent(atOnce, new Semaphore(_))
+    val artifacts = JobArtifactSet.getCurrentJobArtifactState
+    val thread = new Thread(() => {
+      // The statement has ended: neither cancelling it nor its place in the user interface is ours any more.
+      val context = session.sparkContext
+      Seq("spark.sql.execution.id", "spark.sql.execution.root.id").foreach(context.setLocalProperty(_, null))
+      context.clearJobGroup()
+      context.clearJobTags()
+      gate.acquire()
+      try session.withActive {
+        artifacts.fold(work)(JobArtifactSet.withActiveJobArtifactState(_)(work))
+      } catch { case NonFatal(_) => } finally gate.release()
+    }, "indextables-background")
+    thread.setDaemon(true)
+    thread.start()
+  }
+}
+
+/** Tasks that Python planned, run on executors: bytes in, bytes out. */
+object Tasks {
+  private val Result = new StructType().add("result", BinaryType)
+
+  // How often a job is told how far it is.
+  private val tellEvery = 500.milliseconds
+
+  /** The results, in the order of the tasks; `job` is told how many are done. */
+  def run(session: ClassicSession, function: Array[Byte], tasks: Seq[Array[Byte]], job: Option[String]): Seq[Array[Byte]] = {
+    val relation =
+      DataSourceV2Relation.create(new Planned(function, tasks), None, None, CaseInsensitiveStringMap.empty)
+    val rows = Dataset.ofRows(session, relation).queryExecution.toRdd
+    val results = new Array[Seq[Array[Byte]]](tasks.size)
+    val done = new AtomicInteger
+    val running = session.sparkContext.submitJob[InternalRow, Seq[Array[Byte]], Unit](
+      rows,
+      _.map(_.getBinary(0)).toList,
+      tasks.indices,
+      (task, found) => { results(task) = found; done.incrementAndGet() },
+      ())
+    try await(running, done, tasks.size, job) catch {
+      case problem: InterruptedException => running.cancel(); throw problem
+    }
+    results.toSeq.flatten
+  }
+
+  private def await(running: FutureAction[Unit], done: AtomicInteger, tasks: Int, job: Option[String]): Unit = {
+    var told = -1
+    while (!running.isCompleted) {
+      for (id <- job if done.get != told) {
+        told = done.get
+        Rpc("job_progress", Json.obj("job" -> id, "done" -> told, "tasks" -> tasks))
+      }
+      try Await.ready(running, tellEvery) catch { case _: TimeoutException => }
+    }
+    running.value.foreach(_.get)
+  }
+
+  private class Planned(function: Array[Byte], tasks: Seq[Array[Byte]]) extends Table with SupportsRead {
+    override def name(): String = s"${Provider.Name} tasks"
+    override def schema(): StructType = Result
+    override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(TableCapability.BATCH_READ)
+    override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = () => new Scan with Batch {
+      override def readSchema(): StructType = Result
+      override def toBatch: Batch = this
+      override def planInputPartitions(): Array[InputPartition] =
+        tasks.zipWithIndex.map { case (task, number) => PythonInputPartition(number, task) }.toArray
+      override def createReaderFactory(): PartitionReaderFactory = new PythonPartitionReaderFactory(
+        Rpc.source, function, Result, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
+    }
+  }
+}

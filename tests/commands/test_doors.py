@@ -1,0 +1,90 @@
+"""Every command is reached by all three doors, and does the same behind each."""
+
+import inspect
+import json
+import shlex
+from pathlib import Path
+
+import command_doors as doors
+import pyarrow as pa
+import pytest
+
+import indextables as it
+from indextables.cli.arguments import build
+from indextables.cli.main import main
+from indextables.cli.statements import command_of, statement_of
+from indextables.commands import COMMANDS, Command, Wanted
+
+OPENINGS = [command.openings[0] for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.openings[0])
+def test_a_declared_command_has_its_doors(command: Command) -> None:
+    """One that is declared without them, or with clauses that a door does not take, fails here."""
+    use = doors.USES[command.openings[0]]
+    parsed = build({"describe": print}).parse_args(shlex.split(use.shell.format("logs")))
+    assert command_of(parsed) is command
+    said = statement_of(parsed)
+    assert (said.target.path is None) == (command.target in (Wanted.NOTHING, Wanted.PATH))
+    flags = vars(parsed).keys()
+    owner, _, name = command.in_python.rpartition(".")
+    called = getattr(it.Table if owner else it, name)
+    takes = inspect.signature(called)
+    assert takes.return_annotation not in (inspect.Signature.empty, "Any")
+    for clause in command.clauses:
+        if not clause.refused:
+            assert clause.name in flags, f"'indextables {command.in_shell}' does not take {clause.words}"
+    assert called.__doc__
+
+
+def test_each_door_opens_one_command() -> None:
+    assert len({c.in_shell for c in COMMANDS}) == len({c.in_python for c in COMMANDS}) == len(COMMANDS) == 22
+    assert sorted(doors.USES) == sorted(OPENINGS)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return doors.worn(tmp_path_factory.mktemp("doors") / "t")
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_all_doors_do_the_same(opening: str, template: Path, tmp_path: Path, capsys) -> None:
+    use = doors.USES[opening]
+    options = {"cache.disk.path": str(tmp_path / "cache")}
+    by_sql = doors.prepared(template, opening, tmp_path / "by_sql", options)
+    result = it.sql(use.sql.format(by_sql), options=options)
+    assert result.schema == doors.command(opening).result
+    rows = doors.comparable(_plain(result), by_sql)
+    assert rows, "nothing to compare"
+
+    by_shell = doors.prepared(template, opening, tmp_path / "by_shell", options)
+    told = ["-o", f"cache.disk.path={tmp_path / 'cache'}", "--json"]
+    assert main([*shlex.split(use.shell.format(by_shell)), *told]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(line.keys() == set(result.column_names) for line in lines)
+    assert doors.comparable(lines, by_shell) == _through_json(rows)
+
+    # A lost log cannot be opened, so that the table is opened before.
+    by_python = doors.prepared(template, "CHECKPOINT INDEXTABLES", tmp_path / "by_python", options)
+    table = it.open(by_python, options=options)
+    use.before(by_python, options)
+    given = use.gives(use.python(table, options))
+    assert len(given) == len(rows)
+    for known, row in zip(given, rows, strict=True):
+        expected = {name: value for name, value in known.items() if name in row}
+        assert {name: row[name] for name in expected} == expected
+    assert not given[0] or any(name in rows[0] for name in given[0])
+
+
+def _plain(result: pa.Table) -> list[dict]:
+    return result.to_pylist()
+
+
+def _through_json(rows: list[dict]) -> list[dict]:
+    """As a program reads it: maps are objects, times are texts."""
+    return json.loads(json.dumps([{k: _map(v) for k, v in row.items()} for row in rows], default=str))
+
+
+def _map(value: object) -> object:
+    is_map = isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)
+    return dict(value) if is_map else value

@@ -1,0 +1,98 @@
+"""Every command through Spark SQL gives the columns and the figures that it gives without Spark."""
+
+import json
+from pathlib import Path
+
+import command_doors as doors
+import pytest
+
+import indextables as it
+from indextables.schema.spark import from_arrow
+
+# These tell of processes and of Spark's own cache folder: there is nothing to compare but their columns.
+OF_PROCESSES = {
+    "DESCRIBE INDEXTABLES DISK CACHE",
+    "FLUSH INDEXTABLES DISK CACHE",
+    "FLUSH INDEXTABLES SEARCHER CACHE",
+    "DESCRIBE INDEXTABLES STORAGE STATS",
+    "DESCRIBE INDEXTABLES ENVIRONMENT",
+}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return doors.worn(tmp_path_factory.mktemp("doors") / "t")
+
+
+@pytest.mark.parametrize("opening", doors.USES)
+def test_spark_does_what_plain_python_does(spark, opening: str, template: Path, tmp_path: Path) -> None:
+    use, options = doors.USES[opening], {"cache.disk.path": str(tmp_path / "cache")}
+    by_spark = doors.prepared(template, opening, tmp_path / "by_spark", options)
+    found = spark.sql(use.sql.format(by_spark))
+    assert json.loads(found.schema.json()) == json.loads(from_arrow(doors.command(opening).result))
+    rows = [row.asDict(recursive=True) for row in found.collect()]
+    assert rows
+    if opening in OF_PROCESSES:
+        return
+    by_sql = doors.prepared(template, opening, tmp_path / "by_sql", options)
+    expected = it.sql(use.sql.format(by_sql), options=options).to_pylist()
+    assert doors.comparable(rows, by_spark) == [_maps(row) for row in doors.comparable(expected, by_sql)]
+
+
+def _maps(row: dict) -> dict:
+    pairs = {k for k, v in row.items() if isinstance(v, list) and all(isinstance(p, tuple) for p in v)}
+    return {k: dict(v) if k in pairs else v for k, v in row.items()}
+
+
+def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(spark, tmp_path: Path) -> None:
+    doors.worn(tmp_path / "t")
+    spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()
+    tasks = _tasks(spark)
+    started = spark.sql(f"PREWARM INDEXTABLES CACHE '{tmp_path}/t' ASYNC MODE").collect()[0]
+    assert (started.status, started.async_mode) == ("started", True)
+    waiting = f"WAIT FOR INDEXTABLES PREWARM JOBS '{tmp_path}/t' JOB '{started.job_id}' TIMEOUT 120"
+    ended = spark.sql(waiting).collect()[0]
+    assert (ended.status, ended.total_splits, ended.splits_prewarmed) == ("COMPLETED", 8, 8)
+    assert _tasks(spark) - tasks == 4, "two splits a task"
+    listed = {job.job_id: job for job in spark.sql("DESCRIBE INDEXTABLES PREWARM JOBS").collect()}
+    assert listed[started.job_id].progress_pct == 100.0
+    assert sum(row.splits_cached for row in spark.sql("DESCRIBE INDEXTABLES DISK CACHE").collect()) == 8
+
+
+def test_a_prewarm_that_fails_in_the_background_says_why(spark, tmp_path: Path) -> None:
+    doors.worn(tmp_path / "t")
+    gone = it.open(tmp_path / "t").files()["path"][0].as_py()
+    (tmp_path / "t" / gone).unlink()
+    spark.conf.set("spark.indextables.prewarm.maxRetries", "0")
+    try:
+        started = spark.sql(f"PREWARM INDEXTABLES CACHE '{tmp_path}/t' ASYNC MODE").collect()[0]
+        ended = spark.sql(f"WAIT FOR INDEXTABLES PREWARM JOBS JOB '{started.job_id}'").collect()[0]
+    finally:
+        spark.conf.unset("spark.indextables.prewarm.maxRetries")
+    assert ended.status == "FAILED"
+    assert f"1 splits could not be warmed, one is {gone}" in ended.error_message
+
+
+def test_later_passes_of_a_merge_run_on_executors_too(spark, tmp_path: Path) -> None:
+    """Two splits at a time make 8 become 4, 4 become 2, 2 become 1."""
+    for number in range(8):
+        it.write(tmp_path / "t", [{"id": number}])
+    tasks = _tasks(spark)
+    done = spark.sql(f"MERGE SPLITS '{tmp_path}/t' MAX SOURCE SPLITS PER MERGE 2").collect()[0].metrics
+    assert (done.merged_files, done.merge_groups) == (14, 7)
+    assert _tasks(spark) - tasks == 7
+    assert it.open(tmp_path / "t").files().num_rows == 1
+    jobs = spark.sql("DESCRIBE INDEXTABLES MERGE JOBS").collect()
+    mine = next(job for job in jobs if job.table_path.endswith(f"{tmp_path}/t"))
+    assert (mine.status, mine.total_groups, mine.completed_groups) == ("COMPLETED", 7, 7)
+    assert (mine.total_batches, mine.completed_batches) == (3, 3)
+
+
+def _tasks(spark) -> int:
+    """How many tasks executors have ended so far."""
+    tracker = spark.sparkContext._jsc.sc().statusStore()
+    return sum(executor.totalTasks() for executor in _listed(tracker.executorList(False)))
+
+
+def _listed(sequence):
+    return [sequence.apply(number) for number in range(sequence.size())]
