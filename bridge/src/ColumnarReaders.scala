@@ -15,7 +15,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, UserDefinedPythonDataSource}
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
-import org.apache.spark.sql.indextables.{AnswerPartition, KeepAlive, TaskMetric, TaskPartition}
+import org.apache.spark.sql.indextables.{AnswerPartition, Json, KeepAlive, TaskFailure, TaskMetric, TaskPartition}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.util.ArrowUtils
@@ -142,7 +142,9 @@ private class TaskReader(
     def column(place: Int): ColumnVector = new StreamColumn(struct.getChildByOrdinal(place).asInstanceOf[ValueVector])
     val said = column(wanted.size)
     if (batch.numRows == 1 && !said.isNullAt(0)) {
-      last = TaskMetric.parse(said.getUTF8String(0).toString)
+      val figures = Json.parse(said.getUTF8String(0).toString)
+      Option(figures.get("error")).foreach(error => throw new TaskFailure(error.asText))
+      last = TaskMetric.all(figures)
       next()
     } else {
       current = new ColumnarBatch(wanted.indices.map(column).toArray, batch.numRows)

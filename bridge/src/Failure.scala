@@ -1,5 +1,6 @@
 package org.apache.spark.sql.indextables
 
+import org.apache.spark.{QueryContext, SparkRuntimeException}
 import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.parser.ParseException
 import org.apache.spark.sql.catalyst.trees.Origin
@@ -14,5 +15,12 @@ class Failure(sentence: String, cause: Option[Throwable] = None)
 /** The same for a statement, found while it is parsed. */
 class SyntaxFailure(sentence: String)
     extends ParseException(None, Origin(), "PARSE_SYNTAX_ERROR", Map("error" -> "", "hint" -> "")) {
+  override def getMessage: String = sentence
+}
+
+/** The same in a task. Spark hands on what has an error class as it is; of others it says that a job was aborted. */
+class TaskFailure(sentence: String)
+    extends SparkRuntimeException(
+      "USER_RAISED_EXCEPTION", Map("errorMessage" -> sentence), null, Array.empty[QueryContext], "") {
   override def getMessage: String = sentence
 }

@@ -97,8 +97,7 @@ class IndexScan(
 
   override def supportedCustomMetrics(): Array[CustomMetric] = ScanMetrics.all ++ Rpc.source.createPythonMetrics()
 
-  override def reportDriverMetrics(): Array[CustomTaskMetric] = plan.json.get("metrics").properties.asScala
-    .map(entry => TaskMetric(entry.getKey, entry.getValue.asLong): CustomTaskMetric).toArray
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = TaskMetric.all(plan.json.get("metrics"))
 
   private def facts: Seq[(String, String)] = Seq(
     Some("PushedFilters" -> texts.mkString("[", ", ", "]")),

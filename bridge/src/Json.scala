@@ -22,4 +22,6 @@ object Json {
   def text(value: Any): String = mapper.writeValueAsString(value)
 
   def parse(bytes: Array[Byte]): JsonNode = mapper.readTree(bytes)
+
+  def parse(text: String): JsonNode = mapper.readTree(text)
 }

@@ -2,13 +2,15 @@ package org.apache.spark.sql.indextables
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.databind.JsonNode
+
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomSumMetric, CustomTaskMetric}
 
 /** One figure of a task or of the driver, for Spark's SQL page. */
 case class TaskMetric(override val name: String, override val value: Long) extends CustomTaskMetric
 
 object TaskMetric {
-  def parse(json: String): Array[CustomTaskMetric] = Json.parse(json.getBytes("UTF-8")).properties.asScala
+  def all(figures: JsonNode): Array[CustomTaskMetric] = figures.properties.asScala
     .map(entry => TaskMetric(entry.getKey, entry.getValue.asLong): CustomTaskMetric).toArray
 }
 

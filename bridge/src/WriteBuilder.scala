@@ -4,12 +4,13 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.JobArtifactSet
+import org.apache.spark.{JobArtifactSet, SparkContext}
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
 import org.apache.spark.sql.connector.expressions.{Expression, Expressions, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonBatchWriterFactory, PythonWriterCommitMessage}
 import org.apache.spark.sql.types.StructType
 
 /** Collects how rows are to be written. */
@@ -57,6 +58,8 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
   private val shuffle = Option(planned.json.get("shuffle"))
   // Once a commit was tried, only the planner knows whether files may be deleted.
   private var tried = false
+  // What was committed.
+  private var metrics: Array[CustomTaskMetric] = Array.empty
 
   override def description(): String = s"${Provider.Name} ${options.get("path")}"
 
@@ -74,17 +77,30 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
 
   override def toBatch: BatchWrite = this
 
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = PythonBatchWriterFactory(
-    Rpc.source, function, schema, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = new RowWriters(
+    Rpc.source, function, schema, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
 
   override def commit(messages: Array[WriterCommitMessage]): Unit = {
     tried = true
-    Rpc("commit", Json.obj("options" -> options), plan +: bytes(messages): _*)
+    val table = options.get("path")
+    val parallelism = SparkContext.getActive.map(_.defaultParallelism).getOrElse(1)
+    val reply = Rpc("commit", Json.obj(
+      "options" -> options,
+      "parallelism" -> parallelism,
+      "writes" -> Upkeep.count(table)), plan +: bytes(messages): _*).json
+    metrics = TaskMetric.all(reply.get("metrics"))
+    Option(reply.get("upkeep")).foreach { wanted =>
+      Upkeep.start(table, new AfterWrite(SparkSession.active, options, parallelism, wanted))
+    }
   }
 
   override def abort(messages: Array[WriterCommitMessage]): Unit =
     if (!tried) Rpc("abort", Json.obj("options" -> options), bytes(messages): _*)
 
   private def bytes(messages: Array[WriterCommitMessage]): Seq[Array[Byte]] =
-    messages.toSeq.collect { case message: PythonWriterCommitMessage => message.pickledMessage }
+    messages.toSeq.collect { case written: Written => written.message }
+
+  override def supportedCustomMetrics(): Array[CustomMetric] = WriteMetrics.all
+
+  override def reportDriverMetrics(): Array[CustomTaskMetric] = metrics
 }

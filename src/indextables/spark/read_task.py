@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from indextables import metrics
+from indextables.errors import IndexTablesError
 from indextables.read.finish import finished
 from indextables.read.from_splits import empty_partial, split_partial
 from indextables.read.partials import merged
@@ -66,15 +67,23 @@ def _found(wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store) -> I
 def _with_figures(
     wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, each batch with an empty column more; then one row whose last column holds the figures."""
+    """The rows, each batch with an empty column more; then one row whose last column holds the figures.
+
+    Where an error of ours ends the rows, the last column holds its sentence instead.
+    """
     figures = Figures(len(splits))
     schema = pa.schema([*wire_schema(wanted.schema), pa.field(METRICS, pa.string())])
-    for batch in answer(wanted, splits, store):
-        if batch.num_rows:
-            figures.add(batch)
-            yield _marked(batch, schema)
+    error = ""
+    try:
+        for batch in answer(wanted, splits, store):
+            if batch.num_rows:
+                figures.add(batch)
+                yield _marked(batch, schema)
+    except IndexTablesError as problem:
+        error = str(problem)
     nothing = [pa.nulls(1, field.type) for field in schema][:-1]
-    yield pa.RecordBatch.from_arrays([*nothing, pa.array([figures.text()])], schema=schema)
+    said = json.dumps({"error": error} if error else figures.values())
+    yield pa.RecordBatch.from_arrays([*nothing, pa.array([said])], schema=schema)
 
 
 def _marked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -108,10 +117,6 @@ class Figures:
     def _since(self, name: str) -> int:
         now, before = metrics.figures().get(name), self._before.get(name)
         return (now.count if now else 0) - (before.count if before else 0)
-
-    def text(self) -> str:
-        """The figures as they travel."""
-        return json.dumps(self.values())
 
 
 def _freeze() -> None:

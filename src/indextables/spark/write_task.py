@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
+from indextables.errors import IndexTablesError
 from indextables.ingest import Planned, SplitUploads
 from indextables.log.actions import Add
 from indextables.options import Options
 from indextables.store import Passport
 
 MESSAGE = "message"
+ERROR = "error"
+
+_SAID = pa.schema([(MESSAGE, pa.binary()), (ERROR, pa.string())])
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Add])
@@ -33,9 +37,13 @@ class WriteFunction:
         return "indextables_write"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows; the message for the commit."""
-        adds = [] if self._planned is None else self._written(self._planned, batches)
-        yield pa.record_batch([pa.array([_encoder.encode(adds)], pa.binary())], [MESSAGE])
+        """Write all rows; the message for the commit, or the sentence of an error of ours."""
+        try:
+            adds = [] if self._planned is None else self._written(self._planned, batches)
+        except IndexTablesError as error:
+            yield _said(None, str(error))
+        else:
+            yield _said(_encoder.encode(adds), None)
 
     def _written(self, planned: Planned, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._passport.open(), planned.target, self._options)
@@ -44,6 +52,10 @@ class WriteFunction:
         except BaseException:
             uploads.withdraw()
             raise
+
+
+def _said(message: bytes | None, error: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{MESSAGE: message, ERROR: error}], _SAID)
 
 
 def adds_of(messages: Sequence[bytes]) -> list[Add]:

@@ -10,6 +10,7 @@ from indextables.spark.planner.aggregate import aggregate
 from indextables.spark.planner.buckets import buckets
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.estimate import estimate
+from indextables.spark.planner.on_write import merge_here
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
 from indextables.spark.planner.write import abort, commit, delete, write
@@ -36,6 +37,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "delete": delete,
     "estimate": estimate,
     "job_progress": job_progress,
+    "merge_here": merge_here,
     "ping": _ping,
     "plan": plan,
     "schema": schema,

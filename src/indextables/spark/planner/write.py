@@ -7,29 +7,33 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from indextables.errors import PredicateError, TableNotFoundError
 from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
 from indextables.joint import withdraw
+from indextables.log.actions import Add
 from indextables.log.conflict import Draft
+from indextables.maintain import on_write
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
+from indextables.spark.planner.on_write import upkeep
 from indextables.spark.planner.tables import addressed
-from indextables.spark.write_task import MESSAGE, WriteFunction, adds_of
+from indextables.spark.write_task import ERROR, MESSAGE, WriteFunction, adds_of
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
-_RESULT = StructType().add(MESSAGE, BinaryType())
+_RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 
 
 def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Agree to a write: how rows are shuffled, what tasks run, and the plan that the commit wants back."""
     del blobs
     table = addressed(request)
+    on_write.check(table.options)
     replace, filters = request.get("replace"), request.get("filters")
     planned, _ = plan_write(
         table.log,
@@ -51,10 +55,21 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     table = addressed(request)
     planned: Planned | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
     if planned is None:
-        return {}, ()
+        return {"metrics": _figures(())}, ()
     adds = adds_of(blobs[1:])
     snapshot = finish_write(table.log, planned, adds, table.options)
-    return {"version": snapshot.version}, ()
+    more = upkeep(snapshot, table.options, request) if planned.changed(snapshot) else {}
+    return {"version": snapshot.version, "metrics": _figures(adds), **more}, ()
+
+
+def _figures(adds: Sequence[Add]) -> Mapping[str, int]:
+    """What was written, by the names of the metrics on Spark's SQL page."""
+    return {
+        "rowsWritten": sum(add.num_records or 0 for add in adds),
+        "splitsWritten": len(adds),
+        "bytesWritten": sum(add.size for add in adds),
+        "partitionsWritten": len({tuple((add.partition_values or {}).items()) for add in adds}),
+    }
 
 
 def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:

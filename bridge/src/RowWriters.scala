@@ -1,0 +1,67 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.metric.CustomMetric
+import org.apache.spark.sql.connector.write.{DataWriter, DataWriterFactory, WriterCommitMessage}
+import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, UserDefinedPythonDataSource}
+import org.apache.spark.sql.types._
+
+/** What a task wrote, for the commit; only Python reads it. */
+case class Written(message: Array[Byte]) extends WriterCommitMessage
+
+/** Hands the rows of a task to Python, and what Python says of them to the commit. */
+class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], schema: StructType, artifacts: Option[String])
+    extends DataWriterFactory {
+  override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
+    private var written: Option[Written] = None
+
+    override def writeAll(rows: util.Iterator[InternalRow]): Unit = {
+      KeepAlive.used()
+      val said = source.createMapInBatchEvaluatorFactory(
+        function, "write", OnTheWire(schema), RowWriters.Said, PythonCustomMetric.pythonMetrics, artifacts, None)
+      said.createEvaluator().eval(0, rows.asScala).foreach { row =>
+        if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
+        written = Some(Written(row.getBinary(0)))
+      }
+    }
+
+    override def write(row: InternalRow): Unit = throw new UnsupportedOperationException("rows are written all at once")
+
+    override def commit(): WriterCommitMessage =
+      written.getOrElse(throw new IllegalStateException("the task of a write said nothing"))
+
+    override def abort(): Unit = ()
+
+    override def close(): Unit = ()
+  }
+}
+
+object RowWriters {
+  private val Said = new StructType().add("message", BinaryType).add("error", StringType)
+}
+
+/** Types as rows travel to Python: Spark keeps an interval of months as an integer, and Arrow in Python knows no other. */
+object OnTheWire {
+  def apply(schema: StructType): StructType = of(schema).asInstanceOf[StructType]
+
+  private def of(dataType: DataType): DataType = dataType match {
+    case _: YearMonthIntervalType => IntegerType
+    case StructType(fields) => StructType(fields.map(field => field.copy(dataType = of(field.dataType), nullable = true)))
+    case ArrayType(element, _) => ArrayType(of(element), containsNull = true)
+    case MapType(key, value, _) => MapType(of(key), of(value), valueContainsNull = true)
+    case other => other
+  }
+}
+
+class RowsWritten extends SumOf("rowsWritten", "rows written")
+class SplitsWritten extends SumOf("splitsWritten", "splits written")
+class BytesWritten extends SumOf("bytesWritten", "bytes written")
+class PartitionsWritten extends SumOf("partitionsWritten", "partitions written to")
+
+object WriteMetrics {
+  def all: Array[CustomMetric] = Array(new RowsWritten, new SplitsWritten, new BytesWritten, new PartitionsWritten)
+}
