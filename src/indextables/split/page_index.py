@@ -7,7 +7,8 @@ import numpy as np
 from indextables.split.thrift import I32, I64, LIST, STRUCT, read_struct, write_struct
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+Bytes: TypeAlias = bytes | memoryview
+Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 # A page location as numbers: the headers of its three fields before their values, and the end.
 _NUMBERS = 7
@@ -16,7 +17,7 @@ _HEADER_VALUES = np.array([1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0], np.int6
 _VALUES = (1, 3, 5)
 
 
-def page_locations(page_index: bytes) -> Ints:
+def page_locations(page_index: Bytes) -> Ints:
     """Offset, length and first row of each page, a line for each."""
     regular = _regular(page_index)
     if regular is not None:
@@ -45,7 +46,7 @@ def moved(page_index: bytes, by: int) -> bytes:
     return write_struct({**said, 1: (LIST, (STRUCT, places))})
 
 
-def _regular(page_index: bytes) -> tuple[Ints, int, int] | None:
+def _regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
     """The locations, and where their bytes begin and end.
 
     The list is a regular run of variable-length numbers (a field header is one byte, and so reads as one
@@ -71,7 +72,7 @@ def _regular(page_index: bytes) -> tuple[Ints, int, int] | None:
     return (numbers >> 1) ^ -(numbers & 1), start, start + int(ends[-1]) + 1
 
 
-def _read(data: Bytes, ends: Ints) -> Ints:
+def _read(data: Octets, ends: Ints) -> Ints:
     """The variable-length numbers that end at these places."""
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1

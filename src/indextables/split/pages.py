@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from indextables.split import parquet_fields as fields
 from indextables.split.footer import MAGIC
-from indextables.split.page_index import Ints, page_locations
+from indextables.split.page_index import Bytes, Ints, page_locations
 from indextables.split.thrift import I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
 
@@ -67,7 +67,7 @@ class Layout:
         start = chunk[fields.OFFSET_INDEX_AT][1]
         return start, start + chunk[fields.OFFSET_INDEX_LENGTH][1]
 
-    def pages(self, group: int, leaf: Leaf, page_index: bytes) -> Pages:
+    def pages(self, group: int, leaf: Leaf, page_index: Bytes) -> Pages:
         """The pages of a column chunk, from the bytes of its page index."""
         table = page_locations(page_index)
         meta = self.groups[group].columns[leaf.number][fields.META_DATA][1]
@@ -76,9 +76,10 @@ class Layout:
             dictionary = (meta[fields.DICTIONARY_PAGE][1], int(table[0, 0]))
         return Pages(table[:, 0], table[:, 1], table[:, 2], dictionary)
 
-    def small_file(self, leaf: Leaf, parts: list[tuple[int, int, list[bytes], bytes]]) -> bytes:
+    def small_file(self, leaf: Leaf, parts: list[tuple[int, int, list[Bytes], Bytes]]) -> bytes:
         """A Parquet file of one column: from each `(group, rows, pages, dictionary page)` a row group."""
-        body, groups = [MAGIC], []
+        body: list[Bytes] = [MAGIC]
+        groups = []
         position = len(MAGIC)
         for group, rows, pages, dictionary in parts:
             chunk = dict(self.groups[group].columns[leaf.number])

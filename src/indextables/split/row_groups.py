@@ -10,10 +10,9 @@ from typing import IO, Any, TypeAlias
 
 from indextables.split import parquet_fields as fields
 from indextables.split.footer import MAGIC
-from indextables.split.page_index import moved
+from indextables.split.page_index import Bytes, moved
 from indextables.split.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
-Bytes: TypeAlias = bytes | memoryview
 Ranges: TypeAlias = Callable[[list[tuple[int, int]]], Sequence[Bytes]]
 
 _LARGEST_ORDINAL = (1 << 15) - 1

@@ -6,8 +6,9 @@ Few rows cost few pages: their pages are found in the page index, fetched togeth
 import io
 import mmap
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -39,7 +40,29 @@ _THREADS_WORTH = 256 << 10
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
-    return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-pages")
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="indextables-pages")
+
+
+def _cores() -> int:
+    return os.cpu_count() or 2
+
+
+# By group: the first rows of pages, and the choice that was made among these pages.
+_Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to fetch of a column.
+
+    By group its number, the rows of the chosen pages, their number, and whether a dictionary comes before
+    them; where the wanted rows stand among those of all chosen pages; the ranges to read, and their bytes.
+    """
+
+    groups: list[tuple[int, int, int, bool]]
+    positions: Ints
+    ranges: list[tuple[int, int]]
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +134,22 @@ class Rows:
         end: int | None = None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows from number `start` to before `end`, in order; one row group ahead is in memory."""
+        """The rows from number `start` to before `end`, in order; few row groups ahead are in memory."""
         names = self._names(columns)
         end = self._footer.num_records if end is None else min(end, self._footer.num_records)
         groups = [
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
         schema = self._typed_schema(names)
-        with ThreadPoolExecutor(1, thread_name_prefix="indextables-scan") as ahead:
-            waiting = [ahead.submit(self._group, group, names, start, end) for group in groups[:1]]
-            for position in range(len(groups)):
+        # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
+        depth = max(1, min(_cores(), len(groups)) // max(1, len(names)))
+        with ThreadPoolExecutor(depth, thread_name_prefix="indextables-scan") as ahead:
+            waiting = deque(ahead.submit(self._group, group, names, start, end) for group in groups[:depth])
+            for following in [*groups[depth:], *[None] * depth][: len(groups)]:
                 with self._damage():
-                    table = waiting.pop().result()
-                if position + 1 < len(groups):
-                    waiting.append(ahead.submit(self._group, groups[position + 1], names, start, end))
+                    table = waiting.popleft().result()
+                if following is not None:
+                    waiting.append(ahead.submit(self._group, following, names, start, end))
                 typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
                 rows = pa.Table.from_arrays(typed, schema=schema) if names else table
                 yield from rows.to_batches(max_chunksize=batch_rows)
@@ -184,9 +209,10 @@ class Rows:
         )
         return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=self._map is None)
 
-    def _ranges(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+    def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
-            return [self._map[start:end] for start, end in ranges]
+            whole = memoryview(self._map)
+            return [whole[start:end] for start, end in ranges]
         return self._store.get_ranges(self._path, ranges) if ranges else []
 
     def _names(self, columns: Sequence[str] | None) -> list[str]:
@@ -231,51 +257,66 @@ class Rows:
     def _decode(
         self, names: list[str], parts: list[tuple[int, Ints]], pages: dict[tuple[int, int], Pages]
     ) -> list[pa.Array]:
-        ranges: list[tuple[int, int]] = []
-        plans: list[tuple[Leaf, list[tuple[int, int, int, bool]], Ints]] = []
-        for name in names:
-            leaf = self._layout.flat[name]
-            plan, positions = self._plan(leaf, parts, pages, ranges)
-            plans.append((leaf, plan, positions))
-        data = iter(self._ranges(ranges))
-        files = []
-        for leaf, plan, positions in plans:
+        leaves = [self._layout.flat[name] for name in names]
+        known: _Known = {}
+        plans = [self._plan(leaf, parts, pages, known) for leaf in leaves]
+        # The largest first, so that no thread is left alone with it.
+        order = sorted(range(len(plans)), key=lambda i: -plans[i].size)
+        data = iter(self._ranges([each for i in order for each in plans[i].ranges]))
+        many = len(plans) > 1 and sum(plan.size for plan in plans) > _THREADS_WORTH
+        decoded: list[Any] = [None] * len(plans)
+        for i in order:
             held = []
-            for group, rows, count, has_dictionary in plan:
+            for group, rows, count, has_dictionary in plans[i].groups:
                 dictionary = next(data) if has_dictionary else b""
                 held.append((group, rows, [next(data) for _ in range(count)], dictionary))
-            files.append((self._layout.small_file(leaf, held), positions))
-        if len(files) > 1 and sum(len(f) for f, _ in files) > _THREADS_WORTH:
-            return list(_threads(os.getpid()).map(_read_small, files))
-        return [_read_small(file) for file in files]
+            file = self._layout.small_file(leaves[i], held)
+            # Threads decode the first files while the others are put together.
+            submit = _threads(os.getpid()).submit if many else _at_once
+            decoded[i] = submit(_read_small, file, plans[i].positions)
+        return [each.result() for each in decoded]
 
     def _plan(
         self,
         leaf: Leaf,
         parts: list[tuple[int, Ints]],
         pages: dict[tuple[int, int], Pages],
-        ranges: list[tuple[int, int]],
-    ) -> tuple[list[tuple[int, int, int, bool]], Ints]:
-        """Which pages hold the rows, and where in them the rows will stand; appends the ranges to read."""
-        plan: list[tuple[int, int, int, bool]] = []
+        known: "_Known",
+    ) -> "_Plan":
+        """Which pages of a column hold the rows, and where in them the rows will stand."""
+        groups: list[tuple[int, int, int, bool]] = []
         positions: list[Ints] = []
+        ranges: list[tuple[int, int]] = []
         before = 0
         for group, local in parts:
             own = pages[group, leaf.number]
-            which = np.searchsorted(own.first_rows, local, side="right") - 1
-            chosen, place = np.unique(which, return_inverse=True)
-            following = np.append(own.first_rows[1:], self._layout.groups[group].rows)
-            counts = following[chosen] - own.first_rows[chosen]
-            starts = before + np.cumsum(counts) - counts
-            positions.append(starts[place] + local - own.first_rows[which])
+            chosen, within, rows = self._chosen(group, own.first_rows, local, known)
+            positions.append(within + before)
             if own.dictionary is not None:
                 ranges.append(own.dictionary)
-            ends = own.offsets[chosen] + own.lengths[chosen]
-            ranges.extend(zip(own.offsets[chosen].tolist(), ends.tolist(), strict=True))
-            rows = int(counts.sum())
-            plan.append((group, rows, len(chosen), own.dictionary is not None))
+            starts = own.offsets[chosen]
+            ranges.extend(zip(starts.tolist(), (starts + own.lengths[chosen]).tolist(), strict=True))
+            groups.append((group, rows, len(chosen), own.dictionary is not None))
             before += rows
-        return plan, np.concatenate(positions)
+        size = sum(end - start for start, end in ranges)
+        return _Plan(groups, np.concatenate(positions), ranges, size)
+
+    def _chosen(self, group: int, first_rows: Ints, local: Ints, known: "_Known") -> tuple[Ints, Ints, int]:
+        """The pages that hold rows of a group, where the rows stand in them, and how many rows they have.
+
+        Most columns of a group are cut into pages at the same rows, so what was found for one is kept.
+        """
+        for cut, found in known.setdefault(group, []):
+            if np.array_equal(cut, first_rows):
+                return found
+        which = np.searchsorted(first_rows, local, side="right") - 1
+        chosen, place = np.unique(which, return_inverse=True)
+        following = np.append(first_rows[1:], self._layout.groups[group].rows)
+        counts = following[chosen] - first_rows[chosen]
+        starts = np.cumsum(counts) - counts
+        found = chosen, starts[place] + local - first_rows[which], int(counts.sum())
+        known[group].append((first_rows, found))
+        return found
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Columns with fields of their own: their pages do not line up, so whole row groups are read."""
@@ -304,8 +345,14 @@ def _mapped(path: str, size: int) -> mmap.mmap:
     return mapped
 
 
-def _read_small(file: tuple[bytes, Ints]) -> pa.Array:
-    data, positions = file
+def _at_once(work: Callable[..., pa.Array], *arguments: object) -> Future[pa.Array]:
+    """What a thread would do, done here."""
+    done: Future[pa.Array] = Future()
+    done.set_result(work(*arguments))
+    return done
+
+
+def _read_small(data: bytes, positions: Ints) -> pa.Array:
     opened = pq.ParquetFile(pa.BufferReader(data))
     chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
     if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
