@@ -6,11 +6,14 @@ cd "$(dirname "$0")/.."
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 # Debian packages, when we may install them; otherwise say what is missing and why.
+export DEBIAN_FRONTEND=noninteractive
+as_root=
+if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
 debian() { # package, command it brings, what it is for
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  if command -v apt-get >/dev/null && { [ -z "$as_root" ] || sudo -n true 2>/dev/null; }; then
     say "installing $1 ($3)"
-    apt-get install -y -qq "$1" >/dev/null 2>&1 ||
-      { apt-get update -qq >/dev/null && apt-get install -y -qq "$1" >/dev/null; }
+    $as_root apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1 ||
+      { $as_root apt-get update -qq >/dev/null && $as_root apt-get install -y -qq --no-install-recommends "$1" >/dev/null; }
   else
     say "'$2' not found; it is needed for $3. Install the Debian package '$1' (or your system's) and run again."
     return 1
@@ -45,4 +48,9 @@ if [ ! -x .servers/node_modules/.bin/azurite-blob ]; then
     npm install --prefix .servers --no-audit --no-fund --no-save --silent azurite@3.37.0 >/dev/null
   fi
 fi
+
+# A browser looks at the page of `indextables report` in the tests; without one, those tests are skipped.
+browser() { for name in chromium chromium-browser google-chrome chrome; do command -v "$name" && return; done; }
+browser >/dev/null || debian chromium chromium "the tests of the report page" ||
+  say "no browser: the tests that look at the report page will be skipped"
 say "ready"

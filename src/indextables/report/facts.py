@@ -21,10 +21,11 @@ SMALL = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its name, its length, and what a reader is told of it."""
+    """One bar: its name, its length, the figure beside it, and what a reader is told of it."""
 
     name: str
     value: float
+    shown: str
     told: str
 
 
@@ -38,6 +39,23 @@ class Point:
     operation: str
     time: dt.datetime
 
+    @property
+    def appends(self) -> bool:
+        """Whether the version only added rows, as most do."""
+        return self.operation == "WRITE"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its type, what it is for, and in how many splits its bounds are known."""
+
+    name: str
+    type: str
+    role: str
+    coverage: float
+    least: str | None
+    greatest: str | None
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -50,7 +68,7 @@ class Facts:
     bytes: int
     partition_columns: tuple[str, ...]
     text_columns: tuple[str, ...]
-    columns: int
+    columns: tuple[Column, ...]
     by_size: tuple[Bar, ...]
     by_partition: tuple[Bar, ...]
     partitions: int
@@ -78,7 +96,7 @@ def facts_of(table: Table) -> Facts:
         bytes=size,
         partition_columns=table.partition_columns,
         text_columns=table.text_columns,
-        columns=len(table.schema),
+        columns=tuple(_columns(table)),
         by_size=tuple(_by_size(files)),
         by_partition=tuple(_by_partition(files, names)),
         partitions=len(set(names)),
@@ -94,12 +112,20 @@ def facts_of(table: Table) -> Facts:
 
 
 def _partitions(files: pa.Table) -> list[str]:
-    """The partition of each split, as its folder is named."""
+    """The partition of each split: the values of its columns."""
     return [
-        ", ".join(f"{name}={'null' if value is None else value}" for name, value in entry or ())
-        or "(not partitioned)"
+        " / ".join("null" if value is None else str(value) for _, value in entry or ()) or "the whole table"
         for entry in files["partitionValues"].to_pylist()
     ]
+
+
+def _columns(table: Table) -> Iterator[Column]:
+    """The columns, as the table has them."""
+    partitions, texts = set(table.partition_columns), set(table.text_columns)
+    for found in table.data_skipping():
+        role = "partition" if found.column in partitions else "text" if found.column in texts else ""
+        coverage = found.with_bounds / found.splits if found.splits else 0.0
+        yield Column(found.column, found.data_type, role, coverage, found.least, found.greatest)
 
 
 def _by_size(files: pa.Table) -> Iterator[Bar]:
@@ -109,7 +135,8 @@ def _by_size(files: pa.Table) -> Iterator[Bar]:
     for step in range(steps.min(), steps.max() + 1) if len(steps) else ():
         count = int((steps == step).sum())
         name = f"{short(4**step)} - {short(4 ** (step + 1))}"
-        yield Bar(name, count, f"{count} splits of {name}")
+        held = short(int(sizes[steps == step].sum()))
+        yield Bar(name, count, f"{count:,}", f"{counted(count, 'split')} of {name}, {held} together")
 
 
 def _by_partition(files: pa.Table, names: list[str]) -> Iterator[Bar]:
@@ -120,7 +147,8 @@ def _by_partition(files: pa.Table, names: list[str]) -> Iterator[Bar]:
         entry[1] += 1
     largest = sorted(sums.items(), key=lambda item: -item[1][0])[:_SHOWN]
     for name, (size, count) in largest:
-        yield Bar(name, size, f"{name}: {short(size)} in {count} splits")
+        told = f"{short(size)} in {counted(count, 'split')}"
+        yield Bar(name, size, told, f"{name}: {told}")
 
 
 def _mergeable(files: pa.Table, names: list[str]) -> int:
@@ -140,6 +168,15 @@ def _growth(history: list[dict[str, Any]], splits: int, size: int) -> Iterator[P
             return
         size -= figures["numAddedBytes"] - figures["numRemovedBytes"]
         splits -= figures["numAddedFiles"] - figures["numRemovedFiles"]
+
+
+def counted(number: int, thing: str) -> str:
+    """So many things.
+
+    >>> counted(1, "split"), counted(1200, "split")
+    ('1 split', '1,200 splits')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def short(size: float) -> str:
