@@ -4,12 +4,12 @@ import java.util.Locale
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{NamedRelation, UnresolvedRelation}
-import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.plans.logical.{AppendData, LogicalPlan, OverwriteByExpression, OverwritePartitionsDynamic, V2WriteCommand}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types._
 
 /**
  * Lets rows with the option mergeSchema bring new columns into a table that a catalog names.
@@ -44,12 +44,24 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
     }
     val incoming = (if (write.query.resolved) write.query else analyzed(write.query)).schema.asNullable
     found.collectFirst { case relation @ DataSourceV2Relation(table: IndexTable, _, _, _, _, _) =>
-      val known = table.schema.fieldNames.map(_.toLowerCase(Locale.ROOT)).toSet
-      val added = incoming.filterNot(field => known(field.name.toLowerCase(Locale.ROOT)))
-      val all = StructType(table.schema ++ added)
-      if (added.isEmpty) relation
+      val all = both(table.schema, incoming).asInstanceOf[StructType]
+      if (all == table.schema) relation
       else relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
     }.getOrElse(write.table)
+  }
+
+  /** A type with the fields that another one has besides; types that do not agree are for the planner to refuse. */
+  private def both(known: DataType, incoming: DataType): DataType = (known, incoming) match {
+    case (StructType(fields), StructType(others)) =>
+      def name(field: StructField) = field.name.toLowerCase(Locale.ROOT)
+      val given = others.map(field => name(field) -> field).toMap
+      val names = fields.map(name).toSet
+      StructType(
+        fields.map(field => given.get(name(field)).fold(field)(o => field.copy(dataType = both(field.dataType, o.dataType))))
+          ++ others.filterNot(field => names(name(field))))
+    case (ArrayType(element, nulls), ArrayType(other, _)) => ArrayType(both(element, other), nulls)
+    case (MapType(key, value, nulls), MapType(_, other, _)) => MapType(key, both(value, other), nulls)
+    case _ => known
   }
 
   private def analyzed(plan: LogicalPlan): LogicalPlan =

@@ -43,6 +43,7 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
     val request = Json.obj(
       "options" -> options,
       "schema" -> info.schema.json,
+      "declared" -> (if (table.named) Some(table.schema.json) else None),
       "partitions" -> table.wantedPartitions,
       "mode" -> mode,
       "replace" -> replace,

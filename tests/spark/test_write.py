@@ -181,8 +181,8 @@ def test_session_confs_reach_the_writer_and_options_win(spark, days, tmp_path):
 def test_unknown_and_refused_options_are_errors(days, tmp_path):
     with pytest.raises(AnalysisException, match="did you mean 'mergeSchema'"):
         writer(days, mergeSchemas="true").save(str(tmp_path / "t"))
-    with pytest.raises(AnalysisException, match="not in this release yet"):
-        writer(days, **{"mergeOnWrite.enabled": "true"}).save(str(tmp_path / "t"))
+    with pytest.raises(AnalysisException, match="give mergeOnWrite.minBatchesToTrigger"):
+        writer(days, **{"mergeOnWrite.mergeGroupMultiplier": "2"}).save(str(tmp_path / "t"))
 
 
 def test_optimized_writes_leave_one_split_where_tasks_would_leave_many(days, tmp_path):

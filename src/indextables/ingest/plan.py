@@ -64,17 +64,20 @@ def plan_write(
     mode: Mode,
     partition_by: Sequence[str],
     options: Options,
+    declared: pa.Schema | None = None,
     replace: Replace | None = None,
     where: Callable[[pa.Schema], Predicate] | None = None,
 ) -> tuple[Planned | None, Snapshot | None]:
     """Check a write against the table, and say what it does; no plan if there is nothing to write.
 
-    `replace` says what an overwrite replaces; by default the options do, and else it is everything. `where`
+    `declared` are the columns that a table without a log was created with; a catalog knows them. `replace`
+    says what an overwrite replaces; by default the options do, and else it is everything. `where`
     gives the condition to a table's schema, if that is what it replaces.
     """
     snapshot = _existing(log)
     if snapshot is None:
-        target = new_table(incoming, partition_by, options, now_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
         return Planned(target, mode, Replace.NOTHING, None, False, None, None), None
     if mode is Mode.ERROR:

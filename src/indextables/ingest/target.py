@@ -63,9 +63,13 @@ def new_table(
     *,
     now_ms: int,
     new_id: Callable[[], str] | None = None,
+    declared: pa.Schema | None = None,
 ) -> Target:
-    """The table that a first write makes."""
-    schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
+    """The table that a first write makes: of any columns, or of those that it was declared with."""
+    if declared is None:
+        schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
+    else:
+        schema = check_append(normalise(declared), incoming, merge=options.get(opt.MERGE_SCHEMA))
     check_names(schema)
     partition_columns = check_partition_columns(schema, partition_by)
     metadata = Metadata(

@@ -35,12 +35,14 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     table = addressed(request)
     on_write.check(table.options)
     replace, filters = request.get("replace"), request.get("filters")
+    declared = request.get("declared")
     planned, _ = plan_write(
         table.log,
         to_arrow(request["schema"]),
         mode=Mode.of(request["mode"]),
         partition_by=request.get("partitions") or (),
         options=table.options,
+        declared=None if declared is None else to_arrow(declared),
         replace=None if replace is None else Replace(replace),
         where=None if filters is None else partial(_condition, filters),
     )

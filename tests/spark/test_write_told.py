@@ -1,0 +1,106 @@
+"""What tasks tell: figures of a write on Spark's SQL page, and errors of ours as their sentences."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+import indextables
+
+
+def figures(spark, statement):
+    """The metrics of the last write on Spark's SQL page, by their names there."""
+    statement()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    for place in range(executions.size() - 1, -1, -1):
+        execution = executions.apply(place)
+        values = store.executionMetrics(execution.executionId())
+        metrics = [execution.metrics().apply(i) for i in range(execution.metrics().size())]
+        found = {m.name(): values.get(m.accumulatorId()) for m in metrics}
+        if "splits written" in found:
+            return {name: value.get() for name, value in found.items() if value.isDefined()}
+    raise AssertionError("no write")
+
+
+def test_the_sql_page_shows_what_a_write_wrote(spark, tmp_path):
+    rows = spark.range(0, 100, 1, 2).selectExpr("id", "id % 5 AS part")
+    path = str(tmp_path / "t")
+    found = figures(spark, lambda: rows.write.format("indextables").partitionBy("part").save(path))
+    files = indextables.open(path).files()
+    assert found["rows written"] == "100"
+    assert found["splits written"] == "10" == str(files.num_rows)
+    assert found["partitions written to"] == "5"
+    assert found["bytes written"] == str(sum(files["size"].to_pylist()))
+
+
+def test_the_sql_page_shows_an_insert_too(spark, tmp_path):
+    spark.sql(f"CREATE TABLE told (id BIGINT) USING indextables LOCATION '{tmp_path}/t'")
+    try:
+        found = figures(spark, lambda: spark.sql("INSERT INTO told SELECT id FROM range(0, 7, 1, 1)"))
+        assert (found["rows written"], found["splits written"], found["partitions written to"]) == (
+            "7",
+            "1",
+            "1",
+        )
+        nothing = figures(spark, lambda: spark.sql("INSERT INTO told SELECT id FROM range(0)"))
+        assert (nothing["rows written"], nothing["splits written"]) == ("0", "0")
+    finally:
+        spark.sql("DROP TABLE told")
+
+
+def sentence(action):
+    with pytest.raises(PySparkException) as raised:
+        action()
+    return str(raised.value)
+
+
+def damaged(spark, path):
+    spark.range(0, 10, 1, 1).write.format("indextables").save(path)
+    (split,) = Path(path).rglob("*.split")
+    split.write_bytes(split.read_bytes()[:-50])
+    return spark.read.format("indextables").option("read.inline.maxRows", "0").load(path)
+
+
+def test_a_damaged_split_is_told_in_a_sentence_wherever_it_is_read(spark, tmp_path):
+    table = damaged(spark, str(tmp_path / "t"))
+    for action in (
+        table.collect,
+        table.where("id > 3").count,
+        lambda: table.orderBy("id").limit(3).collect(),
+    ):
+        said = sentence(action)
+        assert said.startswith("file:///")
+        assert ".split" in said.splitlines()[0]
+        assert "Traceback" not in said
+        assert "Job aborted" not in said
+
+
+def test_a_damaged_split_is_told_by_a_write_that_reads_it(spark, tmp_path):
+    table = damaged(spark, str(tmp_path / "t"))
+    said = sentence(lambda: table.write.format("indextables").save(str(tmp_path / "copy")))
+    assert said.startswith("file:///")
+    assert "Traceback" not in said
+
+
+def test_rows_that_a_write_must_not_bring_are_told_in_a_sentence(spark, tmp_path):
+    rows = spark.range(0, 9, 1, 1).selectExpr("id", "id % 3 AS part")
+    rows.write.format("indextables").partitionBy("part").save(str(tmp_path / "t"))
+    replace = rows.write.format("indextables").mode("overwrite").option("replaceWhere", "part = 1")
+    said = sentence(lambda: replace.save(str(tmp_path / "t")))
+    assert said == (
+        "6 of 9 rows do not match the condition of replaceWhere, part = 1; write only rows that do"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_an_error_of_someone_else_keeps_its_traceback(spark, tmp_path):
+    def broken(batches):
+        raise RuntimeError("not ours")
+        yield from batches
+
+    rows = spark.range(3).mapInArrow(broken, "id long")
+    said = sentence(lambda: rows.write.format("indextables").save(str(tmp_path / "t")))
+    assert "RuntimeError: not ours" in said
+    assert "Traceback" in said
