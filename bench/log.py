@@ -72,7 +72,7 @@ class _Bench:
         yield self._row("compact 70K", compacted, self._bare(worn), ms=1_000)
 
     def _json(self, read_70k: Measured) -> Iterator[Row]:
-        for name, files in (("70K", 70_000), ("100K", 100_000)):
+        for name, files in (("70K", 70_000), ("100K", 100_000), ("1M", 1_000_000)):
             table = self._table(f"json-{name}", files, **{"state.format": "json"})
             bare = self._measure("read_bare_json", table)
             ours = self._read(table)
