@@ -343,7 +343,7 @@ def prepared(template: Path, opening: str, path: Path, options: Mapping[str, obj
     return path
 
 
-def comparable(rows: Sequence[Row], path: Path) -> list[Row]:
+def comparable(rows: Sequence[Row], path: Path | str) -> list[Row]:
     """Rows of this table without what differs from run to run."""
     kept = [r for r in rows if str(r.get("table_path", path)).endswith(str(path))]
     return [_flat(r) for r in kept]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from upkeep_tables import TEXT, aged, appended, ids, log_of, orphan
+from upkeep_tables import aged, appended, ids, log_of, orphan
 
 import indextables as it
 from indextables.commands import COMMANDS
@@ -362,30 +362,6 @@ def test_no_table_is_an_error_and_not_a_row(tmp_path: Path, command) -> None:
     with pytest.raises(TableNotFoundError):
         execute(f"{command.openings[0]} '{tmp_path}/nothing' {rest}")
     assert not (tmp_path / "nothing").exists()
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("kind", ["s3", "azure"])
-def test_commands_that_change_the_log_do_so_on_object_stores(make_store_url, kind: str) -> None:
-    url, given = make_store_url(kind)
-    options = Options.parse({**given, "purge.retentionCheckEnabled": False, "state.retention.versions": 0})
-    for n in range(4):
-        it.write(
-            url,
-            [{"id": n, "day": n % 2, "message": f"word{n}"}],
-            partition_by=["day"],
-            options={**TEXT, **given},
-        )
-    assert only(f"MERGE SPLITS '{url}'", options)["metrics"]["merged_files"] == 4
-    assert only(f"DROP INDEXTABLES PARTITIONS FROM '{url}' WHERE day = 1", options)["splits_removed"] == 1
-    assert only(f"RESTORE INDEXTABLES '{url}' TO VERSION 5", options)["splits_restored"] == 1
-    assert only(f"CHECKPOINT INDEXTABLES '{url}'", options)["num_files"] == 2
-    assert only(f"TRUNCATE INDEXTABLES TIME TRAVEL '{url}'", options)["versions_deleted"] == 7
-    assert (
-        only(f"PURGE INDEXTABLE '{url}' OLDER THAN 0 HOURS", options)["metrics"]["orphaned_files_deleted"]
-        == 4
-    )
-    assert it.open(url, options=given).count() == 4
 
 
 def test_a_failed_command_raises_our_errors(tmp_path: Path) -> None:
