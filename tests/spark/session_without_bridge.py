@@ -45,6 +45,18 @@ heard["plain_filtered"] = sorted(row.id for row in filtered.collect())
 heard["plain_unknown_option"] = failure(
     lambda: spark.read.format("indextables").option("nonsense", 1).load(path_of("t")).collect()
 )
+merging = (
+    rows.repartition(3).write.format("indextables").mode("append").option("mergeOnWrite.enabled", "true")
+)
+merging.save(path_of("m"))
+heard["plain_merged"] = [
+    indextables.open(path_of("m")).files().num_rows,
+    indextables.open(path_of("m")).count(),
+]
+counting = rows.write.format("indextables").mode("append").option("purgeOnWrite.triggerAfterWrites", "2")
+heard["plain_counting"] = failure(lambda: counting.save(path_of("c")))
+months = spark.sql("SELECT array(INTERVAL '1' MONTH) AS m").write.format("indextables").mode("append")
+heard["plain_months"] = failure(lambda: months.save(path_of("i")))
 heard["plain_error_mode"] = failure(lambda: rows.write.format("indextables").mode("error").save(path_of("e")))
 
 assert indextables.attach(spark) is spark

@@ -90,6 +90,9 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert heard["plain_overwrite"] == 3
     assert heard["plain_filtered"] == [1, 2]
     assert "unknown option 'nonsense'" in heard["plain_unknown_option"]
+    assert heard["plain_merged"] == [1, 10]
+    assert "nobody counts writes" in heard["plain_counting"]
+    assert "column m.element is an interval of months" in heard["plain_months"]
     assert "append" in heard["plain_error_mode"].lower()
     assert "a table exists at" in heard["attached_error_mode"]
     assert heard["attached_read"] == 10

@@ -181,7 +181,7 @@ def test_session_confs_reach_the_writer_and_options_win(spark, days, tmp_path):
 def test_unknown_and_refused_options_are_errors(days, tmp_path):
     with pytest.raises(AnalysisException, match="did you mean 'mergeSchema'"):
         writer(days, mergeSchemas="true").save(str(tmp_path / "t"))
-    with pytest.raises(AnalysisException, match="give mergeOnWrite.minBatchesToTrigger"):
+    with pytest.raises(AnalysisException, match=r"give mergeOnWrite\.minBatchesToTrigger"):
         writer(days, **{"mergeOnWrite.mergeGroupMultiplier": "2"}).save(str(tmp_path / "t"))
 
 

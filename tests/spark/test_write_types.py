@@ -139,12 +139,12 @@ def test_an_interval_partitions_a_table(spark, tmp_path):
 
 
 def test_what_is_never_null_stays_so_below_what_is(spark, tmp_path):
-    point = StructType([StructField("x", IntegerType(), False), StructField("t", StringType(), False)])  # noqa: FBT003
+    point = StructType([StructField("x", IntegerType(), False), StructField("t", StringType(), False)])
     schema = StructType(
         [
             StructField("id", LongType()),
             StructField("s", point),
-            StructField("deep", StructType([StructField("p", point, False)])),  # noqa: FBT003
+            StructField("deep", StructType([StructField("p", point, False)])),
             StructField("many", ArrayType(point)),
             StructField("strict", ArrayType(point, containsNull=False)),
             StructField("numbers", ArrayType(IntegerType(), containsNull=False)),

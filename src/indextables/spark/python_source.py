@@ -2,7 +2,8 @@
 
 Spark finds it by the name of its package. It reads and writes; there are no search operators, no commands,
 and of the save modes only append and overwrite, because Spark offers no more to sources in Python. Options
-must be given with each read and write: session confs do not reach it.
+must be given with each read and write: session confs do not reach it. What a write starts by itself is done
+before it returns: no process is there to do it later, or to count writes.
 """
 
 import json
@@ -18,12 +19,15 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
 
+from indextables.errors import OptionError, SchemaError
 from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_write
 from indextables.log.actions import Add
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import on_write
 from indextables.options import PREFIX, Options
+from indextables.options import on_write as opt
 from indextables.predicate import And, Predicate
 from indextables.read import ReadTask, plan, run
 from indextables.schema.spark import to_arrow
@@ -115,7 +119,9 @@ class Writer(DataSourceArrowWriter):
 
     def __init__(self, table: Addressed, schema: StructType, mode: Mode) -> None:
         self._passport: Passport = table.store.passport()
-        self._options: Options = table.options
+        self._options: Options = _alone(table.options)
+        _refuse_months(schema, ())
+        on_write.check(self._options)
         self._planned: Planned | None
         self._planned, _ = plan_write(
             table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
@@ -137,7 +143,9 @@ class Writer(DataSourceArrowWriter):
         if self._planned is None:
             return
         log = TransactionLog(self._passport.open(), self._options, engine=ENGINE)
-        finish_write(log, self._planned, _adds(messages), self._options)
+        after = finish_write(log, self._planned, _adds(messages), self._options)
+        if self._planned.changed(after):
+            on_write.after_write(log, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave what tasks wrote to a purge.
@@ -149,6 +157,34 @@ class Writer(DataSourceArrowWriter):
 
 def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
     return [add for message in messages if isinstance(message, Written) for add in message.adds]
+
+
+def _alone(options: Options) -> Options:
+    """The options of a write in a process that ends when it likes."""
+    if options.get(opt.PURGE_AFTER_WRITES):
+        raise OptionError(
+            f"option '{opt.PURGE_AFTER_WRITES.key}' needs the bridge: without it nobody counts writes; "
+            "set the session up by indextables.configure, or leave the option out"
+        )
+    return Options.parse({opt.MERGE_IN_BACKGROUND.key: False}).over(options)
+
+
+def _refuse_months(kind: DataType, path: tuple[str, ...]) -> None:
+    """Spark's own Python writers cannot hand over intervals of months."""
+    match kind:
+        case YearMonthIntervalType():
+            raise SchemaError(
+                f"column {'.'.join(path)} is an interval of months, which Spark hands to no Python writer; "
+                "set the session up by indextables.configure, or cast the column to int"
+            )
+        case StructType(fields=fields):
+            for field in fields:
+                _refuse_months(field.dataType, (*path, field.name))
+        case ArrayType(elementType=element):
+            _refuse_months(element, (*path, "element"))
+        case MapType(keyType=key, valueType=value):
+            _refuse_months(key, (*path, "key"))
+            _refuse_months(value, (*path, "value"))
 
 
 def _table(given: Mapping[str, str]) -> Addressed:
