@@ -7,7 +7,9 @@ import command_doors as doors
 import pytest
 
 import indextables as it
+from indextables.options import Options
 from indextables.schema.spark import from_arrow
+from indextables.store import open_store
 
 # These tell of processes and of Spark's own cache folder: there is nothing to compare but their columns.
 OF_PROCESSES = {
@@ -96,3 +98,38 @@ def _tasks(spark) -> int:
 
 def _listed(sequence):
     return [sequence.apply(number) for number in range(sequence.size())]
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+def test_commands_of_spark_reach_object_stores(spark, make_store_url, kind: str) -> None:
+    """The work is done by tasks, which open the store with what the driver gives them."""
+    url, given = make_store_url(kind)
+    options = {**given, "purge.retentionCheckEnabled": "false"}
+    for number in range(4):
+        it.write(url, [{"id": number, "day": number % 2}], partition_by=["day"], options=options)
+
+    def only(statement: str):
+        return spark.sql(statement.format(url)).collect()[0]
+
+    for key, value in options.items():
+        spark.conf.set(f"spark.indextables.{key}", value)
+    try:
+        assert only("MERGE SPLITS '{}'").metrics.merged_files == 4
+        started = only("PREWARM INDEXTABLES CACHE '{}' ASYNC MODE")
+        waited = only(f"WAIT FOR INDEXTABLES PREWARM JOBS JOB '{started.job_id}' TIMEOUT 120")
+        assert (waited.status, waited.splits_prewarmed, waited.error_message) == ("COMPLETED", 2, None)
+        assert only("DROP INDEXTABLES PARTITIONS FROM '{}' WHERE day = 1").splits_removed == 1
+        assert only("RESTORE INDEXTABLES '{}' TO VERSION 5").splits_restored == 1
+        assert only("CHECKPOINT INDEXTABLES '{}'").num_files == 2
+        assert only("TRUNCATE INDEXTABLES TIME TRAVEL '{}'").versions_deleted == 7
+        assert only("PURGE INDEXTABLE '{}' OLDER THAN 0 HOURS").metrics.orphaned_files_deleted == 4
+        elsewhere = f"REPAIR INDEXFILES TRANSACTION LOG '{{}}/_transaction_log' AT LOCATION '{url}-new/_transaction_log'"
+        assert only(elsewhere).valid_splits == 2
+        store = open_store(url, Options.parse(options))
+        store.delete([info.path for info in store.list("_transaction_log")])
+        assert only("REPAIR INDEXFILES TRANSACTION LOG '{}'").valid_splits == 2
+        assert sorted(it.open(url, options=options).scan(["id"])["id"].to_pylist()) == [0, 1, 2, 3]
+    finally:
+        for key in options:
+            spark.conf.unset(f"spark.indextables.{key}")
