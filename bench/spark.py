@@ -13,7 +13,7 @@ from bench.measure import Measured, ratio
 from bench.report import Row, Target
 from bench.spark_work import Question, questions, session, source, timed, views, write_ours, write_plain
 
-DEFAULT_ROWS = 1_000_000
+DEFAULT_ROWS = 5_000_000
 # Targets are those of 5 million rows; they are shown from a million on.
 _SHOWN_FROM = 1_000_000
 _SMALL = 10_000
