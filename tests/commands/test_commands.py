@@ -107,6 +107,30 @@ def test_merge_keeps_partitions_apart_and_to_its_condition(tmp_path: Path) -> No
         execute(f"MERGE SPLITS '{tmp_path}' WHERE id = 1")
 
 
+@pytest.mark.parametrize(
+    ("given", "merged", "groups", "versions"),
+    [
+        ({}, 8, 1, 1),
+        ({"merge.maxSourceSplitsPerMerge": 2}, 8 + 4 + 2, 7, 3),
+        ({"merge.maxSourceSplitsPerMerge": 2, "merge.maxPasses": 1}, 8, 4, 1),
+        ({"merge.maxSourceSplitsPerMerge": 2, "merge.maxPasses": 2}, 8 + 4, 6, 2),
+        ({"merge.maxSourceSplitsPerMerge": 2, "merge.maxPasses": 1, "merge.batchSize": 1}, 8, 4, 4),
+        ({"merge.skipSplitThreshold": 0.0}, 0, 0, 0),
+        ({"merge.targetSize": "1M", "merge.skipSplitThreshold": 0.0005}, 0, 0, 0),
+        ({"merge.targetSize": "1G", "merge.skipSplitThreshold": 0.0005}, 8, 1, 1),
+    ],
+)
+def test_every_option_of_a_merge_has_its_effect(tmp_path: Path, given, merged, groups, versions) -> None:
+    """Through the command and through the method, which go different ways."""
+    appended(tmp_path / "t", 8, partition_by=())
+    shutil.copytree(tmp_path / "t", tmp_path / "u")
+    figures = only(f"MERGE SPLITS '{tmp_path}/t'", Options.parse(given))["metrics"]
+    assert (figures["merged_files"], figures["merge_groups"]) == (merged, groups)
+    assert it.open(tmp_path / "t").version == 8 + versions
+    done = it.open(tmp_path / "u", options=given).merge()
+    assert (done.merged_splits, done.new_splits, len(done.versions)) == (merged, groups, versions)
+
+
 def test_a_broken_split_makes_a_merge_a_partial_success(tmp_path: Path) -> None:
     table = appended(tmp_path, 4, partition_by=())
     (tmp_path / table.files()["path"][1].as_py()).write_bytes(b"broken")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from upkeep_tables import appended, log_of
 
+import indextables as it
 from indextables.errors import CommandError, PredicateError
 from indextables.maintain import jobs
 from indextables.maintain.prewarm import plan_prewarm, prewarm
@@ -69,8 +70,38 @@ def test_wrong_wishes_are_refused(tmp_path: Path, options: Options) -> None:
         plan_prewarm(snapshot, options, fields=["mesage"])
     with pytest.raises(CommandError, match="parallelism of 0"):
         plan_prewarm(snapshot, options, parallelism=0)
+    with pytest.raises(CommandError, match=r"the column day of the table at .* has no index to warm"):
+        plan_prewarm(snapshot, options, fields=["message", "day"])
     lenient = Options.parse({"prewarm.failOnMissingField": False})
-    assert plan_prewarm(snapshot, lenient, fields=["mesage", "message"]).left_out == ("mesage",)
+    found = plan_prewarm(snapshot, lenient, fields=["mesage", "DAY", "message"])
+    assert (found.columns, found.left_out, found.splits) == (("message",), ("mesage", "DAY"), 1)
+
+
+def test_no_column_is_not_every_column(tmp_path: Path, options: Options) -> None:
+    appended(tmp_path / "t", 1)
+    lenient = Options.parse({"prewarm.failOnMissingField": False})
+    plan = plan_prewarm(log_of(tmp_path / "t").snapshot(), lenient, fields=["mesage"])
+    assert (plan.tasks, plan.left_out) == ((), ("mesage",))
+    row = it.sql(
+        f"PREWARM INDEXTABLES CACHE '{tmp_path}/t' ON FIELDS (mesage)",
+        options={"prewarm.failOnMissingField": False},
+    ).to_pylist()[0]
+    assert (row["status"], row["splits_prewarmed"], row["skipped_fields"]) == ("no_splits", 0, "mesage")
+
+
+@pytest.mark.parametrize("key", ["prewarm.segments", "prewarm.fields", "prewarm.splitsPerTask"])
+def test_options_speak_where_the_command_does_not(tmp_path: Path, key: str) -> None:
+    appended(tmp_path / "t", 4)
+    snapshot = log_of(tmp_path / "t").snapshot()
+    value = {"prewarm.segments": "POSITIONS", "prewarm.fields": "id", "prewarm.splitsPerTask": "3"}[key]
+    plan = plan_prewarm(snapshot, Options.parse({key: value}))
+    said = (plan.parts, plan.columns, [len(task.splits) for task in plan.tasks])
+    expected = {
+        "prewarm.segments": (("POSITIONS",), (), [2, 2]),
+        "prewarm.fields": (("TERM", "POSTINGS"), ("id",), [2, 2]),
+        "prewarm.splitsPerTask": (("TERM", "POSTINGS"), (), [3, 1]),
+    }
+    assert said == expected[key]
 
 
 def test_a_split_that_is_gone_is_reported_and_the_others_are_warmed(tmp_path: Path, options: Options) -> None:

@@ -81,8 +81,8 @@ class Job:
 
     def advance(self, done: int, total: int) -> None:
         """Say how far it is."""
-        self.done, self.total = done, total
-        _save(self, now=False)
+        known, self.done, self.total = self.total, done, total
+        _save(self, now=total != known)
 
 
 _KEPT = tuple(f.name for f in fields(Job) if f.name != "finished")

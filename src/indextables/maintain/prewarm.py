@@ -12,6 +12,7 @@ from indextables.errors import CommandError, IndexTablesError, StoreError
 from indextables.log.snapshot import Snapshot
 from indextables.maintain.jobs import Job, JobKind, start
 from indextables.maintain.partitions import in_partitions, partition_condition
+from indextables.maintain.sources import MergeFacts
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate.names import suggestion
@@ -95,7 +96,11 @@ def plan_prewarm(
     at_once = parallelism or options.get(opt.PREWARM_PER_TASK)
     predicate = None if where is None else partition_condition(snapshot, where)
     files = in_partitions(snapshot, predicate).sort_by([("modificationTime", "descending")])
-    columns, left_out = _columns(snapshot, fields or by_default[1], options)
+    asked = fields or by_default[1]
+    columns, left_out = _columns(snapshot, asked, options)
+    if asked and not columns:
+        # No columns are not all columns.
+        return PrewarmPlan((), parts, (), left_out, 0)
     ours = [OUR_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
     files = files.filter(pa.array(ours, pa.bool_()))
     splits = list(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
@@ -195,13 +200,19 @@ def _columns(
     snapshot: Snapshot, fields: Sequence[str], options: Options
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     known = {name.lower(): name for name in snapshot.schema.names}
-    found = [known[field.lower()] for field in fields if field.lower() in known]
-    unknown = [field for field in fields if field.lower() not in known]
-    strict = options.get(opt.PREWARM_FAIL_ON_MISSING)
-    if unknown and strict:
-        hint = suggestion(unknown[0], snapshot.schema.names) or ";"
+    mapping = MergeFacts.of(snapshot, options).mapping
+    indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.of(f)]
+    left_out = [f for f in fields if f.lower() not in known or not mapping.of(f)]
+    if left_out and options.get(opt.PREWARM_FAIL_ON_MISSING):
+        name = left_out[0]
+        if name.lower() in known:
+            raise CommandError(
+                f"the column {name} of the table at {snapshot.url} has no index to warm: partition columns "
+                "and columns that are only stored have none; leave it out"
+            )
+        hint = suggestion(name, snapshot.schema.names) or ";"
         raise CommandError(
-            f"the table at {snapshot.url} has no column {unknown[0]}{hint} its columns are: "
+            f"the table at {snapshot.url} has no column {name}{hint} its columns are: "
             f"{', '.join(snapshot.schema.names)}"
         )
-    return tuple(dict.fromkeys(found)), tuple(unknown)
+    return tuple(dict.fromkeys(indexed)), tuple(dict.fromkeys(left_out))
