@@ -187,7 +187,6 @@ def end(job_id: str, error: str | None = None) -> None:
         found.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
         found.done = found.total if error is None else found.done
         found.error, found.ended = error, time.time()
-        found.finished.set()
 
     _change(job_id, change)
 
@@ -239,6 +238,8 @@ def _change(job_id: str, change: Callable[[Job], None]) -> None:
     if found is not None and found.ended is None:
         change(found)
         _save(found)
+        if found.status in (JobStatus.COMPLETED, JobStatus.FAILED):
+            found.finished.set()
 
 
 def _of(record: dict[str, Any]) -> Job:

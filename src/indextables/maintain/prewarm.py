@@ -203,7 +203,8 @@ def _columns(
     mapping = MergeFacts.of(snapshot, options).mapping
     indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.of(f)]
     left_out = [f for f in fields if f.lower() not in known or not mapping.of(f)]
-    if left_out and options.get(opt.PREWARM_FAIL_ON_MISSING):
+    strict = options.get(opt.PREWARM_FAIL_ON_MISSING)
+    if left_out and strict:
         name = left_out[0]
         if name.lower() in known:
             raise CommandError(
