@@ -1,4 +1,4 @@
-"""A cluster on this machine: writes and reads during which an executor is killed."""
+"""A cluster on this machine: executors that are killed, and merges."""
 
 import json
 import os
@@ -63,5 +63,11 @@ heard["read"] = [read.count(), read.selectExpr("count(DISTINCT id)").collect()[0
 heard["killed_reading"] = Path(home, "killed-reading").exists()
 found = spark.read.format("indextables").load(path).where("text INDEXQUERY '777'").collect()
 heard["search"] = [row.id for row in found]
+
+rows = spark.range(0, 4000, 1, 4).selectExpr("id", "concat('row ', id) AS text")
+merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
+rows.write.format("indextables").options(**merging).save(f"{home}/merged")
+table = indextables.open(f"{home}/merged")
+heard["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
 spark.stop()
 print(json.dumps(heard))  # noqa: T201 - what the test reads

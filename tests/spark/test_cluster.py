@@ -11,3 +11,4 @@ def test_an_executor_that_dies_in_a_write_or_a_read_costs_no_row(tmp_path):
     assert heard["versions"] == 1, "the table, and one version for all rows"
     assert heard["read"] == [20_000, 20_000]
     assert heard["search"] == [777]
+    assert heard["merged"] == [4000, 1, "MERGE SPLITS"]

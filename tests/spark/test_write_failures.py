@@ -1,5 +1,7 @@
 """All or nothing: failing tasks and failing commits leave no visible row, and what they know they delete."""
 
+import json
+import pickle
 import time
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
+from indextables.spark.planner.dispatch import answer
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
@@ -110,3 +113,21 @@ def test_history_that_was_truncated_during_an_append_does_not_hinder_it(spark, t
     rows = spark.range(10, 12, 1, 1).mapInArrow(forget_meanwhile, "id long")
     rows.write.format("indextables").mode("append").save(path)
     assert sorted(indextables.open(path).scan()["id"].to_pylist()) == [1, 2, 10, 11]
+
+
+def test_of_two_attempts_of_a_task_one_is_committed_and_a_purge_finds_the_other(spark, tmp_path):
+    """Spark lets one attempt of a task commit, a speculative one or not; it never tells the other's message."""
+    path = str(tmp_path / "t")
+    request = {"options": {"path": path}, "schema": spark.range(1).schema.json(), "mode": "append"}
+    _, (function, plan) = answer("write", json.dumps(request), ())
+    write, _ = pickle.loads(function)
+    batches = [pa.record_batch({"id": pa.array([1, 2], pa.int64())})]
+    first, second = (next(write(iter(batches))).column("message")[0].as_py() for _ in range(2))
+    assert first != second
+    reply, _ = answer("commit", json.dumps({**request, "parallelism": 2, "writes": 1}), (plan, second))
+    assert json.loads(reply)["metrics"]["rowsWritten"] == 2
+    assert indextables.open(path).scan()["id"].to_pylist() == [1, 2]
+    assert len(splits_on_disk(path)) == 2
+    safe = {"purge.retentionCheckEnabled": "false"}
+    indextables.sql(f"PURGE INDEXTABLE '{path}' OLDER THAN 0 HOURS", options=safe)
+    assert splits_on_disk(path) == live(path)
