@@ -76,6 +76,28 @@ def test_standard_input_is_written(
     assert it.open(tmp_path / "t").count() == 3
 
 
+def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        {"day": "2026-05-01", "at": "2026-05-01T10:00:00", "some": "2026-05-01", "n": 1},
+        {"day": None, "at": "2026-05-02T10:00:00", "some": "later", "n": 2},
+        {"day": "2026-05-03", "at": None, "some": None, "n": 3},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "in.jsonl").write_text(text)
+    run(capsys, "write", tmp_path / "t", tmp_path / "in.jsonl", "--partition-by", "day")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    run(capsys, "write", tmp_path / "t")
+    table = it.open(tmp_path / "t")
+    assert table.schema.field("day").type == pa.date32()
+    assert pa.types.is_timestamp(table.schema.field("at").type)
+    assert table.schema.field("some").type == pa.string()
+    assert table.count(where="day = DATE '2026-05-03'") == 2
+    assert (tmp_path / "t" / "day=2026-05-01").is_dir()
+    (tmp_path / "bad.jsonl").write_text('{"day": "2026-05-01"}\n' * 300 + '{"day": "noon"}\n')
+    assert main(["write", str(tmp_path / "u"), str(tmp_path / "bad.jsonl")]) == 1
+    assert "has dates first, and then other texts" in capsys.readouterr().err
+
+
 def test_an_existing_table_may_be_ignored(logs: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "in.jsonl").write_text('{"id": 9, "level": "INFO", "message": "x"}\n')
     told = rows(capsys, "write", logs, tmp_path / "in.jsonl", "--mode", "ignore")[0]

@@ -30,10 +30,10 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def on_a_terminal(*arguments: str) -> str:
+def on_a_terminal(*arguments: str, columns: int = 60) -> str:
     """What the program prints when somebody looks."""
     reader, writer = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     environment.pop("NO_COLOR", None)
     done = subprocess.Popen(
         [sys.executable, "-m", "indextables.cli", *arguments], stdout=writer, stderr=writer, env=environment
@@ -71,6 +71,20 @@ def test_long_work_draws_a_bar_and_clears_it(tmp_path: Path) -> None:
     assert "/3" not in on_a_terminal("prewarm", str(tmp_path / "t"), "--quiet")
     (tmp_path / "in.csv").write_text("id,day,message\n7,7,hello\n")
     assert "rows read: 1" in on_a_terminal("write", str(tmp_path / "t"), str(tmp_path / "in.csv"))
+
+
+def test_wide_results_are_shown_in_few_columns(tmp_path: Path) -> None:
+    for _ in range(2):
+        appended(tmp_path / "t", 2)
+    merged = on_a_terminal("merge", str(tmp_path / "t")).splitlines()
+    assert any(re.search(r"merged_files *\x1b\[0m +4$", line) for line in merged)
+    history = on_a_terminal("history", str(tmp_path / "t"), columns=110).splitlines()
+    assert re.search(r"version +time \(UTC\) +operation +added", history[0])
+    assert re.search(r"^ +5 +20\d\d-.*MERGE", history[2])
+    jobs = on_a_terminal("jobs", columns=110)
+    assert re.search(r"job +table +status +done", jobs)
+    assert "2/2" in jobs
+    assert "table_path" not in jobs
 
 
 PROGRAMS = [

@@ -1,12 +1,12 @@
 """Upkeep while others read and write: no reader ever sees a wrong count."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 import pytest
-from upkeep_tables import TEXT
+from upkeep_tables import TEXT, orphan
 
 import indextables as it
 
@@ -16,8 +16,10 @@ ROWS = 3
 class Crowd:
     """One writer and two readers of a table, until they are told to stop."""
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Path | str, options: Mapping[str, object]) -> None:
         self.table = table
+        self.options = dict(options)
+        self.reads = 0
         self.appends = 0
         self.problems: list[str] = []
         self._stop = threading.Event()
@@ -29,7 +31,7 @@ class Crowd:
     def append(self) -> None:
         start = self.appends * ROWS
         rows = [{"id": start + i, "message": f"append {self.appends}"} for i in range(ROWS)]
-        it.write(self.table, rows, options=TEXT)
+        it.write(self.table, rows, options={**TEXT, **self.options})
         self.appends += 1
 
     def __enter__(self) -> Self:
@@ -56,7 +58,7 @@ class Crowd:
         seen = 0
         while not self._stop.is_set():
             least = self.appends
-            opened = it.open(self.table)
+            opened = it.open(self.table, options=self.options)
             count = opened.count()
             if count % ROWS or not least * ROWS <= count <= (self.appends + 1) * ROWS or count < seen:
                 self.problems.append(f"{count} rows after {seen}, with {least} to {self.appends} appends")
@@ -66,24 +68,44 @@ class Crowd:
             if opened.count(where="message INDEXQUERY 'append'") != count:
                 self.problems.append(f"a search does not find all of {count} rows")
             seen = count
+            self.reads += 1
 
 
-@pytest.mark.parametrize("appends", [30, pytest.param(100, marks=pytest.mark.soak)])
-def test_readers_and_a_writer_go_on_while_a_table_is_put_in_shape(tmp_path: Path, appends: int) -> None:
+SIZES = [
+    ("local", 30),
+    pytest.param("local", 100, marks=pytest.mark.soak),
+    pytest.param("s3", 10, marks=pytest.mark.server),
+    pytest.param("s3", 100, marks=[pytest.mark.server, pytest.mark.soak]),
+    pytest.param("azure", 100, marks=[pytest.mark.server, pytest.mark.soak]),
+]
+
+
+@pytest.mark.parametrize(("kind", "appends"), SIZES)
+def test_readers_and_a_writer_go_on_while_a_table_is_put_in_shape(
+    kind: str, appends: int, make_store_url
+) -> None:
     """Counts only grow, by whole appends, and a reader finds every row of the version that it opened."""
-    crowd = Crowd(tmp_path / "t")
+    url, options = make_store_url(kind)
+    crowd = Crowd(url, options)
     for _ in range(appends):
         crowd.append()
+    # On a disk files can be made old, so that the purge has something to delete.
+    lost = [orphan(Path(url), f"left-over-{n}.split") for n in range(5)] if kind == "local" else []
     with crowd:
-        keeper = it.open(crowd.table, options={"state.retention.versions": 0})
-        merged = keeper.merge(max_sources=appends // 4)
+        # The writer never stops, so that there would be more to merge after each pass.
+        keeper = it.open(url, options={**options, "state.retention.versions": 0, "merge.maxPasses": 2})
+        merged = keeper.merge(max_sources=25)
         keeper.checkpoint()
-        keeper.purge()
-        keeper.truncate()
+        purged = keeper.purge()
+        truncated = keeper.truncate()
         keeper.merge()
     assert crowd.problems == []
     assert merged.merged_splits >= appends
+    assert purged.orphans_deleted == len(lost)
+    assert not any(path.exists() for path in lost)
+    assert truncated.versions >= appends
     assert crowd.appends > appends
-    left = it.open(crowd.table)
+    assert crowd.reads > 1
+    left = it.open(url, options=options)
     assert left.count() == crowd.appends * ROWS
     assert left.files().num_rows < crowd.appends

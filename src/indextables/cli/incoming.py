@@ -1,5 +1,8 @@
 """Rows for `write`: from Parquet, CSV or JSON lines; from files or from standard input, in a stream."""
 
+import io
+import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +26,9 @@ _SUFFIXES = {
     ".ndjson": "json",
 }
 STDIN = "-"
+_LOOKED_AT = 1 << 20
+_LINES = 200
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 
 
 def rows_from(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
@@ -68,7 +74,7 @@ def _reader(name: str, form: str) -> pa.RecordBatchReader:
         if form == "csv":
             tabs = name.endswith(".tsv")
             return pa_csv.open_csv(source, parse_options=pa_csv.ParseOptions(delimiter="\t" if tabs else ","))
-        return pa_json.open_json(source)
+        return _json(source, name)
     except (pa.ArrowException, OSError) as error:
         raise SchemaError(f"{name} cannot be read as {form}: {error}") from error
 
@@ -78,6 +84,66 @@ def _parquet(source: IO[bytes] | str) -> pa.RecordBatchReader:
     opened: Any = source if isinstance(source, str) else pa.BufferReader(source.read())
     file = pq.ParquetFile(opened)
     return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+
+
+class _Replayed(io.RawIOBase):
+    """A stream of which the beginning was read already."""
+
+    def __init__(self, start: bytes, rest: IO[bytes]) -> None:
+        super().__init__()
+        self._start = memoryview(start)
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any buffer; Python 3.11 has no name for that
+        """The beginning first, then what comes."""
+        found = self._start[: len(buffer)] or self._rest.read(len(buffer))
+        self._start = self._start[len(buffer) :]
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
+    """JSON lines. Texts that are dates are dates: Arrow alone takes them for timestamps at midnight."""
+    rows: IO[bytes] | str = source
+    if isinstance(source, str):
+        with Path(source).open("rb") as file:
+            start = file.read(_LOOKED_AT)
+    else:
+        start = source.read(_LOOKED_AT)
+        rows = io.BufferedReader(_Replayed(start, source), _LOOKED_AT)
+    dates = pa.schema([(column, pa.string()) for column in _dates(start)])
+    reader = pa_json.open_json(rows, parse_options=pa_json.ParseOptions(explicit_schema=dates))
+    schema = pa.schema([pa.field(f.name, pa.date32()) if f.name in dates.names else f for f in reader.schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            try:
+                yield pa.RecordBatch.from_arrays(
+                    [c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)], schema=schema
+                )
+            except pa.ArrowInvalid as error:
+                raise SchemaError(f"{name} has dates first, and then other texts: {error}") from error
+
+    return pa.RecordBatchReader.from_batches(schema, batches()) if dates.names else reader
+
+
+def _dates(start: bytes) -> list[str]:
+    """The columns that hold dates and nothing else, as far as the first lines tell."""
+    found: dict[str, bool] = {}
+    for line in start.splitlines()[:_LINES]:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        for column, value in row.items() if isinstance(row, dict) else ():
+            if value is not None:
+                is_date = isinstance(value, str) and _DATE.fullmatch(value) is not None
+                found[column] = found.get(column, True) and is_date
+    return [column for column, is_date in found.items() if is_date]
 
 
 def _guessed(name: str) -> str:

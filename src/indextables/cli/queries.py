@@ -115,6 +115,9 @@ def describe(arguments: argparse.Namespace) -> int:
     if arguments.what == "splits":
         files = opened(arguments).files()
         wanted = ["path", "numRecords", "size", "partitionValues", "addedAtVersion", "numMergeOps"]
+        if arguments.form == Form.TABLE:
+            # Where a split is tells its partition.
+            wanted.remove("partitionValues")
         show([files.select(wanted)], Form(arguments.form), sys.stdout)
         return 0
     return run(arguments)
@@ -179,6 +182,8 @@ def write_rows(arguments: argparse.Namespace) -> int:
         "splits": figures.get("numAddedFiles", 0),
         "bytes": figures.get("numAddedBytes", 0),
     }
+    if arguments.form == Form.TABLE:
+        row["size"] = readable_bytes(row.pop("bytes"))
     return shown(pa.Table.from_pylist([row]), arguments)
 
 

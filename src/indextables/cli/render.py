@@ -118,7 +118,8 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - any value of a result
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dt.datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
+        text = value.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
+        return text.removesuffix("+00:00") + ("Z" if text.endswith("+00:00") else "")
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, (dict, list, tuple)):

@@ -8,6 +8,7 @@ import pyarrow as pa
 from indextables.cli.background import in_background
 from indextables.cli.render import Form, record, rows_of, show
 from indextables.cli.terminal import ProgressBar
+from indextables.cli.views import seen
 from indextables.commands import COMMANDS, Command, Statement, Target, Wanted
 from indextables.commands.clauses import Condition
 from indextables.commands.execute import execute_statement
@@ -15,21 +16,8 @@ from indextables.errors import CommandError
 from indextables.options import Options
 
 _BY_WORDS = {command.in_shell: command for command in COMMANDS}
+_LISTS = ("history", "jobs merge", "jobs prewarm", "wait", "describe log")
 _CLAUSES = {clause.name for command in COMMANDS for clause in command.clauses}
-# Columns that people are shown of wide results; --json and --csv give all.
-_SHOWN = {
-    "describe log": (
-        "version",
-        "action_type",
-        "path",
-        "partition_values",
-        "size",
-        "num_records",
-        "skip_reason",
-        "is_checkpoint",
-    ),
-    "history": ("version", "timestamp", "operation", "parameters", "metrics"),
-}
 
 
 def command_of(arguments: argparse.Namespace) -> Command:
@@ -65,14 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
         with ProgressBar(arguments.command, quiet=arguments.quiet) as progress:
             result = execute_statement(statement, options, progress=progress)
     if arguments.form == Form.TABLE:
-        result = result.select(_SHOWN.get(statement.command.in_shell, result.column_names))
-    return shown(result, arguments)
+        result = seen(statement.command.in_shell, result)
+    return shown(result, arguments, always_table=command_of(arguments).in_shell in _LISTS)
 
 
-def shown(result: pa.Table, arguments: argparse.Namespace) -> int:
-    """Write a result; one row, for people, is a list of names and values."""
+def shown(result: pa.Table, arguments: argparse.Namespace, *, always_table: bool = False) -> int:
+    """Write a result; one row, for people, is a list of names and values, unless it is one of a list."""
     form = Form(arguments.form)
-    if form is Form.TABLE and result.num_rows == 1:
+    if form is Form.TABLE and result.num_rows == 1 and not always_table:
         record(rows_of(result)[0], sys.stdout)
     else:
         show([result], form, sys.stdout)

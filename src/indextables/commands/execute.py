@@ -71,7 +71,7 @@ def execute_statement(
         result = _done(statement, place, planned, progress)
     except BaseException as error:
         if planned.job is not None:
-            jobs.end(planned.job, str(error))
+            jobs.end(planned.job, str(error) or type(error).__name__)
         raise
     if planned.job is not None:
         jobs.end(planned.job)

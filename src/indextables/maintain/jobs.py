@@ -273,7 +273,7 @@ def _recorded(made: Job, *, swallow: bool = False) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        end(made.id, str(error))
+        end(made.id, str(error) or type(error).__name__)
         if not swallow:
             raise
     else:
