@@ -1,5 +1,6 @@
 """A split is a Parquet file that anyone reads, with an index that finds its rows."""
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,17 @@ def test_json_that_the_index_refuses_is_listed(store):
         assert hits(footer, index, term(index, PARTIAL_FIELD, "j:j")) == [1, 2, 3]
         assert hits(footer, index, term(index, "j:j.a", 1)) == [0]
         assert hits(footer, index, between(index, "n:n", INTEGER, 2, 4)) == [1, 2, 3]
+
+
+def test_json_that_the_index_refuses_is_listed_beside_numbers_that_json_cannot_carry(store):
+    large = '{"a":123456789012345678901234567890}'
+    table = pa.table({"x": [math.nan, math.nan, 1.0], "j": ['{"a":1}', large, large]})
+    write_split(store, "a.split", table, {"indexing.typemap.j": "json"})
+    with opened(store, "a.split") as (footer, index):
+        assert hits(footer, index, term(index, "j:j.a", 1)) == [0]
+        assert hits(footer, index, term(index, PARTIAL_FIELD, "j:j"))[0] == 1
+        assert len(hits(footer, index, tantivy.Query.all_query())) == 3
+    assert table_of(store, "a.split")["j"].equals(table["j"])
 
 
 def test_keys_are_hashed_and_names_are_not(store):

@@ -87,14 +87,14 @@ class IndexBuilder:
                 # The loop is in C, and Tantivy parses each document without the GIL.
                 deque(map(self._writer.add_json, left), maxlen=0)
             except ValueError as error:
-                self._add_without_refused(lines[len(lines) - left.__length_hint__() - 1], error)
+                refused = lines[len(lines) - left.__length_hint__() - 1]
+                self._add_without_refused(json.loads(refused), error)
             else:
                 return
 
-    def _add_without_refused(self, line: str, error: ValueError) -> None:
+    def _add_without_refused(self, said: dict[str, Any], error: Exception) -> None:
         """JSON too deep or with too large numbers, an odd address: index the row without, and say so."""
         names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
-        said: dict[str, Any] = json.loads(line)
         if not names & said.keys():
             raise SplitError(f"a row could not be indexed ({error}); nothing was written") from error
         kept = {key: value for key, value in said.items() if key not in names}
@@ -105,5 +105,5 @@ class IndexBuilder:
         assert self._writer is not None
         try:
             self._writer.add_document(tantivy.Document.from_dict(values, self._schema))
-        except ValueError as error:
-            raise SplitError(f"a row could not be indexed ({error}); nothing was written") from error
+        except Exception as error:  # noqa: BLE001 - that is what it raises for a number that is too large
+            self._add_without_refused(values, error)
