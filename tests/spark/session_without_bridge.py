@@ -73,5 +73,12 @@ heard["attached_search"] = [row.id for row in found]
 heard["attached_command"] = spark.sql("DESCRIBE INDEXTABLES STATE named").collect()[0].asDict()
 younger = spark.newSession()
 heard["new_session"] = younger.sql(f"SELECT count(*) FROM indextables.`{path_of('a')}`").collect()[0][0]
+
+# Two splits in each of twenty partitions, merged one partition after the other.
+options = {"mergeOnWrite.enabled": "true", "mergeOnWrite.maxConcurrentBatches": "1"}
+many = spark.range(0, 300, 1, 2).selectExpr("id", "id % 20 AS part", "concat('row ', id) AS text")
+many.write.format("indextables").options(**options).partitionBy("part").save(path_of("last"))
 spark.stop()
+last = indextables.open(path_of("last"))
+heard["merged_at_the_end"] = [last.files().num_rows, last.count()]
 print(json.dumps(heard))  # noqa: T201 - what the test reads

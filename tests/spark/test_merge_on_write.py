@@ -1,10 +1,7 @@
 """Merges and purges that a write through Spark starts by itself."""
 
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -131,13 +128,3 @@ def test_what_fails_after_a_write_is_not_raised(spark, tmp_path):
     options = gateway.jvm.java.util.HashMap({"path": str(tmp_path / "t")})
     package.Upkeep.start("t", package.AfterWrite(spark._jsparkSession, options, 2, node))
     assert live(tmp_path / "t") == 2
-
-
-def test_an_application_that_ends_waits_for_its_merges(tmp_path):
-    program = Path(__file__).with_name("session_that_merges.py")
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert live(tmp_path / "t") == 20
-    assert indextables.open(tmp_path / "t").count() == 300

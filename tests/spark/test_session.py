@@ -100,6 +100,7 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert heard["attached_search"] == [7]
     assert heard["attached_command"]["num_files"] > 0
     assert heard["new_session"] == 10
+    assert heard["merged_at_the_end"] == [20, 300], "a session that ends waits for merges in the background"
 
 
 def test_spark_connect_has_everything_but_attach(tmp_path):
