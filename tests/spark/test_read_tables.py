@@ -227,6 +227,23 @@ def test_the_sql_page_shows_what_was_pruned_and_read(spark, parts):
     assert (again["cacheHits"], again["cacheMisses"]) == (10, 0)
 
 
+def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(spark, parts):
+    newest = spark.sql("SELECT id FROM parts ORDER BY id DESC LIMIT 3")
+    found = figures(newest)
+    assert [row.id for row in newest.collect()] == [199, 198, 197]
+    # Each day has its ids below 100 in one split, the others in another.
+    assert (found["splitsRead"], found["splitsPrunedByStatistics"]) == (5, 5)
+    within = spark.sql("SELECT id FROM parts WHERE id < 100 ORDER BY id DESC, day LIMIT 3")
+    assert figures(within)["splitsRead"] == 5
+    assert [row.id for row in within.collect()] == [99, 98, 97]
+    of_a_day = figures(spark.sql("SELECT id FROM parts ORDER BY day, id LIMIT 30"))
+    assert (of_a_day["splitsRead"], of_a_day["splitsPrunedByStatistics"]) == (2, 8)
+    searched = spark.sql("SELECT id FROM parts WHERE m INDEXQUERY 'word7' ORDER BY id DESC LIMIT 1")
+    # How many rows a search finds in a split, the log does not know.
+    assert figures(searched)["splitsRead"] == 10
+    assert [row.id for row in searched.collect()] == [107]
+
+
 def test_splits_are_put_into_few_tasks(spark, parts):
     frame = load(spark, parts, **{"read.inline.maxRows": "0"})
     assert frame.rdd.getNumPartitions() == 2

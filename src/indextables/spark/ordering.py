@@ -42,3 +42,15 @@ def first(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count: int)
     sorted_ = pc.sort_indices(pa.table(keys), sort_keys=directions)
     found: np.ndarray = sorted_.to_numpy()[:count]
     return found
+
+
+def not_behind(values: pa.Array, worst: pa.Scalar, key: SortKey) -> pa.Array:
+    """Which values of a column come before a value in an order, or stand beside it."""
+    if not worst.is_valid:
+        # Before nulls that come last stands everything, before nulls that come first other nulls.
+        return values.is_null() if key.nulls_first else pa.array(np.ones(len(values), dtype=np.bool_))
+    if pa.types.is_floating(values.type):
+        worst = float_order(pa.array([worst.as_py()], values.type))[0]
+        values = float_order(values)
+    found = pc.less_equal(values, worst) if key.ascending else pc.greater_equal(values, worst)
+    return found.fill_null(key.nulls_first)

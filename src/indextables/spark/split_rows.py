@@ -11,7 +11,7 @@ from indextables.read.from_splits import group_values
 from indextables.read.ranked import Ranked, best_rows
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef
-from indextables.spark.ordering import first
+from indextables.spark.ordering import first, not_behind
 from indextables.spark.virtual import SCORE, Buckets, Highlight
 from indextables.spark.wanted import Rows, SortKey
 from indextables.split.query import ask
@@ -144,10 +144,19 @@ def _first_rows(wanted: Rows, reader: SplitReader) -> Numbers:
     scores = _Columns(wanted, reader)
     kept: dict[str, pa.Array] = {}
     best: Numbers = np.zeros(0, np.int64)
-    for numbers, batch in reader.numbered(own, wanted.where):
+    for every, batch in reader.numbered(own, wanted.where):
+        numbers = every
         columns = {name: batch.column(i) for i, name in enumerate(own)}
         if len(own) < len(set(names)):
             columns[SCORE] = pa.array(scores.scores(numbers))
+        if len(best) == wanted.limit:
+            # Sorting is dear, and few rows come before the last of those that were found.
+            key = wanted.order[0]
+            near = not_behind(columns[key.column], kept[key.column][-1], key)
+            columns = {name: column.filter(near) for name, column in columns.items()}
+            numbers = numbers[near.to_numpy(zero_copy_only=False)]
+            if not len(numbers):
+                continue
         both = {name: pa.concat_arrays([kept[name], c]) if kept else c for name, c in columns.items()}
         everyone = np.concatenate([best, numbers])
         places = first(both, wanted.order, wanted.limit)

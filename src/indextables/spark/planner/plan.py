@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import PredicateError, TableNotFoundError
+from indextables.log.prune_order import First
 from indextables.predicate import Always, Predicate
 from indextables.read.finish import finished
 from indextables.read.from_log import from_log
@@ -84,11 +85,14 @@ class _Plan:
 
 
 def _planned_rows(request: Request, question: Asked, where: Predicate | None, selection: Selection) -> _Plan:
-    table, splits = prepare(question.snapshot, where, question.options, selection.files)
     limit = request.get("limit")
-    wanted = Rows(
-        table, tuple(request["columns"]), where, question.virtual, limit, _order(request.get("order") or ())
-    )
+    order = _order(request.get("order") or ())
+    if order and limit is not None:
+        key = order[0]
+        first = First(key.column, limit, key.ascending, key.nulls_first)
+        selection = selection.holding_first(question.snapshot, where, first)
+    table, splits = prepare(question.snapshot, where, question.options, selection.files)
+    wanted = Rows(table, tuple(request["columns"]), where, question.virtual, limit, order)
     _check(wanted)
     made = _Plan(request, selection.figures())
     if isinstance(where, Always) and where.value is not True:

@@ -1,11 +1,12 @@
 """Which splits a read has to look at, and why not at the others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.prune import prune, split_partition_conjuncts
+from indextables.log.prune import judge, prune, split_partition_conjuncts
+from indextables.log.prune_order import First, may_hold_first
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate
 
@@ -36,6 +37,15 @@ class Selection:
         """How large the splits' rows are, uncompressed where the log knows it."""
         sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
         return pc.sum(sizes).as_py() or 0
+
+    def holding_first(self, snapshot: Snapshot, where: Predicate | None, first: First) -> "Selection":
+        """Only the splits that can hold one of the first rows in an order."""
+        if not self.files.num_rows:
+            return self
+        certain = judge(self.files, where, snapshot.schema, snapshot.partition_columns).must
+        sure = certain.to_numpy(zero_copy_only=False)
+        keep = may_hold_first(self.files, first, sure, snapshot.schema, snapshot.partition_columns)
+        return self if keep.all() else replace(self, files=self.files.filter(pa.array(keep)))
 
 
 def select(snapshot: Snapshot, where: Predicate | None) -> Selection:
