@@ -202,6 +202,12 @@ def test_other_shells_take_their_scripts(shell: str, tmp_path: Path, capsys) -> 
         pytest.skip(f"{shell} is not installed: its script was not read by it")
     (tmp_path / "script").write_text(text)
     subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=60)
+    if shell == "fish":
+        asked = f"source {tmp_path / 'script'}; complete -C 'indextables write --mode o'"
+        offered = subprocess.run(
+            [shell, "-c", asked], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        assert offered.split()[0] == "overwrite"
 
 
 def test_a_prewarm_goes_on_after_the_program_has_ended(tmp_path: Path) -> None:

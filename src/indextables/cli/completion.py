@@ -28,6 +28,10 @@ _indextables() {{
 }}
 complete -o filenames -F _indextables indextables
 """
+_ZSH = """\
+(( $+functions[compdef] )) || { autoload -U compinit && compinit; }
+autoload -U +X bashcompinit && bashcompinit
+"""
 
 
 @dataclass(slots=True)
@@ -46,7 +50,7 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
     if shell == "fish":
         return _fish(commands)
     bash = _bash(commands)
-    return f"autoload -U +X bashcompinit && bashcompinit\n{bash}" if shell == "zsh" else bash
+    return _ZSH + bash if shell == "zsh" else bash
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, _Completed]:

@@ -1,7 +1,8 @@
 """What was done to a table, version by version, and which version a time means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime, field
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.actions import Action, Add, CommitInfo, Metadata, Remove
@@ -48,7 +49,7 @@ def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
     if low == 0:
         raise VersionNotFoundError(
             loader.log.url.rsplit("/", 1)[0],
-            f"the table as of {timestamp} (milliseconds since 1970)",
+            f"the version of {_told(timestamp)}",
             earliest(listing),
             listing.latest if listing.latest is not None else -1,
         )
@@ -99,3 +100,12 @@ def _shown_by(actions: Sequence[Action]) -> str:
     if removes:
         return "DELETE"
     return "CREATE TABLE" if any(isinstance(a, Metadata) for a in actions) else "UNKNOWN"
+
+
+def _told(timestamp: int) -> str:
+    """A time as people write it, or its number if no calendar reaches so far."""
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp} milliseconds since 1970"
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
