@@ -1,8 +1,8 @@
 """What was done to a table, version by version, and which version a time means."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, field
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.actions import Action, Add, CommitInfo, Metadata, Remove
