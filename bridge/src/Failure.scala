@@ -24,3 +24,9 @@ class TaskFailure(sentence: String)
       "USER_RAISED_EXCEPTION", Map("errorMessage" -> sentence), null, Array.empty[QueryContext], "") {
   override def getMessage: String = sentence
 }
+
+object TaskFailure {
+  /** The one that an error came of. */
+  def in(error: Throwable): Option[TaskFailure] =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).collectFirst { case found: TaskFailure => found }
+}

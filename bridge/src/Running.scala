@@ -17,7 +17,7 @@ import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapabil
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory}
-import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A command from its plan to its result; what is to go on in the background does so in a thread of its own. */
@@ -74,7 +74,7 @@ object Background {
 
 /** Tasks that Python planned, run on executors: bytes in, bytes out. */
 object Tasks {
-  private val Result = new StructType().add("result", BinaryType)
+  private val Result = new StructType().add("result", BinaryType).add("error", StringType)
 
   // How often a job is told how far it is.
   private val tellEvery = 500.milliseconds
@@ -88,7 +88,7 @@ object Tasks {
     val done = new AtomicInteger
     val running = session.sparkContext.submitJob[InternalRow, Seq[Array[Byte]], Unit](
       rows,
-      _.map(_.getBinary(0)).toList,
+      (said: Iterator[InternalRow]) => said.map(result).toList,
       tasks.indices,
       (task, found) => { results(task) = found; done.incrementAndGet() },
       ())
@@ -96,6 +96,11 @@ object Tasks {
       case problem: InterruptedException => running.cancel(); throw problem
     }
     results.toSeq.flatten
+  }
+
+  private def result(row: InternalRow): Array[Byte] = {
+    if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
+    row.getBinary(0)
   }
 
   private def await(running: FutureAction[Unit], done: AtomicInteger, tasks: Int, job: Option[String]): Unit = {
@@ -107,7 +112,7 @@ object Tasks {
       }
       try Await.ready(running, tellEvery) catch { case _: TimeoutException => }
     }
-    running.value.foreach(_.get)
+    running.value.foreach(_.fold(aborted => throw TaskFailure.in(aborted).getOrElse(aborted), identity))
   }
 
   private class Planned(function: Array[Byte], tasks: Seq[Array[Byte]]) extends Table with SupportsRead {

@@ -32,6 +32,14 @@ try:
     rows.write.format("indextables").mode("error").save(f"{home}/t")
 except Exception as error:  # noqa: BLE001 - the test looks at it
     heard["error"] = f"{type(error).__name__}: {error}"
+merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
+rows.repartition(3).write.format("indextables").options(**merging).mode("append").save(f"{home}/m")
+heard["merged"] = indextables.open(f"{home}/m").files().num_rows
+replacing = rows.write.format("indextables").mode("overwrite").option("replaceWhere", "day = '1'")
+try:
+    replacing.save(f"{home}/t")
+except Exception as error:  # noqa: BLE001 - the test looks at it
+    heard["task_error"] = str(error)
 try:
     indextables.attach(spark)
 except indextables.IndexTablesError as error:

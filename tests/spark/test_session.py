@@ -112,4 +112,6 @@ def test_spark_connect_has_everything_but_attach(tmp_path):
     assert heard["max"] == 100
     assert heard["command"]["table_path"] == Path(tmp_path / "t").as_uri()
     assert "a table exists at" in heard["error"]
+    assert heard["merged"] == 1
+    assert "rows do not match the condition of replaceWhere" in heard["task_error"].splitlines()[0]
     assert "Spark Connect" in heard["attach"]

@@ -104,3 +104,18 @@ def test_an_error_of_someone_else_keeps_its_traceback(spark, tmp_path):
     said = sentence(lambda: rows.write.format("indextables").save(str(tmp_path / "t")))
     assert "RuntimeError: not ours" in said
     assert "Traceback" in said
+
+
+def test_what_a_task_of_a_command_cannot_do_is_told_in_a_sentence(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(0, 4, 1, 2).write.format("indextables").save(path)
+    spark.conf.set("spark.indextables.indexWriter.tempDirectoryPath", str(tmp_path / "nowhere"))
+    try:
+        said = sentence(lambda: spark.sql(f"MERGE SPLITS '{path}'").collect())
+    finally:
+        spark.conf.unset("spark.indextables.indexWriter.tempDirectoryPath")
+    assert "indexWriter.tempDirectoryPath" in said.splitlines()[0]
+    assert "Traceback" not in said
+    jobs = spark.sql("DESCRIBE INDEXTABLES MERGE JOBS").collect()
+    (job,) = [row for row in jobs if row.table_path == indextables.open(path).url]
+    assert (job.status, job.error_message) == ("FAILED", said)

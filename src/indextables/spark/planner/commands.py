@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from indextables.commands import Place, Statement, Work, understand
 from indextables.errors import CommandError
@@ -14,12 +14,12 @@ from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
-from indextables.spark.command_task import RESULT, CommandFunction
+from indextables.spark.command_task import ERROR, RESULT, CommandFunction
 from indextables.spark.planner.tables import addressed
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
-_RESULT = StructType().add(RESULT, BinaryType())
+_RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 
 
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
