@@ -78,8 +78,8 @@ def test_standard_input_is_written(
 
 def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
-        {"day": "2026-05-01", "at": "2026-05-01T10:00:00", "some": "2026-05-01", "n": 1},
-        {"day": None, "at": "2026-05-02T10:00:00", "some": "later", "n": 2},
+        {"n": 1, "day": None, "at": "2026-05-02T10:00:00", "some": "2026-05-01"},
+        {"day": "2026-05-01", "at": "2026-05-01T10:00:00", "some": "later", "n": 2},
         {"day": "2026-05-03", "at": None, "some": None, "n": 3},
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -88,6 +88,7 @@ def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     run(capsys, "write", tmp_path / "t")
     table = it.open(tmp_path / "t")
+    assert table.schema.names == ["n", "day", "at", "some"]
     assert table.schema.field("day").type == pa.date32()
     assert pa.types.is_timestamp(table.schema.field("at").type)
     assert table.schema.field("some").type == pa.string()
@@ -149,6 +150,9 @@ def test_exit_codes(logs: Path, capsys) -> None:
         with pytest.raises(SystemExit) as caught:
             main(wrong)
         assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert "'cont' is unknown; did you mean count? there are search, scan, count" in told
+    assert "'weather' is unknown; there are table, splits, state" in told
 
 
 def test_what_a_command_does_not_take_is_refused(logs: Path, capsys) -> None:

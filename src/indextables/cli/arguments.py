@@ -1,12 +1,14 @@
 """What the program understands: its commands, their arguments, and help that teaches."""
 
 import argparse
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from indextables.cli.incoming import FORMATS
 from indextables.cli.statements import run
 from indextables.options.parsers import size as size_parser
+from indextables.predicate.names import suggestion
 from indextables.predicate.times import micros_of
 from indextables.version import VERSION
 
@@ -38,6 +40,19 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 _HOURS = {"h": 1.0, "d": 24.0, "w": 168.0}
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says what a misspelt word may have been meant for."""
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong, and leave."""
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)$", message)
+        if wrong is not None:
+            choices = re.findall(r"[\w-]+", wrong[2])
+            hint = suggestion(wrong[1], choices)
+            message = f"'{wrong[1]}' is unknown{hint or ';'} there are {', '.join(choices)}"
+        super().error(message)
 
 
 def size(text: str) -> int:
@@ -102,7 +117,7 @@ def option(text: str) -> tuple[str, str]:
 
 def build(actions: dict[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
     """The parser; `actions` are what each command does."""
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog="indextables",
         description="Search your lake: tables with full-text indexes, on the command line.",
         epilog=_EPILOG,

@@ -115,35 +115,44 @@ def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
     else:
         start = source.read(_LOOKED_AT)
         rows = io.BufferedReader(_Replayed(start, source), _LOOKED_AT)
-    dates = pa.schema([(column, pa.string()) for column in _dates(start)])
+    columns = _looked_at(start)
+    dates = pa.schema([(column, pa.string()) for column, is_date in columns.items() if is_date])
     reader = pa_json.open_json(rows, parse_options=pa_json.ParseOptions(explicit_schema=dates))
-    schema = pa.schema([pa.field(f.name, pa.date32()) if f.name in dates.names else f for f in reader.schema])
+    if not dates.names:
+        return reader
+    # Arrow puts columns whose types it was told before all others.
+    names = sorted(
+        reader.schema.names, key=lambda n: list(columns).index(n) if n in columns else len(columns)
+    )
+    schema = pa.schema(
+        [pa.field(n, pa.date32() if n in dates.names else reader.schema.field(n).type) for n in names]
+    )
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
             try:
                 yield pa.RecordBatch.from_arrays(
-                    [c.cast(f.type) for c, f in zip(batch.columns, schema, strict=True)], schema=schema
+                    [batch.column(field.name).cast(field.type) for field in schema], schema=schema
                 )
             except pa.ArrowInvalid as error:
                 raise SchemaError(f"{name} has dates first, and then other texts: {error}") from error
 
-    return pa.RecordBatchReader.from_batches(schema, batches()) if dates.names else reader
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _dates(start: bytes) -> list[str]:
-    """The columns that hold dates and nothing else, as far as the first lines tell."""
-    found: dict[str, bool] = {}
+def _looked_at(start: bytes) -> dict[str, bool]:
+    """The columns in their order, and whether they hold dates only, as far as the first lines tell."""
+    found: dict[str, bool | None] = {}
     for line in start.splitlines()[:_LINES]:
         try:
             row = json.loads(line)
         except ValueError:
             continue
         for column, value in row.items() if isinstance(row, dict) else ():
-            if value is not None:
-                is_date = isinstance(value, str) and _DATE.fullmatch(value) is not None
-                found[column] = found.get(column, True) and is_date
-    return [column for column, is_date in found.items() if is_date]
+            known = found.setdefault(column, None)
+            if value is not None and known is not False:
+                found[column] = isinstance(value, str) and _DATE.fullmatch(value) is not None
+    return {column: bool(is_date) for column, is_date in found.items()}
 
 
 def _guessed(name: str) -> str:

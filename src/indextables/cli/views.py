@@ -32,7 +32,10 @@ def _history(result: pa.Table) -> pa.Table:
     return pa.table(
         {
             "version": result["version"],
-            "time (UTC)": pc.strftime(result["timestamp"], format="%Y-%m-%d %H:%M:%S"),
+            "time (UTC)": pc.strftime(
+                pc.floor_temporal(result["timestamp"], unit="second").cast(pa.timestamp("s")),
+                format="%Y-%m-%d %H:%M:%S",
+            ),
             "operation": result["operation"],
             "added": [f.get("numAddedFiles") for f in figures],
             "removed": [f.get("numRemovedFiles") for f in figures],
