@@ -78,6 +78,8 @@ object BindToTable extends Rule[LogicalPlan] {
   /** The plan with the wanted column among its output; None where it has no such table. */
   private def supply(plan: LogicalPlan, wanted: Wanted): Option[(LogicalPlan, Attribute)] = plan match {
     case _ if wanted.asking.subject.nonEmpty && wanted.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
+    // A scan makes buckets of whole columns; those of a field within one are found row by row.
+    case _: DataSourceV2Relation if wanted.asking.isInstanceOf[Buckets] && wanted.subject.exists(_._2.nonEmpty) => None
     case relation: DataSourceV2Relation => relation.table match {
       case OurTable(table, virtual) => Some(extended(relation, table, virtual, wanted))
       case _ => None

@@ -41,6 +41,10 @@ def test_buckets_can_stand_anywhere(pair):
         "SELECT indextables_histogram(num + 1, 5) AS b, count(*) FROM {t} GROUP BY b HAVING count(*) > 20"
     )
     pair.same("SELECT indextables_date_histogram(ts, '1d') AS d, stddev(num) FROM {t} GROUP BY d")
+    pair.same("SELECT indextables_histogram(user.id, 3) AS b, count(*) FROM {t} GROUP BY b")
+    pair.same(
+        "SELECT indextables_range(i, 'few', NULL, 5) AS b, max(i) FROM (SELECT user.id AS i FROM {t}) GROUP BY b"
+    )
 
 
 def test_a_group_by_a_bucket_is_pushed(pair):
