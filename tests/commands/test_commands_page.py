@@ -1,16 +1,22 @@
 """What the pages on commands and upkeep show is true."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from upkeep_tables import TEXT
 
 import indextables as it
+from indextables.cli.main import FAILED, INTERRUPTED
+from indextables.cli.queries import NOTHING_FOUND
 from indextables.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"
+PROGRAM_PAGE = ROOT / "docs" / "guide" / "command-line.md"
 UPKEEP_PAGE = ROOT / "docs" / "operations" / "upkeep.md"
 
 
@@ -32,8 +38,35 @@ def test_examples_of_sql_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_examples_of_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     for block in re.findall(r"^```python\n(.*?)^```", UPKEEP_PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(block, UPKEEP_PAGE.name, "exec"), {})
+        exec(compile(block, UPKEEP_PAGE.name, "exec"), names)
+
+
+def test_examples_of_the_shell_run(tmp_path: Path) -> None:
+    """All of them in one shell, as somebody would type them."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PROGRAM_PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(blocks)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "errors.csv").read_text().count("\n") == 3
+    assert (tmp_path / "report.html").exists()
+    assert "COMPLETED" in done.stdout
+
+
+def test_exit_codes_are_told_on_the_page_and_in_help() -> None:
+    page = PROGRAM_PAGE.read_text()
+    for code, meaning in ((0, "done"), (1, "failed"), (2, "wrong usage"), (3, "a search found nothing")):
+        assert f"| {code} | {meaning}" in page
+    assert (FAILED, NOTHING_FOUND, INTERRUPTED) == (1, 3, 130)
 
 
 def test_the_page_has_every_command_as_it_is_written() -> None:
