@@ -1,6 +1,7 @@
 """Claiming versions: races, conflicts that are named, and acknowledgements that get lost."""
 
 import threading
+import time
 from dataclasses import replace
 
 import msgspec
@@ -22,7 +23,7 @@ from log_tables.build import (
     split,
 )
 from log_tables.generations import HandMade
-from log_tables.watched import WatchedStore
+from log_tables.watched import Watch, WatchedStore
 from servers.proxy import Fault
 
 from indextables.errors import (
@@ -421,7 +422,7 @@ def test_a_commit_without_rivals_lists_once_and_creates_once(store):
     base = log.snapshot()
     store.watch.forget()
     append(log, "a.split", base=base)
-    assert store.watch.seen == [("list", ""), ("create", version_file(1))]
+    assert store.watch.seen == [("list", ""), ("create", version_file(1)), ("get", "_last_checkpoint")]
 
 
 # --- lost acknowledgements -------------------------------------------------------------------------
@@ -642,3 +643,86 @@ def test_a_base_that_never_was_is_refused(tmp_path):
         CommitConflictError, match="the table is at version 0, and this operation started from 41"
     ):
         append(log, "a.split", base=stale)
+
+
+# --- truncation between the look and the creation --------------------------------------------------
+
+
+def truncating(store, others: int, *, times: int = 1):
+    """Let others commit and truncate the log just before our first attempts create their version."""
+    other = a_log(str(store.url).removeprefix("file://"))
+    left = [times]
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(".json") and left[0]:
+            left[0] -= 1
+            for n in range(others):
+                append(other, f"other-{left[0]}-{n}.split")
+            other.truncate()
+            time.sleep(0.01)  # files made in the same millisecond cannot be put in order
+
+    store.watch.before = before
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_commit_that_a_truncation_overtakes_is_committed_after_it(store, tmp_path, times):
+    log = a_table(store)
+    truncating(store, 3, times=times)
+    after = append(log, "mine.split")
+    assert after.version == 1 + 3 * times
+    invalidate()
+    found = a_log(str(tmp_path / "t")).snapshot()
+    assert found.version == after.version
+    assert "mine.split" in paths_of(found)
+    assert len(paths_of(found)) == 1 + 3 * times
+
+
+def test_a_commit_that_a_truncation_overtakes_is_checked_again(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+    base = log.snapshot()
+    other = a_log(str(tmp_path / "t"))
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.endswith(".json"):
+            store.watch.before = Watch().before
+            remove(other, "a.split")
+            other.truncate()
+            time.sleep(0.01)
+
+    store.watch.before = before
+    with pytest.raises(CommitConflictError, match=r"a\.split was removed"):
+        merge(log, ["a.split"], "merged.split", base)
+
+
+def test_a_commit_that_is_truncated_right_after_it_stands(store, tmp_path):
+    log = a_table(store)
+    other = a_log(str(tmp_path / "t"))
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path.endswith(".json"):
+            store.watch.after = Watch().after
+            append(other, "later.split")
+            other.truncate()
+        return answer
+
+    store.watch.after = after
+    append(log, "mine.split")
+    invalidate()
+    assert sorted(paths_of(a_log(str(tmp_path / "t")).snapshot())) == ["later.split", "mine.split"]
+
+
+def test_a_commit_whose_splits_go_while_it_is_truncated_is_in_doubt(store, tmp_path):
+    log = a_table(store)
+    other = a_log(str(tmp_path / "t"))
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path.endswith(".json"):
+            store.watch.after = Watch().after
+            remove(other, "mine.split")
+            other.truncate()
+        return answer
+
+    store.watch.after = after
+    with pytest.raises(CommitUnknownError, match="look at the table's history"):
+        append(log, "mine.split")

@@ -8,6 +8,7 @@ A plan can be sent to other processes. It names the version it was made from, an
 what happened since then leaves it true.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from indextables.ingest.replace import Replace, covered, matching, removes
+from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.joint import withdraw
 from indextables.log.actions import Add, Metadata, Remove, Txn
@@ -148,7 +149,9 @@ def _committed(
     gone = removes(base, planned.replace, planned.where, adds)
     if not adds and not gone and metadata is None:
         return base
-    return log.commit(_draft(planned, metadata, adds, options, gone), base)
+    draft = _draft(planned, metadata, adds, options, gone)
+    overlap = replacing(base, planned.replace, planned.where, adds)
+    return log.commit(dataclasses.replace(draft, replaces=overlap), base)
 
 
 def _draft(
@@ -161,7 +164,7 @@ def _draft(
     app = options.get(opt.TXN_APP_ID)
     parameters = {"mode": planned.mode.value, "partitionBy": ",".join(planned.target.partition_columns)}
     if planned.mode is Mode.OVERWRITE and planned.replace is not Replace.ALL:
-        # Only an overwrite of everything rules out another one at the same time.
+        # Only an overwrite of everything rules out any other one at the same time.
         parameters["mode"] = f"{OVERWRITE} {planned.replace.value}"
     if planned.where is not None:
         parameters["where"] = to_sql(planned.where)

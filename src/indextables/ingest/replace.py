@@ -1,7 +1,7 @@
 """What an overwrite takes out of the table: all of it, some partitions, or what a condition covers."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import pyarrow as pa
@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from indextables.errors import IndexTablesError, PredicateError, SchemaError
 from indextables.log.actions import Add, Remove
-from indextables.log.files import removes_of
-from indextables.log.prune import judge
+from indextables.log.files import from_adds, removes_of
+from indextables.log.prune import judge, prune
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate, evaluate, to_sql
 from indextables.schema.values import parse_values
@@ -40,6 +40,28 @@ def removes(
             assert where is not None
             gone = covered(snapshot, where)
     return removes_of(gone, timestamp=time.time_ns() // 1_000_000)
+
+
+def replacing(
+    snapshot: Snapshot, replace: Replace, where: Predicate | None, adds: Sequence[Add]
+) -> Callable[[Sequence[Add]], bool] | None:
+    """Whether splits that others add hold rows that are replaced; none for what replaces all or nothing."""
+
+    def in_partitions(others: Sequence[Add]) -> bool:
+        ours = set(_values(snapshot, [add.partition_values or {} for add in adds]))
+        return not ours.isdisjoint(_values(snapshot, [add.partition_values or {} for add in others]))
+
+    def matching_condition(others: Sequence[Add]) -> bool:
+        files = from_adds(others, version=snapshot.version, timestamp=0)
+        return bool(pc.any(prune(files, where, snapshot.schema, snapshot.partition_columns)).as_py())
+
+    match replace:
+        case Replace.PARTITIONS:
+            return in_partitions
+        case Replace.WHERE:
+            return matching_condition
+        case _:
+            return None
 
 
 def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:

@@ -5,12 +5,13 @@ draft ─► read what came between, check that the draft still holds ◄──�
                             │                                                          │
                             ▼                                                          │
          actions ─► create <version>.json if absent ──► ours: committed                │
-                                       ├──────────────► another's: wait a little ──────┘
+                                       ├──────────────► another's, or forgotten: wait ─┘
                                        └──────────────► cannot be told: outcome unknown
 ```
 
 What came between is read before the first attempt too. Creating the version after an old base without a
-look could succeed where others' versions were committed and cleaned up since, and nobody would ever read it.
+look could succeed where others' versions were committed and cleaned up since, and nobody would ever read it;
+that this did not happen between the look and the creation is checked afterwards (`overtaken`).
 """
 
 import random
@@ -40,6 +41,7 @@ from indextables.log.conflict import (
 )
 from indextables.log.load import Loader
 from indextables.log.names import version_file as version_path
+from indextables.log.overtaken import is_overtaken
 from indextables.log.protocol import check_writable
 from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
 from indextables.log.segment import Progress, current_segment, progress_since
@@ -98,7 +100,7 @@ def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine:
             ours, unknown = False, error
         else:
             unknown = None
-        if ours:
+        if ours and not is_overtaken(loader, current.version + 1, draft, current.url):
             return current.then([(current.version + 1, actions)], token)
         if attempt < attempts:
             chance.sleep(backoff.seconds(attempt, chance.jitter()))

@@ -3,12 +3,12 @@
 Appends rely on the schema only, so they never conflict with each other. Whatever removes splits relies
 on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
 against another removal of the same splits fail, and lets splits appended in between survive it (the
-order is then: first this commit, then the append). Two overwrites of the whole table never both stand:
-one of them should have removed what the other wrote. Whatever changes the metadata relies on nobody else
-having changed it.
+order is then: first this commit, then the append). Two overwrites of the same rows never both stand, be
+it all rows, those of a partition or those of a condition: one of them should have removed what the other
+wrote. Whatever changes the metadata relies on nobody else having changed it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -36,6 +36,8 @@ class Draft:
     txns: tuple[Txn, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     user_metadata: str | None = None
+    # For an overwrite of some rows: whether splits that another overwrite added hold such rows.
+    replaces: Callable[[Sequence[Add]], bool] | None = None
 
     @property
     def overwrites(self) -> bool:
@@ -60,8 +62,8 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                     problem = _metadata_problem(draft, base, action)
                 case Protocol() if draft.protocol is not None:
                     problem = "it changed the protocol too"
-                case CommitInfo(operation_parameters={"mode": "overwrite"}) if draft.overwrites:
-                    problem = "it overwrote the table too"
+                case CommitInfo(operation_parameters={"mode": mode}) if mode.startswith(OVERWRITE):
+                    problem = _overwrite_problem(draft, mode, actions)
                 case Txn(app_id=app, version=batch) if batch >= applications.get(app, batch + 1):
                     problem = f"it committed batch {batch} of application {app} already"
                 case _:
@@ -87,8 +89,8 @@ def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
     """The same, when the versions in between are gone and only the table as it is now can be asked."""
     check_batches(draft, latest)
     problem = _metadata_problem(draft, base, latest.metadata)
-    if problem is None and draft.overwrites:
-        problem = "whether it overwrote the table too cannot be told any more"
+    if problem is None and (draft.overwrites or draft.replaces is not None):
+        problem = "whether it overwrote the same rows too cannot be told any more"
     if problem is None and draft.protocol is not None:
         problem = "whether it changed the protocol too cannot be told any more"
     live = (
@@ -112,6 +114,16 @@ def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
 def without_registry(configuration: Mapping[str, str] | None) -> dict[str, str]:
     """A table's configuration less the document mappings that commits register in it."""
     return {k: v for k, v in (configuration or {}).items() if not k.startswith(REGISTRY_PREFIX)}
+
+
+def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> str | None:
+    """What is wrong with another overwrite before this operation."""
+    if draft.overwrites:
+        return "it overwrote the table too" if mode == OVERWRITE else "it overwrote rows of this table"
+    added = [action for action in actions if isinstance(action, Add)]
+    if draft.replaces is not None and added and draft.replaces(added):
+        return "it overwrote rows that this operation replaces too"
+    return None
 
 
 def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | None:
