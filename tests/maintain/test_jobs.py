@@ -20,9 +20,10 @@ NONE = Options()
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of jobs that no other test knows."""
+    """A folder of jobs that no other test knows, in a process that has none yet."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(jobs, "_jobs", {})
     yield tmp_path
     tempfile.tempdir = None
 
