@@ -6,7 +6,7 @@ import java.util.OptionalLong
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.{JobArtifactSet, SparkContext, SparkEnv}
-import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference, NullOrdering, SortDirection, SortOrder}
+import org.apache.spark.sql.connector.expressions.{NamedReference, NullOrdering, SortDirection, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.read._
@@ -78,7 +78,7 @@ class IndexScan(
   // An aggregate, or the first rows, of fewer rows would be another answer.
   override def filterAttributes(): Array[NamedReference] =
     if (aggregation.nonEmpty || limit.nonEmpty) Array.empty
-    else wanted.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Expressions.column(_): NamedReference)
+    else wanted.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Columns.reference)
 
   override def filter(predicates: Array[Predicate]): Unit = synchronized {
     runtime = runtime ++ ExpressionJson.all(predicates)

@@ -8,7 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
-import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
+import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.sources.{BaseRelation, CreatableRelationProvider, DataSourceRegister}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -53,6 +53,8 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
   private def found(options: util.Map[String, String]): Option[Described] = asked match {
     case Some((same, described)) if same == options => described
     case _ =>
+      if (options.containsKey("checkpointlocation")) throw new Failure(
+        "a stream is written batch by batch: use foreachBatch, with txn.appId and txn.version so that none is written twice")
       val described = Described.of(options)
       asked = Some((options, described))
       described
@@ -70,7 +72,7 @@ object Provider {
 class Described(json: JsonNode) {
   val schema: StructType = DataType.fromJson(json.get("schema").asText).asInstanceOf[StructType]
   val partitionColumns: Seq[String] = json.get("partitions").asScala.map(_.asText).toSeq
-  def partitioning: Array[Transform] = partitionColumns.map(Expressions.identity(_): Transform).toArray
+  def partitioning: Array[Transform] = partitionColumns.map(Columns.partitioning).toArray
 }
 
 object Described {

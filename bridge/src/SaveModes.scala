@@ -7,7 +7,6 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.catalyst.plans.logical.AppendData
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
-import org.apache.spark.sql.connector.expressions.{Expressions, Transform}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.execution.datasources.DataSourceUtils
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
@@ -24,7 +23,7 @@ object SaveModes {
     if (parameters.contains(DataSourceUtils.CLUSTERING_COLUMNS_KEY)) {
       throw new Failure("clusterBy is not offered by indextables; leave it out, or use partitionBy")
     }
-    val partitionBy = parameters.get(Asked).map(DataSourceUtils.decodePartitioningColumns(_).toArray)
+    val partitionBy = parameters.get(Asked).map(DataSourceUtils.decodePartitioningColumns(_).map(Columns.named).toArray)
     val options = new util.HashMap[String, String]((parameters - Asked).asJava)
     if (mode == SaveMode.Overwrite) {
       // Spark's own setting is the default of ours.
@@ -36,7 +35,7 @@ object SaveModes {
     if (!exists) {
       val table = new IndexTable(
         data.schema.asNullable,
-        partitionBy.getOrElse(Array.empty[String]).map(Expressions.identity(_): Transform),
+        partitionBy.getOrElse(Array.empty[String]).map(Columns.partitioning),
         util.Map.of(),
         Some(mode.toString.toLowerCase),
         partitionBy,

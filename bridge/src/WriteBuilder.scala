@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.{JobArtifactSet, SparkContext}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
-import org.apache.spark.sql.connector.expressions.{Expression, Expressions, SortOrder}
+import org.apache.spark.sql.connector.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
@@ -66,7 +66,7 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
 
   override def requiredDistribution(): Distribution = shuffle match {
     case Some(wanted) => Distributions.clustered(
-      wanted.get("columns").asScala.map(c => Expressions.column(c.asText): Expression).toArray)
+      wanted.get("columns").asScala.map(column => Columns.reference(column.asText): Expression).toArray)
     case None => Distributions.unspecified()
   }
 

@@ -247,3 +247,32 @@ def test_what_plain_python_wrote_spark_appends_to(days, tmp_path):
     )
     writer(days).save(path)
     assert indextables.open(path).search("row", field="text", limit=100).num_rows == 9
+
+
+def test_names_of_columns_may_be_anything(spark, tmp_path):
+    path = str(tmp_path / "t")
+    rows = spark.sql(
+        "SELECT id AS `a.b`, concat('x', id) AS `größe 東`, struct(id AS `c d`) AS `e``f`, id % 2 AS `part of it`"
+        " FROM range(4)"
+    )
+    shuffled = {"write.optimizeWrite.enabled": "true"}
+    writer(rows, **shuffled).partitionBy("`part of it`").save(path)
+    table = spark.read.format("indextables").load(path)
+    assert sorted(table.collect()) == sorted(rows.collect())
+    assert table.where("`a.b` = 3 AND `e``f`.`c d` > 1 AND `part of it` = 1").count() == 1
+    assert table.groupBy("part of it").count().count() == 2
+    keys = spark.sql("SELECT 1 AS `part of it`, 'yes' AS found")
+    assert table.join(keys, "part of it").where("found = 'yes'").count() == 2
+    writer(rows.where("`part of it` = 0").limit(1), "overwrite", replaceWhere="`part of it` = 0").save(path)
+    assert indextables.open(path).count() == 3
+
+
+def test_rows_without_columns_are_refused(spark, tmp_path):
+    with pytest.raises(AnalysisException, match="the rows have no columns"):
+        writer(spark.range(1).select()).save(str(tmp_path / "t"))
+
+
+def test_a_stream_is_told_how_it_is_written(spark, tmp_path):
+    stream = spark.readStream.format("rate").load().writeStream.format("indextables")
+    with pytest.raises(AnalysisException, match="use foreachBatch"):
+        stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "t"))

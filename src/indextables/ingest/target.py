@@ -70,6 +70,8 @@ def new_table(
         schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
     else:
         schema = check_append(normalise(declared), incoming, merge=options.get(opt.MERGE_SCHEMA))
+    if not len(schema):
+        raise SchemaError("the rows have no columns, so they cannot be written; a table has at least one")
     check_names(schema)
     partition_columns = check_partition_columns(schema, partition_by)
     metadata = Metadata(

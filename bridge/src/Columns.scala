@@ -1,0 +1,15 @@
+package org.apache.spark.sql.indextables
+
+import scala.util.Try
+
+import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, NamedReference, Transform}
+
+/** Columns as Spark's interfaces speak of them. Spark's own makers of these would parse a name as SQL. */
+object Columns {
+  def reference(name: String): NamedReference = FieldReference(Seq(name))
+
+  /** The column that partitionBy names: Spark reads it as SQL before we see it, so odd names come in back quotes. */
+  def named(text: String): String = Try(FieldReference(text).fieldNames).toOption.collect { case Array(name) => name }.getOrElse(text)
+
+  def partitioning(name: String): Transform = IdentityTransform(FieldReference(Seq(name)))
+}
