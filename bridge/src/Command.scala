@@ -30,7 +30,7 @@ case class Command(statement: String, result: StructType, target: Option[Seq[Str
 object Command {
   /** The result of a statement; the options are those of its table, if it names one. */
   def execute(session: ClassicSession, statement: String, options: util.Map[String, String]): Seq[Row] = {
-    val request = Json.obj("statement" -> statement, "options" -> options)
+    val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
     val answer = new Running(session, request).result()
     val (rows, schema) = ArrowConverters.fromIPCStream(answer)
     val convert = CatalystTypeConverters.createToScalaConverter(schema)

@@ -7,10 +7,11 @@ import java.util.concurrent.atomic.AtomicInteger
 import scala.annotation.tailrec
 import scala.concurrent.Await
 import scala.concurrent.duration._
+import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
 
-import org.apache.spark.{FutureAction, JobArtifactSet}
+import org.apache.spark.{FutureAction, JobArtifactSet, SparkEnv}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.classic.{Dataset, SparkSession => ClassicSession}
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -21,7 +22,7 @@ import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A command from its plan to its result; what is to go on in the background does so in a thread of its own. */
-class Running(session: ClassicSession, request: AnyRef) {
+class Running(session: ClassicSession, request: util.Map[String, Any]) {
   def result(): Array[Byte] = {
     val planned = Rpc("command_plan", request)
     if (planned.json.has("background")) {
@@ -39,7 +40,11 @@ class Running(session: ClassicSession, request: AnyRef) {
     val job = Option(reply.json.get("job")).map(_.asText)
     try {
       val Seq(function, state) = reply.blobs.take(2)
-      Rpc("command_finish", request, state +: Tasks.run(session, function, reply.blobs.drop(2), job): _*)
+      val preferred = Option(reply.json.get("preferred")).map(_.asScala.map(name => Option(name.textValue)).toSeq)
+      val done = Tasks.run(session, function, reply.blobs.drop(2), preferred.getOrElse(Nil), job)
+      val told = new util.LinkedHashMap[String, Any](request)
+      told.put("ran", done.map(_._1).toArray)
+      Rpc("command_finish", told, state +: done.map(_._2): _*)
     } catch {
       case problem: Throwable =>
         for (id <- job) Try(Rpc("job_progress", Json.obj("job" -> id, "error" -> String.valueOf(problem.getMessage))))
@@ -79,16 +84,21 @@ object Tasks {
   // How often a job is told how far it is.
   private val tellEvery = 500.milliseconds
 
-  /** The results, in the order of the tasks; `job` is told how many are done. */
-  def run(session: ClassicSession, function: Array[Byte], tasks: Seq[Array[Byte]], job: Option[String]): Seq[Array[Byte]] = {
-    val relation =
-      DataSourceV2Relation.create(new Planned(function, tasks), None, None, CaseInsensitiveStringMap.empty)
+  /** The executor and the result of each task, in the order of the tasks; `job` is told how many are done. */
+  def run(
+      session: ClassicSession,
+      function: Array[Byte],
+      tasks: Seq[Array[Byte]],
+      preferred: Seq[Option[String]],
+      job: Option[String]): Seq[(String, Array[Byte])] = {
+    val planned = new Planned(function, tasks, preferred)
+    val relation = DataSourceV2Relation.create(planned, None, None, CaseInsensitiveStringMap.empty)
     val rows = Dataset.ofRows(session, relation).queryExecution.toRdd
-    val results = new Array[Seq[Array[Byte]]](tasks.size)
+    val results = new Array[Seq[(String, Array[Byte])]](tasks.size)
     val done = new AtomicInteger
-    val running = session.sparkContext.submitJob[InternalRow, Seq[Array[Byte]], Unit](
+    val running = session.sparkContext.submitJob[InternalRow, Seq[(String, Array[Byte])], Unit](
       rows,
-      (said: Iterator[InternalRow]) => said.map(result).toList,
+      (said: Iterator[InternalRow]) => said.map(row => (SparkEnv.get.executorId, result(row))).toList,
       tasks.indices,
       (task, found) => { results(task) = found; done.incrementAndGet() },
       ())
@@ -115,7 +125,13 @@ object Tasks {
     running.value.foreach(_.fold(aborted => throw TaskFailure.in(aborted).getOrElse(aborted), identity))
   }
 
-  private class Planned(function: Array[Byte], tasks: Seq[Array[Byte]]) extends Table with SupportsRead {
+  private class Preferring(index: Int, task: Array[Byte], executor: Option[String])
+      extends PythonInputPartition(index, task) {
+    override def preferredLocations(): Array[String] = executor.toArray
+  }
+
+  private class Planned(function: Array[Byte], tasks: Seq[Array[Byte]], preferred: Seq[Option[String]])
+      extends Table with SupportsRead {
     override def name(): String = s"${Provider.Name} tasks"
     override def schema(): StructType = Result
     override def capabilities(): util.Set[TableCapability] = util.EnumSet.of(TableCapability.BATCH_READ)
@@ -123,7 +139,9 @@ object Tasks {
       override def readSchema(): StructType = Result
       override def toBatch: Batch = this
       override def planInputPartitions(): Array[InputPartition] =
-        tasks.zipWithIndex.map { case (task, number) => PythonInputPartition(number, task) }.toArray
+        tasks.zipWithIndex.map { case (task, number) =>
+          new Preferring(number, task, preferred.lift(number).flatten): InputPartition
+        }.toArray
       override def createReaderFactory(): PartitionReaderFactory = new PythonPartitionReaderFactory(
         Rpc.source, function, Result, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
     }

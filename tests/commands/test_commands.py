@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from upkeep_tables import aged, appended, ids, log_of, orphan
 
 import indextables as it
-from indextables.commands import COMMANDS
+from indextables.commands import COMMANDS, Place, Work
 from indextables.commands.execute import execute
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
 from indextables.options import Options
@@ -332,6 +333,26 @@ def test_prewarm_in_the_background_is_waited_for(tmp_path: Path, own: Options) -
     assert started["job_id"] in {job["job_id"] for job in listed}
     with pytest.raises(CommandError, match="no prewarm job 'nobody'"):
         execute("WAIT FOR INDEXTABLES PREWARM JOBS JOB 'nobody'", own)
+
+
+def test_prewarm_goes_where_splits_are_read_and_tells_how_often_it_did(tmp_path: Path, own: Options) -> None:
+    """Executors have caches of their own: what another one warms does not help the one that reads."""
+    table = appended(tmp_path / "t", 4)
+    first = table.files()["path"].to_pylist()[:3]
+    log = log_of(tmp_path / "t", **own.values)
+    place = Place(own, log, home=lambda path: "executor_h1_7" if path in first else "executor_h2_8")
+    command = next(c for c in COMMANDS if c.openings == ("PREWARM INDEXTABLES CACHE",))
+    work = command.plan(place, {"parallelism": 2})
+    assert isinstance(work, Work)
+    assert sorted(work.preferred) == ["executor_h1_7", "executor_h1_7", "executor_h2_8"]
+    results = [work.run(task, log.store) for task in work.tasks]
+    there = command.finish(replace(place, ran=tuple(n[-1] for n in work.preferred)), {}, work.state, results)
+    assert isinstance(there, pa.Table)
+    assert [(r["locality_hits"], r["locality_misses"]) for r in there.to_pylist()] == [(4, 0)]
+    all_by_one = command.finish(replace(place, ran=("7",) * 3), {}, work.state, results)
+    assert isinstance(all_by_one, pa.Table)
+    found = {r["assigned_host"]: (r["locality_hits"], r["locality_misses"]) for r in all_by_one.to_pylist()}
+    assert found == {results[0].host: (3, 0), "h2": (0, 1)}
 
 
 def test_prewarm_without_splits_says_so(tmp_path: Path, own: Options) -> None:

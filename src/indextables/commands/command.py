@@ -29,12 +29,15 @@ class Wanted(StrEnum):
 class Place:
     """The table that a command is about, if it is about one, and the options that apply.
 
-    `owner` is the process that long work depends on, if that is not this one.
+    `owner` is the process that long work depends on, if that is not this one. `home` names the executor that
+    reads a split, by the split's path, if there are several; `ran` are those that did the tasks, in order.
     """
 
     options: Options
     table: TransactionLog | None = None
     owner: int | None = None
+    home: Callable[[str], str | None] | None = None
+    ran: tuple[str, ...] = ()
 
     @property
     def log(self) -> TransactionLog:
@@ -55,7 +58,8 @@ class Work:
     `run` is a function of a module, called with a task and the table's store (None for a command without a
     table), wherever it runs. `state` is given back when the command is finished. Work for `others` asks
     other processes what this one has answered already. `job` is the job whose progress it is. Work with a
-    result `at_once` goes on in the background while its command returns that.
+    result `at_once` goes on in the background while its command returns that. `preferred` names for each task
+    the executor that had best do it.
     """
 
     run: Callable[[Any, Any], Any]
@@ -64,6 +68,7 @@ class Work:
     others: bool = False
     job: str | None = None
     at_once: pa.Table | None = None
+    preferred: Sequence[str | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

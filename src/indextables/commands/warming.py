@@ -83,6 +83,7 @@ class _Planned:
     parts: tuple[str, ...]
     columns: tuple[str, ...]
     left_out: tuple[str, ...]
+    homes: tuple[str | None, ...] = ()
 
 
 def _prewarm(place: Place, arguments: Arguments) -> pa.Table | Work:
@@ -94,12 +95,14 @@ def _prewarm(place: Place, arguments: Arguments) -> pa.Table | Work:
             fields=arguments.get("fields", ()),
             where=said,
             parallelism=arguments.get("parallelism"),
+            home=place.home,
         )
-    planned = _Planned(plan.parts, plan.columns, plan.left_out)
+    homes = tuple(task.home for task in plan.tasks)
+    planned = _Planned(plan.parts, plan.columns, plan.left_out, homes)
     if not plan.tasks:
         return rows(_PREWARM, _row(Warmed(socket.gethostname()), planned, status="no_splits"))
     public = place.options.public()
-    work = Work(_run, [(task, public) for task in plan.tasks], planned)
+    work = Work(_run, [(task, public) for task in plan.tasks], planned, preferred=homes)
     return _in_background(place, plan.splits, work) if arguments.get("async") else work
 
 
@@ -114,24 +117,41 @@ def _in_background(place: Place, splits: int, work: Work) -> Work:
 
 
 def _finish(place: Place, arguments: Arguments, state: _Planned, results: Sequence[Warmed]) -> pa.Table:
-    del place
     if arguments.get("async"):
         raise_failed(together(results).failed)
-    by_host: dict[str, list[Warmed]] = {}
-    for result in results:
-        by_host.setdefault(result.host, []).append(result)
-    return rows(_PREWARM, *(_row(together(each), state) for _, each in sorted(by_host.items())))
+    by_host: dict[tuple[str, str], list[Warmed]] = {}
+    for result, assigned in zip(results, _assigned(place, state, results), strict=True):
+        by_host.setdefault((result.host, assigned or result.host), []).append(result)
+    return rows(
+        _PREWARM,
+        *(_row(together(each), state, assigned=to) for (_, to), each in sorted(by_host.items())),
+    )
 
 
-def _row(warmed: Warmed, planned: _Planned, status: str | None = None) -> dict[str, Any]:
+def _assigned(place: Place, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
+    """For each task that ran elsewhere than where its splits are read, the host of that place."""
+    if not place.ran:
+        return [None] * len(results)
+    return [
+        None
+        if home is None or home.endswith(f"_{ran}")
+        else home.removeprefix("executor_").rpartition("_")[0]
+        for home, ran in zip(state.homes, place.ran, strict=True)
+    ]
+
+
+def _row(
+    warmed: Warmed, planned: _Planned, status: str | None = None, assigned: str | None = None
+) -> dict[str, Any]:
     failed = "; ".join(f"{path}: {problem}" for path, problem in warmed.failed) or None
     if failed and not warmed.splits:
         raise CommandError(f"no split could be warmed on {warmed.host}: {failed}")
+    missed = assigned not in (None, warmed.host)
     return {
         "host": warmed.host,
-        "assigned_host": warmed.host,
-        "locality_hits": warmed.splits,
-        "locality_misses": 0,
+        "assigned_host": assigned or warmed.host,
+        "locality_hits": 0 if missed else warmed.splits,
+        "locality_misses": warmed.splits if missed else 0,
         "splits_prewarmed": warmed.splits,
         "segments": ",".join(planned.parts),
         "fields": ",".join(planned.columns) or "all",

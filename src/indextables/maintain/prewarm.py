@@ -35,12 +35,13 @@ _PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PrewarmTask:
-    """Splits to warm, and which parts and columns of their indexes."""
+    """Splits to warm, which parts and columns of their indexes, and the executor that reads them."""
 
     splits: tuple[tuple[str, int], ...]
     parts: tuple[str, ...]
     columns: tuple[str, ...]
     at_once: int
+    home: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,12 @@ def plan_prewarm(
     fields: Sequence[str] = (),
     where: str | None = None,
     parallelism: int | None = None,
+    home: Callable[[str], str | None] | None = None,
 ) -> PrewarmPlan:
-    """Which splits to warm; splits of the original are left out, since they have no index to copy."""
+    """Which splits to warm; splits of the original are left out, since they have no index to copy.
+
+    `home` names the executor that reads a split: what is warmed elsewhere helps nobody.
+    """
     by_default = options.get(opt.PREWARM_SEGMENTS), options.get(opt.PREWARM_FIELDS)
     parts = parts_of(segments or by_default[0])
     if parallelism is not None and parallelism < 1:
@@ -104,9 +109,13 @@ def plan_prewarm(
     ours = [OUR_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
     files = files.filter(pa.array(ours, pa.bool_()))
     splits = list(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
+    homes: dict[str | None, list[tuple[str, int]]] = {}
+    for split in splits:
+        homes.setdefault(None if home is None else home(split[0]), []).append(split)
     tasks = tuple(
-        PrewarmTask(tuple(splits[start : start + at_once]), parts, columns, at_once)
-        for start in range(0, len(splits), at_once)
+        PrewarmTask(tuple(own[start : start + at_once]), parts, columns, at_once, name)
+        for name, own in homes.items()
+        for start in range(0, len(own), at_once)
     )
     return PrewarmPlan(tasks, parts, columns, left_out, len(splits))
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.command_task import ERROR, RESULT, CommandFunction
+from indextables.spark.planner.placing import home
 from indextables.spark.planner.tables import addressed
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -67,6 +69,8 @@ def _answer(place: Place, planned: pa.Table | Work) -> Answer:
     reply: dict[str, Any] = {"done": False}
     if planned.job is not None:
         reply["job"] = planned.job
+    if any(planned.preferred):
+        reply["preferred"] = planned.preferred
     first = []
     if planned.at_once is not None:
         reply["background"] = place.options.get(JOBS_AT_ONCE)
@@ -87,7 +91,13 @@ def _read(request: Mapping[str, Any]) -> tuple[Statement, Place]:
         options["path"] = statement.target.path
     table = addressed({"options": options})
     # A planner may end before the work does; what starts planners lives as long as the driver.
-    return statement, Place(table.options, table.log, owner=os.getppid())
+    return statement, Place(
+        table.options,
+        table.log,
+        owner=os.getppid(),
+        home=partial(home, executors=request.get("executors", ())),
+        ran=tuple(request.get("ran", ())),
+    )
 
 
 def _stream(table: pa.Table) -> bytes:

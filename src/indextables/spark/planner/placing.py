@@ -39,10 +39,10 @@ def placed(
     fixed, most = _limits(options, aggregate=aggregate)
     homes: dict[str | None, list[SplitRef]] = {}
     for ref in splits:
-        homes.setdefault(_home(ref.path, executors), []).append(ref)
+        homes.setdefault(home(ref.path, executors), []).append(ref)
     found: list[Placed] = []
     total = sum(ref.size + _TASK_BYTES for ref in splits)
-    for executor, own in sorted(homes.items(), key=lambda home: home[0] or ""):
+    for executor, own in sorted(homes.items(), key=lambda own: own[0] or ""):
         share = sum(ref.size + _TASK_BYTES for ref in own) / total
         if fixed is not None:
             count = -(-len(own) // fixed)
@@ -62,7 +62,8 @@ def _limits(options: Options, *, aggregate: bool) -> tuple[int | None, int]:
     return options.get(reading.SPLITS_PER_TASK), options.get(reading.MAX_SPLITS_PER_TASK)
 
 
-def _home(path: str, executors: Sequence[str]) -> str | None:
+def home(path: str, executors: Sequence[str]) -> str | None:
+    """The executor that reads a split, as long as the executors stay the same."""
     if not executors:
         return None
     return max(
