@@ -170,18 +170,24 @@ def test_bash_uses_the_script_when_tab_is_pressed(tmp_path: Path, capsys) -> Non
     assert main(["completion", "bash"]) == 0
     script = tmp_path / "completion.bash"
     script.write_text(capsys.readouterr().out)
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+    terminal, inside = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
     try:
         os.write(terminal, f"source {script}; echo rea''dy\n".encode())
         _seen(terminal, b"ready\r\n")
         os.write(terminal, b"indextables trunc\t")
         _seen(terminal, b"indextables truncate ")
     finally:
-        os.write(terminal, b"\x03exit\n")
+        shell.kill()
+        shell.wait(60)
         os.close(terminal)
-        os.waitpid(child, 0)
 
 
 def _seen(terminal: int, wanted: bytes) -> None:
