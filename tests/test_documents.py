@@ -4,13 +4,24 @@ import re
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
+from page_examples import ROOT, Example, examples, table_below
 
 from indextables.log import version_file
 from indextables.log.pointer import Pointer
+from indextables.predicate import parse_condition, to_sql
 
-ROOT = Path(__file__).parents[1]
-GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+GUIDES = ["README.md", "docs/guide/start.md", "docs/operations/storage.md"]
+
+# Pages with examples, by language: this module, tests/commands/test_commands_page.py and
+# tests/spark/test_spark_pages.py run them.
+RUN = {
+    "python": {*GUIDES, "docs/operations/upkeep.md"},
+    "py": {"README.md", "docs/guide/spark.md", "docs/spark.md", "docs/sql.md"},
+    "sql": {"docs/commands.md", "docs/operations/upkeep.md", "docs/sql.md"},
+    "sh": {"docs/guide/command-line.md"},
+}
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -32,11 +43,60 @@ def test_every_action_in_the_protocol_page_decodes() -> None:
     assert seen == {"protocol", "metaData", "add", "remove", "mergeskip", "commitInfo", "txn"}
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_conditions_that_open_the_page_on_queries_are_conditions() -> None:
+    text = (ROOT / "docs" / "query-language.md").read_text()
+    shown = re.search(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    columns = pa.schema([("message", pa.string()), ("status", pa.int32()), ("host", pa.string())])
+    for line in shown[1].splitlines():
+        assert "INDEXQUERY" in to_sql(parse_condition(line, columns))
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_python_examples_run_and_print_what_the_page_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All python blocks of a page, one after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
-    blocks = _blocks(page, "python")
+    found = examples(page, "python")
+    assert found
     names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, str(page.name), "exec"), names)
+    for example in found:
+        example.run(names)
+
+
+def test_every_example_on_a_page_is_run_by_a_test() -> None:
+    """Whoever adds an example to another page adds the page to the test that runs it."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for language, run in RUN.items():
+        shown = {str(page.relative_to(ROOT)) for page in pages if f"\n```{language}\n" in page.read_text()}
+        assert shown == run, language
+
+
+def test_the_page_on_sql_tells_every_figure_of_a_scan() -> None:
+    source = (ROOT / "bridge" / "src" / "ScanMetrics.scala").read_text()
+    kept = re.findall(r'SumOf\("\w+", "([^"]+)"\)', source)
+    told = [name for name, _ in table_below("docs/sql.md", "Spark's SQL page shows of each scan:")]
+    assert told == kept
+
+
+def test_the_map_for_contributors_is_that_of_the_tree() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## The map\n")[1].split("## ")[0]
+    lines = [line for line in text.split("```")[1].splitlines() if line]
+    inner = {line.split()[0].rstrip("/") for line in lines if line.startswith("  ")}
+    package = ROOT / "src" / "indextables"
+    there = {
+        path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert inner == there - {"__init__.py"}
+    outer = {line.split()[0].rstrip("/") for line in lines if not line.startswith("  ")}
+    made = {"build", "dist"}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - made
+    assert outer == (folders - {"src"}) | {"src/indextables", "src/pyspark_indextables"}
+
+
+def test_an_output_that_is_not_the_one_shown_is_noticed() -> None:
+    Example("page:1", "python", "print('one\\ntwo\\nthree')", "one\n...three\n").run({})
+    Example("page:1", "python", "print('anything')", None).run({})
+    with pytest.raises(AssertionError, match=r"(?s)page:1 shows.*one.*but printed is.*two"):
+        Example("page:1", "python", "print('two')", "one\n").run({})
