@@ -16,7 +16,7 @@ from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
 from indextables.read.sources import close_sources
-from indextables.split.index_cache import index_cache
+from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 
 TEXT = {"indexing.typemap.message": "text"}

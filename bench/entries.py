@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.files import FILES, conform
-from indextables.log.nested import map_of
+from indextables.log.format.files import FILES, conform
+from indextables.log.format.nested import map_of
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.schema.statistics import OURS_TAG

@@ -18,18 +18,18 @@ from bench.entries import (
     first_id,
 )
 from bench.measure import Prepare
-from indextables.log.actions import Metadata, Remove
 from indextables.log.checkpoint import checkpoint
 from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
-from indextables.log.files import to_adds
+from indextables.log.format.actions import Metadata, Remove
+from indextables.log.format.files import to_adds
+from indextables.log.format.names import LOG_FOLDER, MANIFEST_FOLDER
+from indextables.log.format.schema_registry import REGISTRY_PREFIX
+from indextables.log.format.version_file import unpack
 from indextables.log.known import invalidate
 from indextables.log.load import Loader
-from indextables.log.names import LOG_FOLDER, MANIFEST_FOLDER
-from indextables.log.schema_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import BaseState
 from indextables.log.transaction_log import TransactionLog
-from indextables.log.version_file import unpack
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, Op, Predicate
 from indextables.store import open_store

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from page_examples import ROOT, Example, examples, table_below
 
-from indextables.log import version_file
-from indextables.log.pointer import Pointer
+from indextables.log.format import version_file
+from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
 
 GUIDES = ["README.md", "docs/guide/start.md", "docs/operations/storage.md"]

@@ -7,8 +7,8 @@ from contextlib import suppress
 import pyarrow as pa
 
 from indextables.errors import SplitError, StoreError
-from indextables.log.actions import Add, Metadata
 from indextables.log.conflict import without_registry
+from indextables.log.format.actions import Add, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import REMEMBERED
@@ -17,7 +17,7 @@ from indextables.schema.values import NULL_PARTITION
 from indextables.split.build import Built
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
-from indextables.split.original_mapping import original_mapping
+from indextables.split.original.mapping import original_mapping
 from indextables.store import Store
 
 

@@ -9,12 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 import pyarrow as pa
 
 from indextables import metrics
+from indextables.log.format.names import LOG_FOLDER
 from indextables.log.known import cache_statistics, invalidate
-from indextables.log.names import LOG_FOLDER
 from indextables.options import PREFIX, Options, reading
 from indextables.options.declare import MASK, is_secret
 from indextables.read.sources import close_sources
-from indextables.split.index_cache import index_cache
+from indextables.split.index.cache import index_cache
 from indextables.version import VERSION
 
 _LIBRARIES = ("pyarrow", "datafusion", "tantivy", "obstore", "numpy", "pyspark")

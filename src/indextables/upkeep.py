@@ -29,7 +29,7 @@ from indextables.maintain.restore import Restored, restore
 from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import Options
 from indextables.process import Forgotten, forget_logs
-from indextables.split.index_cache import CacheStats, index_cache
+from indextables.split.index.cache import CacheStats, index_cache
 
 Progress = Callable[[int, int], None]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from indextables.log.actions import Add
-from indextables.log.files import from_adds
+from indextables.log.format.actions import Add
+from indextables.log.format.files import from_adds
 from indextables.schema.values import NULL_PARTITION
 
 ORIGINAL = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"

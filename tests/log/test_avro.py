@@ -11,10 +11,10 @@ from entries import longs, string_maps, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.log import avro
-from indextables.log.avro import AvroError, HeaderCutError
-from indextables.log.avro_datum import decode_datum, encode_datum
-from indextables.log.avro_schemas import STATE_MANIFEST
+from indextables.log.format import avro
+from indextables.log.format.avro import AvroError, HeaderCutError
+from indextables.log.format.avro_datum import decode_datum, encode_datum
+from indextables.log.format.avro_schemas import STATE_MANIFEST
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]})
 RECORDS = b"".join(b"\x0a" + word for word in (b"alpha", b"gamma", b"delta"))

@@ -24,11 +24,11 @@ from log_tables.watched import WatchedStore
 
 from indextables import metrics
 from indextables.errors import CredentialsError, StoreError
-from indextables.log import json_checkpoint
-from indextables.log.actions import MergeSkip, Txn
 from indextables.log.conflict import Draft
+from indextables.log.format import json_checkpoint
+from indextables.log.format.actions import MergeSkip, Txn
+from indextables.log.format.schema_registry import schema_hash
 from indextables.log.known import invalidate
-from indextables.log.schema_registry import schema_hash
 from indextables.predicate import Column, Compare, Op
 from indextables.store import open_store
 

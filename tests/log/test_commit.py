@@ -34,11 +34,11 @@ from indextables.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from indextables.log.actions import CommitInfo, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.conflict import Draft
+from indextables.log.format.actions import CommitInfo, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.schema_registry import schema_hash
+from indextables.log.format.version_file import decode
 from indextables.log.known import invalidate
-from indextables.log.schema_registry import schema_hash
-from indextables.log.version_file import decode
 from indextables.store import open_store
 
 OTHER_MAPPING = '[{"fast":true,"indexed":true,"name":"text","stored":true,"tokenizer":"raw","type":"text"}]'

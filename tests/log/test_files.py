@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import LogError
-from indextables.log.actions import Add
-from indextables.log.files import FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.actions import Add
+from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
 from indextables.schema.values import NULL_PARTITION
 
 OLD_COLUMNS = [

@@ -8,9 +8,9 @@ import pytest
 from entries import an_add
 
 from indextables.errors import CorruptLogError
-from indextables.log import json_checkpoint
-from indextables.log.actions import Format, MergeSkip, Metadata, Protocol, Txn
-from indextables.log.json_checkpoint import checkpoint_file, encode_checkpoint, read_checkpoint
+from indextables.log.format import json_checkpoint
+from indextables.log.format.actions import Format, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.json_checkpoint import checkpoint_file, encode_checkpoint, read_checkpoint
 from indextables.store import open_store
 
 OTHERS = [

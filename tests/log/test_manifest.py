@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import CorruptLogError, IndexTablesError, LogError, StoreError
-from indextables.log import avro as container
-from indextables.log import manifest
-from indextables.log.avro_encode import encode_records
-from indextables.log.avro_schemas import FILE_ENTRY
-from indextables.log.block_index import Bounds, block_bounds, ordered_bounds, read_index
-from indextables.log.files import FILES, conform, empty, from_adds, to_adds
-from indextables.log.manifest import encode_manifest, read_manifest
+from indextables.log.format import avro as container
+from indextables.log.format import manifest
+from indextables.log.format.avro_encode import encode_records
+from indextables.log.format.avro_schemas import FILE_ENTRY
+from indextables.log.format.block_index import Bounds, block_bounds, ordered_bounds, read_index
+from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.manifest import encode_manifest, read_manifest
 from indextables.schema.values import NULL_PARTITION
 from indextables.store import open_store
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from prunable import UTC, File, column, table_of
 
-from indextables.log.prune import bounds_may_match, judge, prune, split_partition_conjuncts
+from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
 from indextables.predicate import (
     Always,
     And,

@@ -9,7 +9,7 @@ from hypothesis import given
 from prunable import PARTITIONS, SCHEMA, File, table_of
 from test_prune_property import CUTS, POOLS, seeds
 
-from indextables.log.prune_order import First, may_hold_first
+from indextables.log.pruning.order import First, may_hold_first
 
 
 def listed(files, options=None, counts=None):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prunable import PARTITIONS, SCHEMA, File, array_of, column, table_of, truth
 
-from indextables.log.prune import bounds_may_match, judge, prune, split_partition_conjuncts
+from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
 from indextables.predicate import (
     Always,
     And,

@@ -8,9 +8,9 @@ from entries import ORIGINAL, an_add, files_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.log.actions import Metadata
-from indextables.log.files import from_adds, to_adds
-from indextables.log.schema_registry import (
+from indextables.log.format.actions import Metadata
+from indextables.log.format.files import from_adds, to_adds
+from indextables.log.format.schema_registry import (
     REGISTRY_PREFIX,
     deduplicate,
     deduplicate_files,

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import CorruptLogError, ProtocolError
-from indextables.log import avro as container
-from indextables.log.actions import Format, Metadata
-from indextables.log.avro_schemas import STATE_MANIFEST
-from indextables.log.state_manifest import (
+from indextables.log.format import avro as container
+from indextables.log.format.actions import Format, Metadata
+from indextables.log.format.avro_schemas import STATE_MANIFEST
+from indextables.log.format.state_manifest import (
     Bounds,
     ManifestInfo,
     StateManifest,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import CorruptLogError
-from indextables.log import version_file
-from indextables.log.actions import (
+from indextables.log.format import version_file
+from indextables.log.format.actions import (
     Add,
     CommitInfo,
     Format,
@@ -21,7 +21,7 @@ from indextables.log.actions import (
     Remove,
     Txn,
 )
-from indextables.log.version_file import decode, encode
+from indextables.log.format.version_file import decode, encode
 from indextables.schema.values import NULL_PARTITION
 
 URL = "file:///table/_transaction_log/00000000000000000007.json"

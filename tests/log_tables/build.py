@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from indextables.log.actions import Add, Format, Metadata, Remove
 from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
+from indextables.log.format.actions import Add, Format, Metadata, Remove
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.options import Options

@@ -10,7 +10,7 @@ import pytest
 import indextables as it
 from indextables.errors import CommitConflictError, IndexTablesError
 from indextables.log.conflict import Draft
-from indextables.log.files import removes_of
+from indextables.log.format.files import removes_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import merge as merging
 from indextables.options import Options

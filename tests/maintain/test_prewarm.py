@@ -12,8 +12,8 @@ from indextables.maintain.prewarm import plan_prewarm, prewarm
 from indextables.options import Options
 from indextables.split.components import components
 from indextables.split.footer import read_footer
-from indextables.split.index_cache import index_cache
-from indextables.split.search import close_indexes
+from indextables.split.index.cache import index_cache
+from indextables.split.query.search import close_indexes
 
 
 @pytest.fixture

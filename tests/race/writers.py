@@ -7,8 +7,8 @@ from multiprocessing.synchronize import Barrier
 from log_tables.build import a_log, append, gone, merge, overwrite, paths_of, split
 
 from indextables.errors import CommitAttemptsError, CommitConflictError
-from indextables.log.actions import Txn
 from indextables.log.conflict import Draft
+from indextables.log.format.actions import Txn
 from indextables.log.transaction_log import TransactionLog
 
 # Enough attempts for eight writers at once, and waits that suit a test.

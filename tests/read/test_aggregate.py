@@ -19,7 +19,7 @@ from indextables.predicate import And, Column, Compare, IsNull, Not, Op, Or, Sea
 from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogram, RangeBuckets
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import prepare
-from indextables.split.aggregate import Key, Measure, index_groups
+from indextables.split.query.aggregate import Key, Measure, index_groups
 
 NUMBERS = ["n", "f", "g", "d"]
 ORDERED = [*NUMBERS, "big", "s", "day", "ts", "flag", "part", "wide", "h"]

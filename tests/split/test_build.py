@@ -20,8 +20,8 @@ from indextables.options import Options
 from indextables.schema.statistics import Statistics
 from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
+from indextables.split.index.tokenizers import analyzer_of
 from indextables.split.mapping import PARTIAL_FIELD, Kind, mapping_for
-from indextables.split.tokenizers import analyzer_of
 from indextables.store import open_store
 
 INTEGER, FLOAT = tantivy.FieldType.Integer, tantivy.FieldType.Float

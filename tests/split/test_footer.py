@@ -13,7 +13,7 @@ from made_splits import write_split
 
 from indextables.errors import SplitError
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, Chunk, read_footer
-from indextables.split.index_files import unpack
+from indextables.split.index.files import unpack
 from indextables.store import open_store
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.split.index_cache import IndexCache, index_cache
+from indextables.split.index.cache import IndexCache, index_cache
 
 CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())

@@ -13,7 +13,7 @@ from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
-from indextables.split.original import _value, original_rows, read_bundle
+from indextables.split.original.bundle import _value, original_rows, read_bundle
 from indextables.store import open_store
 
 FIXTURES = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.4"

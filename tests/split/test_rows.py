@@ -10,8 +10,8 @@ from made_splits import rows_of, write_split
 
 from indextables.errors import SplitError
 from indextables.split.footer import read_footer
-from indextables.split.rows import Rows
-from indextables.split.thrift import (
+from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.thrift import (
     BINARY,
     DOUBLE,
     FALSE,

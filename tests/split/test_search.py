@@ -9,14 +9,14 @@ from tantivy import Query
 
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or, Search, SearchKind
-from indextables.split import search as searching
 from indextables.split.build import SplitWriter
-from indextables.split.exact import narrow
-from indextables.split.fields import Fields
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.search import close_indexes, open_index, prewarm
-from indextables.split.verdict import ALL, NOTHING, either, every, without
+from indextables.split.query import search as searching
+from indextables.split.query.exact import narrow
+from indextables.split.query.fields import Fields
+from indextables.split.query.search import close_indexes, open_index, prewarm
+from indextables.split.query.verdict import ALL, NOTHING, either, every, without
 from indextables.store import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("t", pa.string()), ("blob", pa.binary())])

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from indextables.commands.clauses import flag
 from indextables.commands.command import Arguments, Command, Place, rows
-from indextables.log.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
-from indextables.log.names import LOG_FOLDER
+from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
+from indextables.log.format.names import LOG_FOLDER
 from indextables.log.told import Told
 
 _TIME = pa.timestamp("us", tz="UTC")

@@ -26,8 +26,8 @@ from indextables.errors import (
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.joint import withdraw
-from indextables.log.actions import Add, Metadata, Remove, Txn
 from indextables.log.conflict import OVERWRITE, Draft, check_snapshot
+from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options

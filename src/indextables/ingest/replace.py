@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import IndexTablesError, PredicateError, SchemaError
-from indextables.log.actions import Add, Remove
-from indextables.log.files import from_adds, removes_of
-from indextables.log.prune import judge, prune
+from indextables.log.format.actions import Add, Remove
+from indextables.log.format.files import from_adds, removes_of
+from indextables.log.pruning.judge import judge, prune
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate, evaluate, to_sql
 from indextables.schema.values import parse_values

@@ -9,7 +9,7 @@ import pyarrow as pa
 from indextables.ingest.partitions import Spool, Values
 from indextables.ingest.target import Target
 from indextables.joint import added, split_path, withdraw
-from indextables.log.actions import Add
+from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import TEMP_DIRECTORY

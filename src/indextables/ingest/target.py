@@ -11,7 +11,7 @@ import pyarrow as pa
 from indextables.errors import OptionError, SchemaError
 from indextables.joint import indexing_of
 from indextables.joint import remembered as remembered_by
-from indextables.log.actions import Format, Metadata
+from indextables.log.format.actions import Format, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from indextables.errors import CorruptLogError
-from indextables.log.actions import MergeSkip, Protocol, Txn
+from indextables.log.format.actions import MergeSkip, Protocol, Txn
 
 KEY = "indextables.carried"
 

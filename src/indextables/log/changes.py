@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import VersionNotFoundError
+from indextables.log.format.names import Listing
 from indextables.log.load import Loader
-from indextables.log.names import Listing
 from indextables.log.replay import Delta
 from indextables.log.segment import earliest, segment_at, version_files
 from indextables.log.snapshot import Snapshot

@@ -22,26 +22,32 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
-from indextables.log.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.carried import Carried, encode_carried
 from indextables.log.commit import Backoff, Chance
 from indextables.log.conflict import without_registry
-from indextables.log.files import to_adds
-from indextables.log.json_checkpoint import encode_checkpoint
-from indextables.log.load import Loader
-from indextables.log.manifest import encode_manifest
-from indextables.log.manifest_order import bounds_of, sorted_by_partition
-from indextables.log.names import MANIFEST_FOLDER, STATE_FILE, STATE_FILE_JSON, state_file, state_folder
-from indextables.log.pointer import AVRO_STATE, Pointer, advance_pointer
-from indextables.log.protocol import CURRENT
-from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
-from indextables.log.snapshot import Snapshot
-from indextables.log.state_manifest import (
+from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
+from indextables.log.format.files import to_adds
+from indextables.log.format.json_checkpoint import encode_checkpoint
+from indextables.log.format.manifest import encode_manifest
+from indextables.log.format.manifest_order import bounds_of, sorted_by_partition
+from indextables.log.format.names import (
+    MANIFEST_FOLDER,
+    STATE_FILE,
+    STATE_FILE_JSON,
+    state_file,
+    state_folder,
+)
+from indextables.log.format.pointer import AVRO_STATE, Pointer, advance_pointer
+from indextables.log.format.protocol import CURRENT
+from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
+from indextables.log.format.state_manifest import (
     ManifestInfo,
     StateManifest,
     encode_state,
     resolve_manifest_path,
 )
+from indextables.log.load import Loader
+from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
 

@@ -30,8 +30,6 @@ from indextables.errors import (
     OutcomeUnknownError,
     StoreError,
 )
-from indextables.log import version_file
-from indextables.log.actions import Action, Add, CommitInfo, Metadata
 from indextables.log.conflict import (
     Draft,
     check_batches,
@@ -39,11 +37,13 @@ from indextables.log.conflict import (
     check_snapshot,
     without_registry,
 )
+from indextables.log.format import version_file
+from indextables.log.format.actions import Action, Add, CommitInfo, Metadata
+from indextables.log.format.names import version_file as version_path
+from indextables.log.format.protocol import check_writable
+from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
 from indextables.log.load import Loader
-from indextables.log.names import version_file as version_path
 from indextables.log.overtaken import is_overtaken
-from indextables.log.protocol import check_writable
-from indextables.log.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
 from indextables.log.segment import Progress, current_segment, progress_since
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt

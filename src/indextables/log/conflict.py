@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError
-from indextables.log.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
-from indextables.log.schema_registry import REGISTRY_PREFIX
+from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
+from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import Snapshot
 
 OVERWRITE = "overwrite"

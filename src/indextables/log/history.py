@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from indextables.errors import VersionNotFoundError
-from indextables.log.actions import Action, Add, CommitInfo, Metadata, Remove
+from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
+from indextables.log.format.names import Listing
 from indextables.log.load import Loader
-from indextables.log.names import Listing
 from indextables.log.segment import Base, Segment, VersionFile, earliest, reachable, stamp_of
 
 

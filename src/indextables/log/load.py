@@ -8,16 +8,16 @@ from typing import TypeVar
 from indextables import metrics
 from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log import cache as caches
-from indextables.log import files, version_file
-from indextables.log.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.carried import Carried, decode_carried
-from indextables.log.json_checkpoint import read_checkpoint
-from indextables.log.names import version_file as version_path
-from indextables.log.protocol import check_readable
+from indextables.log.format import files, version_file
+from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
+from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.names import version_file as version_path
+from indextables.log.format.protocol import check_readable
+from indextables.log.format.state_manifest import StateManifest, decode_state
 from indextables.log.replay import Delta
 from indextables.log.segment import Base, Segment, VersionFile, full_listing, stamp_of, version_files
 from indextables.log.snapshot import BaseState, FileLists, Snapshot
-from indextables.log.state_manifest import StateManifest, decode_state
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.actions import Action, Add
-from indextables.log.json_checkpoint import read_checkpoint
+from indextables.log.format.actions import Action, Add
+from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.manifest import read_manifest
+from indextables.log.format.names import Listing
+from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.manifest import read_manifest
-from indextables.log.names import Listing
 from indextables.log.retention import Expired
 from indextables.log.segment import Base, stamp_of, version_files
-from indextables.log.state_manifest import decode_state, resolve_manifest_path
 
 # Version files are read so many at a time: their actions are objects.
 _SLICE = 256

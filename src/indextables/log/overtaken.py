@@ -8,9 +8,9 @@ beyond is the sign to look for.
 
 from indextables.errors import CommitUnknownError
 from indextables.log.conflict import Draft
+from indextables.log.format.names import version_file
+from indextables.log.format.pointer import read_pointer
 from indextables.log.load import Loader
-from indextables.log.names import version_file
-from indextables.log.pointer import read_pointer
 from indextables.log.segment import bases, current_segment, full_listing
 
 

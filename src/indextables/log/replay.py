@@ -6,8 +6,8 @@ from typing import assert_never
 
 import pyarrow as pa
 
-from indextables.log import files
-from indextables.log.actions import (
+from indextables.log.format import files
+from indextables.log.format.actions import (
     Action,
     Add,
     CommitInfo,

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from indextables.errors import CorruptLogError
+from indextables.log.format.names import Listing
+from indextables.log.format.pointer import read_pointer
+from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.names import Listing
-from indextables.log.pointer import read_pointer
 from indextables.log.segment import Base, bases, full_listing, stamp_of
-from indextables.log.state_manifest import StateManifest, resolve_manifest_path
 from indextables.options import Options
 from indextables.options import log as opt
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from indextables.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
-from indextables.log.names import Listing, version_file
-from indextables.log.pointer import Pointer, read_pointer
-from indextables.log.state_manifest import decode_state
+from indextables.log.format.names import Listing, version_file
+from indextables.log.format.pointer import Pointer, read_pointer
+from indextables.log.format.state_manifest import decode_state
 from indextables.store import ObjectInfo, Store
 
 # Size, time and tag of a file: what tells it from another one of the same name.

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables import metrics
-from indextables.log import files
-from indextables.log.actions import Action, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.carried import Carried
 from indextables.log.distinct import surely_distinct
-from indextables.log.manifest import read_manifest
-from indextables.log.prune import bounds_may_match, prune
+from indextables.log.format import files
+from indextables.log.format.actions import Action, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.manifest import read_manifest
+from indextables.log.format.schema_registry import registry_of
+from indextables.log.format.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
+from indextables.log.pruning.judge import bounds_may_match, prune
 from indextables.log.replay import Delta
-from indextables.log.schema_registry import registry_of
-from indextables.log.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
 from indextables.predicate import Predicate
 from indextables.schema.spark import to_arrow
 from indextables.store import Store

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from indextables.log.actions import Action
-from indextables.log.files import to_adds
+from indextables.log.format.actions import Action
+from indextables.log.format.files import to_adds
+from indextables.log.format.names import Listing, version_file
 from indextables.log.load import Loader
-from indextables.log.names import Listing, version_file
 from indextables.log.segment import Segment, segment_at, version_files
 
 # Files are read and told so many at a time.

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from indextables.errors import CorruptLogError, OptionError, TableNotFoundError
 from indextables.log import retention
-from indextables.log.actions import CommitInfo, Metadata, Protocol
 from indextables.log.changes import Changes, changes_since
 from indextables.log.checkpoint import Checkpointed, advance_to, checkpoint, existing, needs_compaction
 from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
+from indextables.log.format.actions import CommitInfo, Metadata, Protocol
+from indextables.log.format.names import LOG_FOLDER, Listing
+from indextables.log.format.protocol import CURRENT
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.known import FileLists, KnownSnapshots, invalidate
 from indextables.log.load import Loader
 from indextables.log.named import named_splits
-from indextables.log.names import LOG_FOLDER, Listing
-from indextables.log.protocol import CURRENT
 from indextables.log.segment import (
     Segment,
     Stamp,

@@ -17,7 +17,7 @@ from indextables.predicate import Predicate
 from indextables.schema.values import parse_values
 from indextables.split.components import KINDS, Component, components
 from indextables.split.footer import OUR_TAG, read_footer
-from indextables.split.original import read_bundle
+from indextables.split.original.bundle import read_bundle
 from indextables.split.parts import PARTS
 from indextables.store import Store
 

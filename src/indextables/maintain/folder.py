@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from indextables.log.names import LOG_FOLDER
+from indextables.log.format.names import LOG_FOLDER
 from indextables.store import ObjectInfo, Store
 
 SPLIT = ".split"

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from indextables.errors import CommitUnknownError, IndexTablesError, OptionError, UnreadableSplitError
 from indextables.joint import added, split_path, withdraw
-from indextables.log import files as file_lists
-from indextables.log.actions import Add, MergeSkip
 from indextables.log.conflict import Draft
+from indextables.log.format import files as file_lists
+from indextables.log.format.actions import Add, MergeSkip
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.maintain.jobs import Job, JobKind, job

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from indextables.errors import IndexTablesError, TableNotFoundError
 from indextables.joint import added, described
-from indextables.log.actions import Add, Format, Metadata
+from indextables.log.format.actions import Add, Format, Metadata
 from indextables.maintain.folder import SPLIT, OwnFolder
 from indextables.schema.folders import parse_folder
 from indextables.schema.spark import from_arrow
 from indextables.schema.values import NULL_PARTITION
 from indextables.split.build import Built
 from indextables.split.footer import Footer, read_footer
-from indextables.split.original_schema import OriginalFacts, read_original
+from indextables.split.original.schema import OriginalFacts, read_original
 from indextables.store import ObjectInfo, Store
 
 _AT_ONCE = 16

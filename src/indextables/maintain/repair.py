@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from indextables.errors import LogError, OptionError, TableNotFoundError
-from indextables.log.actions import Metadata
 from indextables.log.conflict import Draft, without_registry
-from indextables.log.files import to_adds
-from indextables.log.names import LOG_FOLDER
+from indextables.log.format.actions import Metadata
+from indextables.log.format.files import to_adds
+from indextables.log.format.names import LOG_FOLDER
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.presence import missing

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import OptionError, SplitError
-from indextables.log.actions import Add, Metadata
 from indextables.log.conflict import OVERWRITE, Draft, without_registry
-from indextables.log.files import removes_of, to_adds
+from indextables.log.format.actions import Add, Metadata
+from indextables.log.format.files import removes_of, to_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.presence import missing

@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SplitError, StoreError, UnreadableSplitError
 from indextables.joint import indexing_of
-from indextables.log.actions import Add
+from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.schema.values import parse_values
 from indextables.split.footer import OUR_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for
 from indextables.split.merge import Source
-from indextables.split.original import original_rows
+from indextables.split.original.bundle import original_rows
 from indextables.store import Store
 
 

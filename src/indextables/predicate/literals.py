@@ -147,12 +147,12 @@ def cast(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
         return pa.scalar(str(value).lower(), type_)
     if source is Family.DECIMAL and target is Family.STRING:
         return pa.scalar(format(value, "f"), type_)
-    moment = _moment(literal, source, target, zone)
+    moment = _moment(literal.value, source, target, zone) if source in TIMES else None
     if moment is None:
         raise PredicateError(
             f"a value of type {sql_name(literal.type)} cannot be cast to {sql_name(type_)} here"
         )
-    return pa.scalar(moment, type_)
+    return _held(moment, type_)
 
 
 def _numeric(value: bool | float | decimal.Decimal, source: Family, type_: pa.DataType) -> pa.Scalar:  # noqa: FBT001
@@ -178,9 +178,8 @@ def _fitted(value: decimal.Decimal, type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(rounded, type_)
 
 
-def _moment(literal: pa.Scalar, source: Family, target: Family, zone: str) -> int | None:
-    """Days or microseconds of a literal cast between dates and timestamps; None for other casts."""
-    ticks = literal.value
+def _moment(ticks: int, source: Family, target: Family, zone: str) -> int | None:
+    """Days or microseconds of a date or timestamp as another one of them; None for other casts."""
     match source, target:
         case Family.DATE, Family.LOCAL_TIMESTAMP:
             return int(ticks) * MICROS_PER_DAY

@@ -12,8 +12,8 @@ from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.sources import OurSplit, close_sources, open_source
 from indextables.read.tasks import SplitRef, TableFacts, prepare
-from indextables.split import search
-from indextables.split.index_cache import CacheStats, Removed, index_cache
+from indextables.split.index.cache import CacheStats, Removed, index_cache
+from indextables.split.query import search
 from indextables.store import Store
 
 _NAMES = {

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.prune import judge
+from indextables.log.pruning.judge import judge
 from indextables.predicate import Predicate
 from indextables.read.aggregates import Aggregate, Function
 from indextables.read.partials import Partial, bound_name, comparable, from_parts

@@ -21,8 +21,8 @@ from indextables.read.partials import Partial, bound_name, comparable, from_rows
 from indextables.read.request import Request
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.aggregate import IndexGroup, Key, Measure, Measured, index_groups
-from indextables.split.verdict import TRUE, Side
+from indextables.split.query.aggregate import IndexGroup, Key, Measure, Measured, index_groups
+from indextables.split.query.verdict import TRUE, Side
 from indextables.store import Store
 
 _DAY_US = 86_400_000_000

@@ -14,10 +14,10 @@ from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts, prepare
-from indextables.split.query import ask
-from indextables.split.rank import ranking
-from indextables.split.search import Top
-from indextables.split.verdict import NOTHING, TRUE
+from indextables.split.query.query import ask
+from indextables.split.query.rank import ranking
+from indextables.split.query.search import Top
+from indextables.split.query.verdict import NOTHING, TRUE
 from indextables.store import Store
 
 SCORE = "_score"

@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from indextables.log.prune import judge
+from indextables.log.pruning.judge import judge
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Predicate

@@ -17,10 +17,10 @@ import pyarrow as pa
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
 from indextables.split.footer import Chunk, Footer, read_footer
-from indextables.split.index_builder import IndexBuilder
-from indextables.split.original import original_rows
-from indextables.split.rows import Rows
-from indextables.split.search import OpenIndex, close_indexes, is_cached, open_built, open_index
+from indextables.split.index.builder import IndexBuilder
+from indextables.split.original.bundle import original_rows
+from indextables.split.parquet.rows import Rows
+from indextables.split.query.search import OpenIndex, close_indexes, is_cached, open_built, open_index
 from indextables.store import Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

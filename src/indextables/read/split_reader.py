@@ -24,14 +24,14 @@ from indextables.predicate.evaluate import evaluate
 from indextables.read.fold import fold, has_search
 from indextables.read.sources import Numbers, Source, open_source
 from indextables.read.tasks import SplitRef, TableFacts, searches_of
-from indextables.split.exact import Narrowed, narrow
-from indextables.split.fields import Question
-from indextables.split.match import columns_needed, rows_matching
-from indextables.split.match_text import Mask
-from indextables.split.query import ask
-from indextables.split.search import OpenIndex
-from indextables.split.verdict import NOTHING
-from indextables.split.view import IndexView
+from indextables.split.query.exact import Narrowed, narrow
+from indextables.split.query.fields import Question
+from indextables.split.query.match import columns_needed, rows_matching
+from indextables.split.query.match_text import Mask
+from indextables.split.query.query import ask
+from indextables.split.query.search import OpenIndex
+from indextables.split.query.verdict import NOTHING
+from indextables.split.query.view import IndexView
 from indextables.store import Store
 
 # With more hits than this share of the rows, reading all rows in order is cheaper than picking some.

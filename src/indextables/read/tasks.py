@@ -13,10 +13,10 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import And, Not, Or, Predicate, Search
 from indextables.schema.values import parse_values
-from indextables.split.fields import Fields, Question
 from indextables.split.footer import OUR_TAG
 from indextables.split.mapping import Mapping
-from indextables.split.original_mapping import original_mapping
+from indextables.split.original.mapping import original_mapping
+from indextables.split.query.fields import Fields, Question
 
 
 @dataclass(frozen=True, slots=True)

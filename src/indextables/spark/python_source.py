@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMont
 
 from indextables.errors import OptionError, SchemaError
 from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_write
-from indextables.log.actions import Add
+from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import PREFIX, Options

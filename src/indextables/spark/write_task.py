@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from indextables.errors import IndexTablesError
 from indextables.ingest import Planned, SplitUploads
-from indextables.log.actions import Add
+from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.store import Passport
 

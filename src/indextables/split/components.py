@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from indextables.errors import SplitError
 from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile
-from indextables.split.index_files import META
+from indextables.split.index.files import META
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, field_columns, stretches
 from indextables.store import Store
 

@@ -46,7 +46,7 @@ MAX_TERM = 65_530
 class Kind(StrEnum):
     """What a field holds.
 
-    `STRING` the value as one term; `HASH` a 32-bit hash of it (`indextables.split.encode.hash_values`);
+    `STRING` the value as one term; `HASH` a 32-bit hash of it (`indextables.split.index.encode.hash_values`);
     `TEXT` its tokens; `JSON` a nested value, or text that is JSON; `IP` an address; `I64` a whole number:
     integers as they are, decimals of up to 18 digits without their point, dates in days, timestamps,
     times and day-time intervals in microseconds; `F64` a float or double, with one zero and one NaN,

@@ -24,15 +24,15 @@ from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
 from indextables.schema.statistics import Recorded, Statistics, merge_texts
 from indextables.split.build import Built, close_split, new_source
-from indextables.split.folders import remove_folder, temporary_folder
 from indextables.split.footer import Chunk, Facts, Footer
-from indextables.split.index_builder import IndexBuilder
-from indextables.split.index_files import META, live_files, pack, unpack
+from indextables.split.index.builder import IndexBuilder
+from indextables.split.index.files import META, live_files, pack, unpack
+from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.split.index.segments import merge_segments
+from indextables.split.index.settle import settled
 from indextables.split.mapping import Mapping
-from indextables.split.rows import BATCH_ROWS, CodedGroup, Rows
-from indextables.split.rows_writer import RowsWriter
-from indextables.split.segments import merge_segments
-from indextables.split.settle import settled
+from indextables.split.parquet.rows import BATCH_ROWS, CodedGroup, Rows
+from indextables.split.parquet.rows_writer import RowsWriter
 from indextables.split.verify import Sample
 from indextables.store import Store
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SplitError
-from indextables.split.encode import hash_values, integer_values
 from indextables.split.footer import ROW_BITS, Chunk
+from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping
 
 _ROWS = 24

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import PredicateError, TableNotFoundError
-from indextables.log.prune_order import First
+from indextables.log.pruning.order import First
 from indextables.predicate import Always, Predicate
 from indextables.read.finish import finished
 from indextables.read.from_log import from_log

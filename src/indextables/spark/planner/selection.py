@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.prune import judge, prune, split_partition_conjuncts
-from indextables.log.prune_order import First, may_hold_first
+from indextables.log.pruning.judge import judge, prune, split_partition_conjuncts
+from indextables.log.pruning.order import First, may_hold_first
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from indextables.errors import PredicateError, TableNotFoundError
 from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
 from indextables.joint import withdraw
-from indextables.log.actions import Add
 from indextables.log.conflict import Draft
+from indextables.log.format.actions import Add
 from indextables.maintain import on_write
 from indextables.options import Options
 from indextables.options import writing as opt

@@ -1,0 +1,251 @@
+"""The table's files as Arrow: one row an entry, one column a field of a manifest (PROTOCOL.md, "FileEntry").
+
+Columns carry their names on disk. A partition value that is null on disk (there: a name of its own) is a
+null inside the `partitionValues` map here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import LogError
+from indextables.log.format.actions import Add, Remove
+from indextables.log.format.nested import map_of, map_parts, null_mask
+from indextables.schema.values import NULL_PARTITION
+
+_STRING_MAP = pa.map_(pa.string(), pa.string())
+_STRINGS = pa.list_(pa.string())
+
+FILES: pa.Schema = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", _STRING_MAP),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("minValues", _STRING_MAP),
+        ("maxValues", _STRING_MAP),
+        ("numRecords", pa.int64()),
+        ("footerStartOffset", pa.int64()),
+        ("footerEndOffset", pa.int64()),
+        ("hasFooterOffsets", pa.bool_()),
+        ("deleteOpstamp", pa.int64()),
+        ("splitTags", _STRINGS),
+        ("numMergeOps", pa.int32()),
+        ("docMappingJson", pa.string()),
+        ("docMappingRef", pa.string()),
+        ("uncompressedSizeBytes", pa.int64()),
+        ("timeRangeStart", pa.string()),
+        ("timeRangeEnd", pa.string()),
+        ("addedAtVersion", pa.int64()),
+        ("addedAtTimestamp", pa.int64()),
+        ("companionSourceFiles", _STRINGS),
+        ("companionDeltaVersion", pa.int64()),
+        ("companionFastFieldMode", pa.string()),
+    ]
+)
+
+# What a field that must have a value has when a writer left it out; a path has no default.
+_DEFAULTS: dict[str, Any] = {
+    "partitionValues": [],
+    "size": 0,
+    "modificationTime": 0,
+    "dataChange": True,
+    "hasFooterOffsets": False,
+    "addedAtVersion": 0,
+    "addedAtTimestamp": 0,
+}
+
+
+def empty() -> pa.Table:
+    """No files."""
+    return FILES.empty_table()
+
+
+# --- any set of columns to ours --------------------------------------------------------------------
+
+
+def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """The files with exactly the columns of `FILES`, or those of them that are asked for.
+
+    A column that is missing, or null where a value is due, gets its default; others are dropped; older
+    types are widened.
+
+    Raises:
+        LogError: there are no paths, or a column has a type that cannot be read as ours.
+    """
+    if columns is None and files.schema == FILES:
+        return files
+    names = FILES.names if columns is None else list(columns)
+    fields = [FILES.field(name) for name in names]
+    present = set(files.column_names)
+    arrays = [
+        _conformed(files.column(field.name), field)
+        if field.name in present
+        else _missing(field, files.num_rows)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _conformed(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.type != field.type:
+        try:
+            column = _cast(column, field.type)
+        except pa.ArrowException as error:
+            raise LogError(f"field {field.name} is {column.type}, expected {field.type} ({error})") from error
+    if field.name == "partitionValues":
+        column = pa.chunked_array([_null_values(chunk) for chunk in column.chunks], field.type)
+    if column.null_count and field.name in _DEFAULTS:
+        column = _filled(column, field)
+    if column.null_count and field.name == "path":
+        raise LogError("an entry has no path")
+    return column
+
+
+def _missing(field: pa.Field, rows: int) -> pa.Array:
+    if field.name == "path":
+        raise LogError("the entries have no field path")
+    if field.name not in _DEFAULTS:
+        return pa.nulls(rows, field.type)
+    return pa.repeat(pa.scalar(_DEFAULTS[field.name], field.type), rows)
+
+
+def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    default = pa.scalar(_DEFAULTS[field.name], field.type)
+    if not pa.types.is_map(field.type):
+        return pc.fill_null(column, default)
+    rows = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    offsets, keys, items = map_parts(rows)
+    return pa.chunked_array([map_of(offsets, keys, items, None)])
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_map(kind) and pa.types.is_map(column.type):
+        return pa.chunked_array([_cast_map(chunk) for chunk in column.chunks], kind)
+    return column.cast(kind)
+
+
+def _cast_map(array: pa.MapArray) -> pa.MapArray:
+    """The map with plain nullable strings; without a copy when only the flags differ."""
+    offsets, keys, items = map_parts(array)
+    return map_of(offsets, keys.cast(pa.string()), items.cast(pa.string()), null_mask(array))
+
+
+def _null_values(array: pa.MapArray) -> pa.MapArray:
+    """The map with nulls where the disk has the name of the null partition."""
+    offsets, keys, items = map_parts(array)
+    named = pc.equal(items, NULL_PARTITION)
+    if not pc.any(named).as_py():
+        return array
+    items = pc.if_else(named, pa.scalar(None, pa.string()), items)
+    return map_of(offsets, keys, items, null_mask(array))
+
+
+# --- from and to actions ---------------------------------------------------------------------------
+
+
+def from_adds(adds: Sequence[Add], *, version: int, timestamp: int) -> pa.Table:
+    """The files that the actions add at a version.
+
+    Args:
+        adds: the actions, one row each, in their order.
+        version: the version that adds them.
+        timestamp: when it did, in milliseconds.
+    """
+    rows = len(adds)
+    columns: dict[str, pa.Array] = {}
+    for field in FILES:
+        if field.name in _ADDED:
+            continue
+        values = list(map(_GETTERS[field.name], adds))
+        columns[field.name] = _column(field, values)
+    columns["addedAtVersion"] = pa.repeat(pa.scalar(version, pa.int64()), rows)
+    columns["addedAtTimestamp"] = pa.repeat(pa.scalar(timestamp, pa.int64()), rows)
+    return conform(pa.table([columns[name] for name in FILES.names], schema=FILES), FILES.names)
+
+
+def to_adds(files: pa.Table) -> list[Add]:
+    """The actions that would add the files, in their order."""
+    files = conform(files)
+    # Columns without a value are left to the action's defaults, which are null as well.
+    used = [name for name in _ADD_FIELDS if files.column(name).null_count < files.num_rows]
+    values = [_python(files.column(name)) for name in used]
+    names = [_attribute(name) for name in used]
+    return [Add(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
+
+
+_ADDED = frozenset({"addedAtVersion", "addedAtTimestamp"})
+_ADD_FIELDS = tuple(name for name in FILES.names if name not in _ADDED)
+
+
+def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> tuple[Remove, ...]:
+    """The actions that take all these files out of the table."""
+    wanted = files.select(["path", "partitionValues", "size"])
+    return tuple(
+        Remove(
+            path=path,
+            deletion_timestamp=timestamp,
+            data_change=data_change,
+            partition_values=values,
+            size=size,
+        )
+        for path, values, size in zip(*(_python(column) for column in wanted.columns), strict=True)
+    )
+
+
+def _attribute(name: str) -> str:
+    """`minValues` on disk is `min_values` in Python."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def _has_footer(add: Add) -> bool:
+    """Whether the footer's place is known; some writers leave the flag out and mean this."""
+    if add.has_footer_offsets is not None:
+        return add.has_footer_offsets
+    return (add.footer_start_offset or 0) > 0 and (add.footer_end_offset or 0) > 0
+
+
+_GETTERS: dict[str, Callable[[Add], Any]] = {
+    **{name: attrgetter(_attribute(name)) for name in _ADD_FIELDS},
+    "hasFooterOffsets": _has_footer,
+    "dataChange": lambda add: add.data_change is not False,
+}
+
+
+def _column(field: pa.Field, values: list[Any]) -> pa.Array:
+    if pa.types.is_map(field.type):
+        return _map_column(values)
+    if pa.types.is_string(field.type) and field.name.startswith("timeRange"):
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values, field.type)
+
+
+def _map_column(values: list[dict[str, str | None] | None]) -> pa.MapArray:
+    filled = [value or {} for value in values]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, filled), np.int32, len(filled)), out=offsets[1:])
+    keys = pa.array(list(chain.from_iterable(filled)), pa.string())
+    items = pa.array(list(chain.from_iterable(map(dict.values, filled))), pa.string())
+    mask = pa.array([value is None for value in values], pa.bool_()) if None in values else None
+    return map_of(offsets, keys, items, mask)
+
+
+def _python(column: pa.ChunkedArray) -> Iterable[Any]:
+    if not pa.types.is_map(column.type):
+        return list(column.to_pylist())
+    return list(chain.from_iterable(map(_dicts, column.chunks)))
+
+
+def _dicts(array: pa.MapArray) -> Iterator[dict[str, str | None] | None]:
+    offsets, keys, items = map_parts(array)
+    names, values, cuts = keys.to_pylist(), items.to_pylist(), offsets.tolist()
+    valid = array.is_valid().to_pylist()
+    for row, (start, end) in enumerate(pairwise(cuts)):
+        yield dict(zip(names[start:end], values[start:end], strict=True)) if valid[row] else None

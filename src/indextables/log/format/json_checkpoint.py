@@ -1,0 +1,134 @@
+"""JSON checkpoints: all actions that still count, in one file or in parts (PROTOCOL.md, "Checkpoints").
+
+Older tables have them in place of a state. They are packed as the original's older readers need it.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Struct
+
+from indextables.errors import CorruptLogError, ObjectMissingError
+from indextables.log.format import version_file
+from indextables.log.format.actions import Action, Add
+from indextables.store import Store
+
+# More actions than these are cut into parts of as many.
+ACTIONS_PER_PART = 100_000
+
+_ID_BYTES = 6
+
+
+class _Parts(Struct, rename="camel"):
+    """What stands in the checkpoint's file when the actions are in parts."""
+
+    version: int
+    checkpoint_id: str
+    parts: list[str]
+    created_time: int = 0
+    format: str = "json"
+
+
+def checkpoint_file(version: int) -> str:
+    """The file of a checkpoint: the actions themselves, or the list of parts.
+
+    >>> checkpoint_file(7)
+    '00000000000000000007.checkpoint.json'
+    """
+    return f"{version:020d}.checkpoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCheckpoint:
+    """The files of a checkpoint by name, in the order in which they are to be written.
+
+    `parts` and `checkpoint_id` are what the pointer says of a checkpoint in parts.
+    """
+
+    files: Mapping[str, bytes]
+    parts: int | None = None
+    checkpoint_id: str | None = None
+
+
+def encode_checkpoint(actions: Sequence[Action], *, version: int, now_ms: int) -> EncodedCheckpoint:
+    """The checkpoint of a version.
+
+    Args:
+        actions: what counts at the version; adds go last, whatever their place.
+        version: the version.
+        now_ms: the time, in milliseconds.
+    """
+    others = [action for action in actions if not isinstance(action, Add)]
+    ordered = [*others, *(action for action in actions if isinstance(action, Add))]
+    if len(ordered) <= ACTIONS_PER_PART:
+        return EncodedCheckpoint({checkpoint_file(version): _pack(ordered)})
+    checkpoint_id = secrets.token_hex(_ID_BYTES)
+    files = {
+        f"{version:020d}.checkpoint.{checkpoint_id}.{part:05d}.json": _pack(
+            ordered[start : start + ACTIONS_PER_PART]
+        )
+        for part, start in enumerate(range(0, len(ordered), ACTIONS_PER_PART), start=1)
+    }
+    parts = _Parts(version, checkpoint_id, list(files), now_ms)
+    # The list is the last to be written: only with it do the parts count.
+    files[checkpoint_file(version)] = msgspec.json.encode(parts)
+    return EncodedCheckpoint(files, len(parts.parts), checkpoint_id)
+
+
+def read_checkpoint(store: Store, version: int) -> list[Action]:
+    """The actions of a checkpoint.
+
+    Args:
+        store: the log folder.
+        version: the checkpoint's version.
+
+    Raises:
+        CorruptLogError: a file is missing or damaged.
+    """
+    name = checkpoint_file(version)
+    url = f"{store.url}/{name}"
+    text = version_file.unpack(_get(store, name), url)
+    parts = _read_parts(text, version, url)
+    if parts is None:
+        actions = version_file.decode_lines(text, url)
+        if not actions:
+            raise CorruptLogError(url, "the checkpoint holds neither actions nor a list of parts")
+        return actions
+    return [action for part in parts for action in _read_part(store, part)]
+
+
+def _pack(actions: Sequence[Action]) -> bytes:
+    return version_file.pack(version_file.encode_lines(actions), legacy=True)
+
+
+def _read_parts(text: bytes, version: int, url: str) -> list[str] | None:
+    """The names of the parts; None if the file holds the actions themselves."""
+    # A line of actions has one key, and none of them is this one.
+    if b'"checkpointId"' not in text[:4096] and b'"parts"' not in text[:4096]:
+        return None
+    try:
+        parts = msgspec.json.decode(text, type=_Parts)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if parts.version != version:
+        raise CorruptLogError(url, f"it lists the parts of version {parts.version}, not {version}")
+    if not parts.parts or len(set(parts.parts)) != len(parts.parts):
+        raise CorruptLogError(url, "its list of parts is empty or names one twice")
+    prefix = f"{version:020d}.checkpoint."
+    for part in parts.parts:
+        if not part.startswith(prefix) or "/" in part:
+            raise CorruptLogError(url, f"it lists a part {part!r} that is no part of this checkpoint")
+    return parts.parts
+
+
+def _read_part(store: Store, name: str) -> list[Action]:
+    return version_file.decode(_get(store, name), f"{store.url}/{name}")
+
+
+def _get(store: Store, name: str) -> bytes:
+    try:
+        return store.get(name)
+    except ObjectMissingError:
+        raise CorruptLogError(f"{store.url}/{name}", "the file is missing") from None

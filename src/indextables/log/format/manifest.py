@@ -1,0 +1,300 @@
+"""Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Manifests").
+
+Written from Arrow, read into Arrow by DataFusion. DataFusion takes a container that is cut short for an
+empty one and does not look at sync markers, so every container is taken to pieces and checked before it
+is handed over, and its rows are counted after.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datafusion import SessionConfig, SessionContext
+
+from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
+from indextables.log.format import avro
+from indextables.log.format.avro import AvroError
+from indextables.log.format.avro_encode import encode_records, record_layout
+from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
+from indextables.log.format.block_index import (
+    BLOCKS_KEY,
+    BlockInfo,
+    Bounds,
+    block_bounds,
+    encode_index,
+    read_index,
+)
+from indextables.log.format.files import FILES, conform
+from indextables.log.format.nested import kept_offsets, list_parts, map_of, map_parts, null_mask
+from indextables.schema.values import NULL_PARTITION
+from indextables.store import Store
+
+# A block is the least that a reader of one partition fetches and unpacks.
+BLOCK_ENTRIES = 2048
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+# Entries are encoded so many at a time, or fewer when they are large.
+_BATCH_ENTRIES = 4 * BLOCK_ENTRIES
+_BATCH_BYTES = 64 * 1024 * 1024
+
+# As much of a manifest is fetched to see which of its blocks are needed.
+_HEAD_BYTES = 32 * 1024
+
+KeepBlock = Callable[[Mapping[str, Bounds]], bool]
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec: str, level: int) -> bytes:
+    """The file of a manifest.
+
+    Args:
+        files: the entries (`log.files.FILES`), in the order in which they are to be written.
+        partition_columns: the columns for which the blocks get bounds.
+        codec: Avro's name of the codec: `zstandard`, `snappy` or `null`.
+        level: how hard zstd tries, 1 to 22.
+
+    Raises:
+        LogError: an entry has no path, or the columns are not those of entries.
+    """
+    # By name, so that the values are looked at even where the columns are ours.
+    files = conform(files, FILES.names)
+    sync = avro.new_sync()
+    blocks: list[bytes] = []
+    counts: list[int] = []
+    for batch in files.to_batches(max_chunksize=_batch_entries(files)):
+        starts, records = record_layout(encode_records(FILE_ENTRY, _writable(batch)))
+        for first, last in _cut(starts):
+            data = records[starts[first] : starts[last]]
+            blocks.append(avro.block_bytes(last - first, data, codec, level, sync))
+            counts.append(last - first)
+    cuts = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
+    bounds = block_bounds(files.column("partitionValues"), partition_columns, cuts)
+    index = encode_index(map(BlockInfo.of, counts, blocks, bounds))
+    header = avro.header_bytes(schema_json(FILE_ENTRY), codec, {BLOCKS_KEY: index}, sync)
+    return b"".join((header, *blocks))
+
+
+def _batch_entries(files: pa.Table) -> int:
+    entry_bytes: int = files.nbytes // max(files.num_rows, 1) + 1
+    return min(max(_BATCH_BYTES // entry_bytes, 1), _BATCH_ENTRIES)
+
+
+def _cut(starts: np.ndarray[tuple[int], np.dtype[np.int32]]) -> list[tuple[int, int]]:
+    """The first and the last row of each block: so many entries, or so many bytes, but at least one."""
+    cuts: list[tuple[int, int]] = []
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        reached = int(np.searchsorted(starts, int(starts[first]) + _BLOCK_BYTES, "right")) - 1
+        last = min(max(reached, first + 1), first + BLOCK_ENTRIES, rows)
+        cuts.append((first, last))
+        first = last
+    return cuts
+
+
+def _writable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries with what Avro's maps and lists cannot hold put into words: they have no nulls."""
+    columns = [_without_nulls(field, batch.column(field.name)) for field in FILES]
+    return pa.RecordBatch.from_arrays(columns, schema=FILES)
+
+
+def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
+    if pa.types.is_map(field.type):
+        offsets, keys, items = map_parts(array)
+        if not items.null_count:
+            return array
+        if field.name == "partitionValues":
+            return map_of(offsets, keys, pc.fill_null(items, NULL_PARTITION), null_mask(array))
+        kept = items.is_valid()
+        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
+        return map_of(offsets, keys.filter(kept), items.filter(kept), null_mask(array))
+    if pa.types.is_list(field.type):
+        offsets, values = list_parts(array)
+        if not values.null_count:
+            return array
+        kept = values.is_valid()
+        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
+        return pa.ListArray.from_arrays(pa.array(offsets), values.filter(kept), mask=null_mask(array))
+    return array
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def read_manifest(
+    store: Store,
+    path: str,
+    *,
+    entries: int | None,
+    columns: Sequence[str] | None = None,
+    keep_block: KeepBlock | None = None,
+) -> pa.Table:
+    """The entries of a manifest.
+
+    Args:
+        store: where the manifest lies.
+        path: its path there.
+        entries: how many entries it must have, if that is known.
+        columns: only these columns of `log.files.FILES`; all of them if None.
+        keep_block: told the bounds of a block, says whether its entries are wanted; blocks without
+            bounds are always read.
+
+    Returns:
+        The entries in their order, with the columns of `log.files.FILES` or those asked for.
+
+    Raises:
+        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+    """
+    _PROCESS.check()
+    url = f"{store.url}/{path}"
+    try:
+        data, rows = _fetch(store, path, entries, keep_block)
+        return _entries(data, rows, columns)
+    except ObjectMissingError:
+        raise CorruptLogError(url, "the manifest is missing, though the state refers to it") from None
+    except (AvroError, LogError) as error:
+        raise CorruptLogError(url, f"the manifest cannot be read: {error}") from error
+
+
+def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock | None) -> tuple[bytes, int]:
+    """A container with the wanted blocks, all of them checked, and the number of their records."""
+    if keep_block is not None:
+        size = store.head(path).size
+        start = store.get_range(path, 0, min(size, _HEAD_BYTES))
+        start, header = _header(store, path, start, size)
+        index = read_index(header)
+        if index is not None:
+            if header.size + sum(block.size for block in index) != size:
+                raise AvroError("it is shorter or longer than its list of blocks says")
+            _check_count(sum(block.count for block in index), entries)
+            kept = [number for number, block in enumerate(index) if keep_block(block.bounds)]
+            if len(kept) < len(index):
+                return _splice(store, path, start, header.size, index, kept)
+    data = store.get(path)
+    return data, _check(data, entries)
+
+
+def _check(data: bytes, entries: int | None) -> int:
+    """The number of records of a whole container, after a look at all of it."""
+    header = avro.read_header(data)
+    blocks = avro.read_blocks(data, header)
+    index = read_index(header)
+    if index is not None:
+        if [block.count for block in blocks] != [block.count for block in index]:
+            raise AvroError("the header's list of blocks does not match the blocks")
+        view = memoryview(data)
+        for block, expected in zip(blocks, index, strict=True):
+            expected.check(view[block.start : block.end])
+    rows = sum(block.count for block in blocks)
+    _check_count(rows, entries)
+    return rows
+
+
+def _check_count(rows: int, entries: int | None) -> None:
+    if entries is not None and rows != entries:
+        raise AvroError(f"it has {rows} entries, and the state counts {entries}")
+
+
+def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, avro.Header]:
+    """The header, with as much of the container's start as it took to read it."""
+    while True:
+        try:
+            return start, avro.read_header(start)
+        except avro.HeaderCutError:
+            if len(start) == size:
+                raise
+        start += store.get_range(path, len(start), min(size, 4 * len(start)))
+
+
+def _splice(
+    store: Store, path: str, start: bytes, header_size: int, index: list[BlockInfo], kept: list[int]
+) -> tuple[bytes, int]:
+    """A container of some of the blocks; those that came with its start are not fetched again."""
+    offsets = [header_size]
+    for block in index:
+        offsets.append(offsets[-1] + block.size)
+    here = [number for number in kept if offsets[number + 1] <= len(start)]
+    there = kept[len(here) :]
+    blocks = [start[offsets[number] : offsets[number + 1]] for number in here]
+    if there:
+        blocks += store.get_ranges(path, [(offsets[number], offsets[number + 1]) for number in there])
+    for number, data in zip(kept, blocks, strict=True):
+        index[number].check(data)
+    return b"".join((start[:header_size], *blocks)), sum(index[number].count for number in kept)
+
+
+def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
+    """The records of a container that was checked."""
+    if rows == 0:
+        return conform(FILES.empty_table(), columns)
+    table = _read_avro(data, columns)
+    if table.num_rows != rows:
+        raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
+    return conform(table, columns)
+
+
+def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:
+    # DataFusion reads files only, and only by this ending.
+    with _spooled(data) as path:
+        config = SessionConfig().with_target_partitions(1).with_batch_size(_BATCH_ENTRIES)
+        try:
+            frame = SessionContext(config).read_avro(path)
+            if columns is not None:
+                present = set(frame.schema().names)
+                # Rows are counted even where none of the columns is there.
+                wanted = [name for name in columns if name in present] or frame.schema().names[:1]
+                frame = frame.select(*(f'"{name}"' for name in wanted))
+            return frame.to_arrow_table()
+        # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
+        except BaseException as error:
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                raise AvroError(f"its blocks cannot be decoded ({error})") from error
+            raise
+
+
+@contextmanager
+def _spooled(data: bytes) -> Iterator[str]:
+    """A file with the data, for as long as it is needed."""
+    try:
+        file = tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise _no_room(error) from error
+    with file:
+        try:
+            file.write(data)
+            file.flush()
+        except OSError as error:
+            raise _no_room(error) from error
+        yield file.name
+
+
+def _no_room(error: OSError) -> StoreError:
+    return StoreError(
+        f"a manifest cannot be unpacked in the temporary folder ({error}); make room there, or set TMPDIR to "
+        "a folder that can be written"
+    )
+
+
+class _Process:
+    """The process that DataFusion's threads live in: a forked child has none, and would wait for ever."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+
+    def check(self) -> None:
+        """Refuse to read in a child of a process that has read."""
+        if self.pid is None:
+            self.pid = os.getpid()
+        elif self.pid != os.getpid():
+            raise LogError(
+                "this process was forked from one that has read a manifest, and cannot read any itself; "
+                "start it with the spawn or forkserver method, or fork before the first read"
+            )
+
+
+_PROCESS = _Process()

@@ -1,0 +1,151 @@
+"""Version files: one action a line, plain or packed with gzip (PROTOCOL.md, "Version files").
+
+Three forms are read: plain JSON lines, gzip, and gzip behind the two bytes `01 01` that older writers
+put in front. Gzip alone is written.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from isal import isal_zlib
+
+from indextables.errors import CorruptLogError
+from indextables.log.format.actions import Action, Add, Line, MergeSkip, Remove, line_of
+from indextables.schema.values import NULL_PARTITION
+
+# Nothing larger is unpacked: a damaged or hostile file must not take all memory.
+MAX_UNPACKED = 512 * 1024 * 1024
+
+GZIP_MAGIC = b"\x1f\x8b"
+# What older writers put in front of gzip: a marker byte, and the codec's number.
+LEGACY_PREFIX = b"\x01\x01"
+
+_GZIP_WBITS = 31
+_GZIP_LEVEL = 2
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Line)
+
+
+def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
+    """The bytes of a version file that holds the actions, in their order."""
+    lines = encode_lines(actions)
+    return pack(lines) if compress else lines
+
+
+def decode(data: bytes, url: str) -> list[Action]:
+    """The actions of a version file, in their order.
+
+    Blank lines, actions and fields that are not known are passed over.
+
+    Args:
+        data: the file, in any of the three forms.
+        url: where it lies, for the error.
+
+    Raises:
+        CorruptLogError: the file is empty, cut short, too large, or a line is not an action.
+    """
+    if not data:
+        raise CorruptLogError(url, "is empty, though every version has at least one action")
+    return decode_lines(unpack(data, url), url)
+
+
+def encode_lines(actions: Iterable[Action]) -> bytes:
+    """One JSON object a line, each line ended."""
+    return _ENCODER.encode_lines(line_of(_without_nulls(action)) for action in actions)
+
+
+def decode_lines(text: bytes, url: str) -> list[Action]:
+    """The actions of JSON lines; an error names the line."""
+    try:
+        lines = _DECODER.decode_lines(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        lines = [_decode_line(line, url, number) for number, line in _numbered(text)]
+    actions: list[Action] = []
+    for line in lines:
+        found = line.actions()
+        if len(found) > 1:
+            raise CorruptLogError(url, "has a line with more than one action")
+        actions += found
+    # A look at the raw text first: hardly any file has null partition values.
+    if NULL_PARTITION.encode() in text:
+        actions = [_with_nulls(action) for action in actions]
+    return actions
+
+
+def pack(text: bytes, *, legacy: bool = False) -> bytes:
+    """The text as gzip; `legacy` puts the two bytes in front that the original's older readers need."""
+    packed: bytes = isal_zlib.compress(text, _GZIP_LEVEL, wbits=_GZIP_WBITS)
+    return LEGACY_PREFIX + packed if legacy else packed
+
+
+def unpack(data: bytes, url: str) -> bytes:
+    """The text of a file in any of the three forms."""
+    if data[:2] == GZIP_MAGIC:
+        return _gunzip(data, url)
+    # The original's reader looks at the third and fourth byte only, so a marker it never wrote is fine.
+    if data[2:4] == GZIP_MAGIC:
+        return _gunzip(data[2:], url)
+    if len(data) > MAX_UNPACKED:
+        raise _too_large(url)
+    return data
+
+
+def _gunzip(data: bytes, url: str) -> bytes:
+    """All members of a gzip file, checked to be whole."""
+    parts: list[bytes] = []
+    room = MAX_UNPACKED
+    rest = data
+    while rest:
+        member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
+        try:
+            part = member.decompress(rest, room + 1)
+        except isal_zlib.IsalError as error:  # type: ignore[misc]  # its stub takes a class for an instance
+            raise CorruptLogError(url, f"is not whole gzip ({error})") from error
+        room -= len(part)
+        if room < 0:
+            raise _too_large(url)
+        if not member.eof:
+            raise CorruptLogError(url, "is cut short: its gzip data has no end")
+        parts.append(part)
+        rest = member.unused_data
+    return b"".join(parts)
+
+
+def _too_large(url: str) -> CorruptLogError:
+    return CorruptLogError(url, f"holds more than {MAX_UNPACKED} bytes, which no version file does")
+
+
+def _numbered(text: bytes) -> list[tuple[int, bytes]]:
+    lines = enumerate(text.split(b"\n"), start=1)
+    return [(number, line) for number, line in lines if line.strip()]
+
+
+def _decode_line(line: bytes, url: str, number: int) -> Line:
+    try:
+        return _DECODER.decode(line)
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(url, f"line {number} is not an action of the log: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptLogError(url, f"line {number} is not JSON: {error}") from error
+
+
+def _without_nulls(action: Action) -> Action:
+    """The action with null partition values under their name on disk: other readers refuse a null."""
+    if isinstance(action, Add | Remove | MergeSkip):
+        values = action.partition_values
+        if values and None in values.values():
+            named: dict[str, str | None] = {
+                column: NULL_PARTITION if value is None else value for column, value in values.items()
+            }
+            return msgspec.structs.replace(action, partition_values=named)
+    return action
+
+
+def _with_nulls(action: Action) -> Action:
+    """The inverse of `_without_nulls`."""
+    if isinstance(action, Add | Remove | MergeSkip):
+        values = action.partition_values
+        if values and NULL_PARTITION in values.values():
+            nulls = {column: None if value == NULL_PARTITION else value for column, value in values.items()}
+            return msgspec.structs.replace(action, partition_values=nulls)
+    return action

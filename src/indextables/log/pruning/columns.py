@@ -1,0 +1,235 @@
+"""What the log knows of one column in each file: its bounds, and whether it has nulls and values."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from indextables.log.format.nested import list_parts, lookup, owners_of
+from indextables.log.pruning.literal import to_scale
+from indextables.schema.statistics import OURS_TAG
+from indextables.schema.types import is_collated
+from indextables.schema.values import parse_values
+
+Mask = npt.NDArray[np.bool_]
+
+# The original keeps statistics of these types only; what else is found there is not relied upon.
+_FOREIGN_TYPES = (
+    *(pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    *(pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")),
+)
+# It cut every text at this length, and so also numbers, which then are wrong.
+_FOREIGN_CUT = 32
+# It ordered texts by UTF-16, which differs from UTF-8 only if such a character is in the bound.
+_ASTRAL_ORDER = "[\\x{E000}-\\x{10FFFF}]"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a column in each of `count` places.
+
+    A null bound is an unknown one. Where `open_ended`, the upper bound is a prefix of the true one. `codes`,
+    if given, says for each file which of the places is its own; `unsure` are files about which nothing is
+    known. `texts` are the values themselves, where each place has one and it is a string.
+    """
+
+    count: int
+    low: pa.Array | None = None
+    high: pa.Array | None = None
+    open_ended: Mask | None = None
+    may_null: Mask | None = None
+    may_value: Mask | None = None
+    codes: npt.NDArray[np.int64] | None = None
+    unsure: Mask | None = None
+    texts: pa.Array | None = None
+
+    def spread(self, mask: Mask) -> Mask:
+        """A mask over the places as one over the files."""
+        made = mask if self.codes is None else mask[self.codes]
+        return made if self.unsure is None else made | self.unsure
+
+
+def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
+    """A boolean Arrow array as numpy's."""
+    filled = pc.fill_null(array, null) if array.null_count else array
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+@dataclass
+class Entries:
+    """A batch of file entries, and what they know of the table's columns."""
+
+    batch: pa.RecordBatch
+    schema: pa.Schema
+    partition_columns: Sequence[str]
+    _known: dict[str, Known] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return int(self.batch.num_rows)
+
+    def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
+        """The column of the table that a condition names; nested ones have no statistics."""
+        return find_field(self.schema, path)
+
+    def known(self, column: pa.Field) -> Known:
+        """What is known of the column, without its nulls."""
+        if (known := self._known.get(column.name)) is None:
+            partitioned = any(column.name.lower() == name.lower() for name in self.partition_columns)
+            known = self._partition(column) if partitioned else self._statistics(column)
+            self._known[column.name] = known
+        return known
+
+    def may_null(self, column: pa.Field) -> Mask:
+        """Where the column may be null in some row."""
+        known = self.known(column)
+        if known.may_null is not None:
+            return known.spread(known.may_null)
+        made = np.ones(self.count, dtype=np.bool_)
+        stats, places = self._column("stats"), np.flatnonzero(self.ours)
+        if stats is not None and len(places):
+            told = stats if len(places) == self.count else stats.take(pa.array(places))
+            made[places] = ~as_mask(pc.match_substring_regex(told, _count_pattern(column.name, "0")))
+        return made
+
+    def may_value(self, column: pa.Field) -> Mask:
+        """Where the column may have a value in some row."""
+        known = self.known(column)
+        if known.may_value is not None:
+            return known.spread(known.may_value)
+        made = np.ones(self.count, dtype=np.bool_)
+        bounds = [bound for bound in (known.low, known.high) if bound is not None]
+        # Only where there are no bounds can it be null throughout.
+        if any(not bound.null_count for bound in bounds):
+            return made
+        silent = self.ours
+        for bound in bounds:
+            silent = silent & as_mask(bound.is_null())
+        places = np.flatnonzero(silent)
+        if len(places):
+            made[places] = self._some_not_null(column.name, places)
+        return made
+
+    @cached_property
+    def ours(self) -> Mask:
+        """Which entries have statistics of our own making."""
+        made = np.zeros(self.count, dtype=np.bool_)
+        tags = self._column("splitTags")
+        if tags is None or tags.null_count == len(tags):
+            return made
+        offsets, values = list_parts(tags)
+        tagged = as_mask(pc.equal(values, OURS_TAG))
+        if len(tagged) == self.count and (offsets[1:] > offsets[:-1]).all():
+            return tagged
+        made[owners_of(offsets, np.flatnonzero(tagged))] = True
+        return made
+
+    def _column(self, name: str) -> pa.Array | None:
+        place = self.batch.schema.get_field_index(name)
+        return None if place < 0 else self.batch.column(place)
+
+    def _partition(self, column: pa.Field) -> Known:
+        maps = self._column("partitionValues")
+        if maps is None:
+            return Known(self.count)
+        texts, found = lookup(maps, column.name)
+        coded = texts.dictionary_encode(null_encoding="encode")
+        parsed = parse_values(coded.dictionary, column.type, partition=True)
+        low = None if is_collated(column) else to_scale(parsed.values)
+        null = as_mask(parsed.values.is_null())
+        return Known(
+            len(coded.dictionary),
+            low,
+            low,
+            may_null=null,
+            may_value=~null | parsed.unreadable,
+            codes=coded.indices.to_numpy().astype(np.int64),
+            unsure=None if found.all() else ~found,
+            texts=parsed.values if pt.is_string(column.type) and not is_collated(column) else None,
+        )
+
+    def _statistics(self, column: pa.Field) -> Known:
+        least, greatest = self._column("minValues"), self._column("maxValues")
+        if least is None or greatest is None or is_collated(column):
+            return Known(self.count)
+        foreign = ~self.ours
+        any_foreign = bool(foreign.any())
+        if any_foreign and foreign.all() and column.type not in _FOREIGN_TYPES:
+            return Known(self.count)
+        low_texts, high_texts = lookup(least, column.name)[0], lookup(greatest, column.name)[0]
+        if any_foreign:
+            low_texts, high_texts = _distrust(low_texts, high_texts, foreign, column.type)
+        low = to_scale(parse_values(low_texts, column.type).values)
+        high = to_scale(parse_values(high_texts, column.type).values)
+        if low is None or high is None:
+            return Known(self.count)
+        if any_foreign and as_mask(crossed := pc.greater(low, high)).any():
+            low, high = (pc.if_else(pc.fill_null(crossed, False), None, bound) for bound in (low, high))
+        return Known(
+            self.count, low, high, open_ended=foreign if any_foreign and pt.is_string(column.type) else None
+        )
+
+    def _some_not_null(self, name: str, places: npt.NDArray[np.int64]) -> Mask:
+        """For some of our entries: whether fewer values of the column are null than there are rows."""
+        stats = self._column("stats")
+        if stats is None:
+            return np.ones(len(places), dtype=np.bool_)
+        found = pc.extract_regex(stats.take(pa.array(places)), _count_pattern(name, "[0-9]+"))
+        rows, nulls = (found.field(part) for part in ("rows", "nulls"))
+        return as_mask(pc.or_(found.is_null(), pc.not_equal(rows, nulls)), null=True)
+
+
+def _count_pattern(name: str, count: str) -> str:
+    """What our `stats` look like if a column has such a count of nulls.
+
+    Every quote within a key is escaped, so a bare one after a comma or brace begins a key.
+    """
+    key = re.escape(json.dumps(name, ensure_ascii=False))
+    head = r'(?s)^\{"numRecords":(?P<rows>[0-9]+),"nullCount":\{(?:.*,)?'
+    return head + key + ":(?P<nulls>" + count + ")[,}]"
+
+
+def find_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
+    """The top-level column with this name, in any case if there is only one such."""
+    if len(path) != 1:
+        return None
+    alike = [column for column in schema if column.name.lower() == path[0].lower()]
+    same = [column for column in alike if column.name == path[0]]
+    return same[0] if len(same) == 1 else alike[0] if len(alike) == 1 else None
+
+
+def _distrust(low: pa.Array, high: pa.Array, foreign: Mask, arrow: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Forget what bounds that others wrote do not really say."""
+    if arrow not in _FOREIGN_TYPES:
+        low, high = (pc.if_else(pa.array(foreign), None, bound) for bound in (low, high))
+    elif pt.is_floating(arrow):
+        # NaN, the greatest value, was left out of their statistics.
+        cut = pc.greater_equal(pc.utf8_length(low), _FOREIGN_CUT)
+        low = pc.if_else(pc.and_(pa.array(foreign), cut), None, low)
+        high = pc.if_else(pa.array(foreign), None, high)
+    elif pt.is_string(arrow):
+        low, high = (_known_order(bound, foreign) for bound in (low, high))
+        if (_bytes(high) == ord("?")).any():
+            # Half of a character that was cut in two was written as a question mark.
+            high = pc.if_else(pa.array(foreign), pc.ascii_rtrim(high, "?"), high)
+    return low, high
+
+
+def _known_order(texts: pa.Array, foreign: Mask) -> pa.Array:
+    if not (_bytes(texts) >= 0x80).any():
+        return texts
+    odd = pc.match_substring_regex(texts, _ASTRAL_ORDER)
+    return pc.if_else(pc.and_(pa.array(foreign), odd), None, texts)
+
+
+def _bytes(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    data = texts.buffers()[2]
+    return np.frombuffer(data if data is not None else b"", np.uint8)

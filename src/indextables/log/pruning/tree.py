@@ -1,0 +1,327 @@
+"""A condition judged for many files at once, from what is known of their columns.
+
+For each file three things are said of each part of a condition: whether it can be true for a row, whether
+it can be false, whether it can be unknown. NOT exchanges the first two; AND and OR combine them; what
+cannot be judged leaves all three possible. So the three-valued logic of SQL needs no care of its own.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from indextables.log.pruning.columns import Known, Mask, as_mask
+from indextables.log.pruning.literal import Threshold, threshold
+from indextables.predicate import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+    TextMatchKind,
+)
+
+# How many comparisons of single values one IN may cost, and how many groups of neighbouring ones.
+_IN_BUDGET = 200_000
+_IN_GROUPS = 32
+_LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class Verdict(NamedTuple):
+    """What a condition can be, for each file."""
+
+    true: Mask
+    false: Mask
+    null: Mask
+
+
+class Source(Protocol):
+    """Files, and what is known of their columns."""
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+
+    def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
+        """The column of the table that a path names."""
+
+    def known(self, column: pa.Field) -> Known:
+        """The column's bounds."""
+
+    def may_null(self, column: pa.Field) -> Mask:
+        """Where it may be null."""
+
+    def may_value(self, column: pa.Field) -> Mask:
+        """Where it may have a value."""
+
+
+def evaluate(predicate: Predicate, source: Source, *, nulls: bool) -> Verdict:
+    """Judge a condition; without `nulls` no effort is made to tell whether it can be unknown."""
+    return _Judge(source, nulls=nulls).judge(predicate)
+
+
+class _Sides(NamedTuple):
+    """How bounds stand to a literal: what is below, at or above it; unknown bounds may be anywhere."""
+
+    low_below: Mask
+    low_to: Mask
+    high_above: Mask
+    high_from: Mask
+
+
+class _Judge:
+    def __init__(self, source: Source, *, nulls: bool) -> None:
+        self._source = source
+        self._nulls = nulls
+
+    def judge(self, predicate: Predicate) -> Verdict:
+        match predicate:
+            case And(parts):
+                return self._joined(parts, every=True)
+            case Or(parts):
+                return self._joined(parts, every=False)
+            case Not(part):
+                inner = self.judge(part)
+                return Verdict(inner.false, inner.true, inner.null)
+            case Always(value):
+                return Verdict(self._all(value is True), self._all(value is False), self._all(value is None))
+            case IsNull(column):
+                return self._is_null(column)
+            case Compare(op, column, value):
+                return self._compare(op, column, value)
+            case In(column, values):
+                return self._in(column, values)
+            case TextMatch(kind, column, text):
+                return self._text(kind, column, text)
+            case Like():
+                return self._like(predicate)
+            case Search():
+                return self._unknown()
+
+    def _all(self, value: bool) -> Mask:  # noqa: FBT001 - the value itself
+        return np.full(self._source.count, value, dtype=np.bool_)
+
+    def _unknown(self) -> Verdict:
+        return Verdict(self._all(True), self._all(True), self._all(True))
+
+    def _joined(self, parts: Sequence[Predicate], *, every: bool) -> Verdict:
+        true, false, null = self._all(every), self._all(not every), self._all(False)
+        for part in parts:
+            one = self.judge(part)
+            true = true & one.true if every else true | one.true
+            false = false | one.false if every else false & one.false
+            null = null | one.null
+        return Verdict(true, false, null)
+
+    def _is_null(self, column: Column) -> Verdict:
+        field = self._source.field_of(column.path)
+        if field is None:
+            return Verdict(self._all(True), self._all(True), self._all(False))
+        return Verdict(self._source.may_null(field), self._source.may_value(field), self._all(False))
+
+    def _of_values(self, field: pa.Field, known: Known, true: Mask, false: Mask) -> Verdict:
+        """The verdict on a condition that is unknown for null and else true or false."""
+        may_value = self._source.may_value(field)
+        null = self._source.may_null(field) if self._nulls else self._all(True)
+        return Verdict(known.spread(true) & may_value, known.spread(false) & may_value, null)
+
+    def _compare(self, op: Op, column: Column, value: pa.Scalar) -> Verdict:
+        if not value.is_valid:
+            if op is Op.NULL_SAFE:
+                return self._is_null(column)
+            return Verdict(self._all(False), self._all(False), self._all(True))
+        field = self._source.field_of(column.path)
+        point = None if field is None else threshold(value, field.type)
+        if field is None or point is None:
+            return self._null_safe(column, self._unknown()) if op is Op.NULL_SAFE else self._unknown()
+        known = self._source.known(field)
+        if known.low is None or known.high is None:
+            every = np.ones(known.count, dtype=np.bool_)
+            true, false = every, every
+        else:
+            true, false = _compared(op, known, point)
+        verdict = self._of_values(field, known, true, false)
+        return self._null_safe(column, verdict) if op is Op.NULL_SAFE else verdict
+
+    def _null_safe(self, column: Column, equal: Verdict) -> Verdict:
+        """`<=>` is false, not unknown, for a null beside a value."""
+        return Verdict(equal.true, equal.false | self._is_null(column).true, self._all(False))
+
+    def _in(self, column: Column, values: tuple[pa.Scalar, ...]) -> Verdict:
+        if not values:
+            return Verdict(self._all(False), self._all(True), self._all(True))
+        field = self._source.field_of(column.path)
+        present = [value for value in values if value.is_valid]
+        has_null = len(present) < len(values)
+        if field is None:
+            return self._unknown()
+        known = self._source.known(field)
+        points = [threshold(value, field.type) for value in present]
+        usable = [point for point in points if point is not None]
+        if known.low is None or known.high is None or len(usable) < len(points):
+            verdict = self._unknown()
+        else:
+            verdict = self._of_values(field, known, *_among(known, usable))
+        # Beside a null in the list, whatever is not found is unknown.
+        return Verdict(verdict.true, self._all(False), self._all(True)) if has_null else verdict
+
+    def _text(self, kind: TextMatchKind, column: Column, text: str) -> Verdict:
+        field = self._source.field_of(column.path)
+        if field is None or not pt.is_string(field.type):
+            return self._unknown()
+        known = self._source.known(field)
+        if known.texts is not None:
+            tests = {
+                TextMatchKind.STARTS: pc.starts_with,
+                TextMatchKind.ENDS: pc.ends_with,
+                TextMatchKind.CONTAINS: pc.match_substring,
+            }
+            matches = as_mask(tests[kind](known.texts, text))
+            return self._of_values(field, known, matches, ~matches)
+        if kind is not TextMatchKind.STARTS or known.low is None or known.high is None:
+            return self._unknown()
+        return self._of_values(field, known, *_starting(known, text))
+
+    def _like(self, like: Like) -> Verdict:
+        parts = _like_parts(like)
+        field = self._source.field_of(like.column.path)
+        if parts is None or field is None or not pt.is_string(field.type):
+            return self._unknown()
+        prefix = "".join(parts[: next((i for i, p in enumerate(parts) if p in (_ANY, _ONE)), len(parts))])
+        if len(prefix) == len(parts):
+            return self._compare(Op.EQ, like.column, pa.scalar(prefix))
+        if parts[len(prefix) :] == [_ANY]:
+            return self._text(TextMatchKind.STARTS, like.column, prefix)
+        known = self._source.known(field)
+        if known.texts is not None:
+            meaning = "".join({_ANY: ".*", _ONE: "."}.get(part) or re.escape(part) for part in parts)
+            matches = as_mask(pc.match_substring_regex(known.texts, f"(?s)^(?:{meaning})$"))
+            return self._of_values(field, known, matches, ~matches)
+        starts = self._text(TextMatchKind.STARTS, like.column, prefix)
+        return Verdict(starts.true, self._all(True), self._all(True))
+
+
+def _sides(known: Known, point: Threshold) -> _Sides:
+    """Compare both bounds with a literal."""
+    low, high = known.low, known.high
+    assert low is not None
+    assert high is not None
+    if point.point is None:
+        no_low, no_high = as_mask(low.is_null()), as_mask(high.is_null())
+        every = np.ones(known.count, dtype=np.bool_)
+        return (
+            _Sides(no_low, no_low, every, every) if point.side < 0 else _Sides(every, every, no_high, no_high)
+        )
+    low_to = as_mask(pc.less_equal(low, point.point), null=True)
+    high_above = as_mask(pc.greater(high, point.point), null=True)
+    if known.open_ended is not None:
+        high_above |= known.open_ended & _begins(high, point.point.as_py())
+    if not point.exact:
+        # Between this point and the next, at or below the one means below the other.
+        return _Sides(low_to, low_to, high_above, high_above)
+    low_below = as_mask(pc.less(low, point.point), null=True)
+    high_from = high_above | as_mask(pc.equal(high, point.point), null=True)
+    return _Sides(low_below, low_to, high_above, high_from)
+
+
+def _compared(op: Op, known: Known, point: Threshold) -> tuple[Mask, Mask]:
+    """Where a comparison can be true, and where it can be false, for values within the bounds."""
+    sides = _sides(known, point)
+    if op in (Op.LT, Op.GE):
+        true, false = sides.low_below, sides.high_from
+    elif op in (Op.LE, Op.GT):
+        true, false = sides.low_to, sides.high_above
+    else:
+        true = sides.low_to & sides.high_from if point.exact else np.zeros(known.count, dtype=np.bool_)
+        false = sides.low_below | sides.high_above if point.exact else np.ones(known.count, dtype=np.bool_)
+    if op in (Op.GT, Op.GE):
+        true, false = false, true
+    if point.limit is not None:
+        beyond = as_mask(pc.greater(known.high, point.limit), null=True)
+        beyond |= as_mask(pc.less(known.low, -point.limit), null=True)
+        true, false = true | beyond, false | beyond
+    return true, false
+
+
+def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
+    """Where a value within the bounds can be one of the points, and where it can be none of them."""
+    every = np.ones(known.count, dtype=np.bool_)
+    if len(points) * known.count <= _IN_BUDGET or len(points) <= _IN_GROUPS:
+        true, false = ~every, every
+        for point in points:
+            equal, differs = _compared(Op.EQ, known, point)
+            true, false = true | equal, false & differs
+        return true, false
+    if any(point.limit is not None for point in points):
+        return every, every
+    held = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
+    assert known.low is not None
+    if pt.is_int64(known.low.type):
+        return _between(known, np.array([point.sort_key() for point in held], dtype=np.int64)), every
+    # Only the ends of groups of neighbours are compared: less is skipped, nothing wrongly.
+    size = -(-len(held) // _IN_GROUPS)
+    true = ~every
+    for start in range(0, len(held), size):
+        group = held[start : start + size]
+        true |= _sides(known, group[-1]).low_to & _sides(known, group[0]).high_from
+    return true, every
+
+
+def _between(known: Known, points: npt.NDArray[np.int64]) -> Mask:
+    """Where one of the sorted points lies within the bounds."""
+    assert known.low is not None
+    assert known.high is not None
+    low = known.low.fill_null(_LEAST).to_numpy(zero_copy_only=False)
+    high = known.high.fill_null(_GREATEST).to_numpy(zero_copy_only=False)
+    found: Mask = np.searchsorted(points, low, side="left") < np.searchsorted(points, high, side="right")
+    return found
+
+
+def _begins(prefixes: pa.Array, text: str) -> Mask:
+    """Which of the texts the given one begins with."""
+    lengths = pc.unique(pc.utf8_length(prefixes)).to_pylist()
+    begins = [text[:n] for n in lengths if n is not None and n <= len(text)]
+    return as_mask(pc.is_in(prefixes, pa.array(begins, pa.string())))
+
+
+def _starting(known: Known, text: str) -> tuple[Mask, Mask]:
+    """Where a value within the bounds can start with the text, and where it can start otherwise."""
+    low_starts, high_starts = (as_mask(pc.starts_with(bound, text)) for bound in (known.low, known.high))
+    low_to = as_mask(pc.less_equal(known.low, text), null=True) | low_starts
+    high_from = as_mask(pc.greater_equal(known.high, text), null=True)
+    if known.open_ended is not None:
+        high_from |= known.open_ended & _begins(known.high, text)
+    return low_to & high_from, ~(low_starts & high_starts)
+
+
+_ANY, _ONE = "%any", "%one"
+
+
+def _like_parts(like: Like) -> list[str] | None:
+    """The pattern's characters, with the wildcards named; None if it cannot be judged."""
+    if like.ignore_case or len(like.escape) > 1:
+        return None
+    parts: list[str] = []
+    characters = iter(like.pattern)
+    for character in characters:
+        if like.escape and character == like.escape:
+            escaped = next(characters, None)
+            if escaped is None or escaped not in ("%", "_", like.escape):
+                return None
+            parts.append(escaped)
+        else:
+            parts.append({"%": _ANY, "_": _ONE}.get(character, character))
+    return parts

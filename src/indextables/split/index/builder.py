@@ -1,0 +1,109 @@
+"""Batches of rows into a Tantivy index in a folder."""
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS
+from indextables.split.footer import ROW_BITS
+from indextables.split.index.encode import documents
+from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.split.index.tokenizers import register, tantivy_schema
+from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
+
+# What Tantivy asks for at least, per thread.
+_LEAST_HEAP = 16 << 20
+
+
+class IndexBuilder:
+    """An index that grows by batches; documents carry row ids `source << 32 | row`.
+
+    Memory is bounded by the heap option and one batch. `finish` gives the folder; `discard` removes it.
+    """
+
+    def __init__(self, mapping: Mapping, source: int, options: Options) -> None:
+        self._mapping = mapping
+        self._next = source << ROW_BITS
+        self._options = options
+        self._schema = tantivy_schema(mapping)
+        self.folder = temporary_folder(options)
+        self.rows = 0
+        threads = options.get(INDEX_THREADS)
+        heap = max(options.get(HEAP_SIZE), threads * _LEAST_HEAP)
+        index = tantivy.Index(self._schema, path=str(self.folder))
+        register(index, mapping)
+        self._writer: tantivy.IndexWriter | None = index.writer(heap_size=heap, num_threads=threads)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Index the rows of a batch, after those before."""
+        for part in self._parts(batch):
+            ids = np.arange(self._next, self._next + part.num_rows, dtype=np.int64)
+            self._feed(part, ids)
+            self._next += part.num_rows
+            self.rows += part.num_rows
+
+    def finish(self) -> Path:
+        """Commit, wait for the threads, check the number of documents; the folder stays with the caller."""
+        assert self._writer is not None
+        self._writer.commit()
+        self._writer.wait_merging_threads()
+        self._writer = None
+        found = tantivy.Index.open(str(self.folder)).searcher().num_docs
+        if found != self.rows:
+            raise SplitError(f"the index holds {found} of {self.rows} rows; nothing was written")
+        return self.folder
+
+    def discard(self) -> None:
+        """Remove the folder."""
+        self._writer = None
+        remove_folder(self.folder)
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = self._options.get(BATCH_ROWS)
+        if batch.num_rows and batch.nbytes > self._options.get(BATCH_BYTES):
+            rows = min(rows, max(1, batch.num_rows * self._options.get(BATCH_BYTES) // batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def _feed(self, batch: pa.RecordBatch, ids: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        assert self._writer is not None
+        made = documents(batch, self._mapping, ids)
+        lines = made.lines.to_pylist()
+        for row, floats in made.floats.items():
+            self._add_fields({**json.loads(lines[row]), **floats})
+        if made.floats:
+            lines = [line for row, line in enumerate(lines) if row not in made.floats]
+        left = iter(lines)
+        while True:
+            try:
+                # The loop is in C, and Tantivy parses each document without the GIL.
+                deque(map(self._writer.add_json, left), maxlen=0)
+            except ValueError as error:
+                refused = lines[len(lines) - left.__length_hint__() - 1]
+                self._add_without_refused(json.loads(refused), error)
+            else:
+                return
+
+    def _add_without_refused(self, said: dict[str, Any], error: Exception) -> None:
+        """JSON too deep or with too large numbers, an odd address: index the row without, and say so."""
+        names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
+        if not names & said.keys():
+            raise SplitError(f"a row could not be indexed ({error}); nothing was written") from error
+        kept = {key: value for key, value in said.items() if key not in names}
+        kept[PARTIAL_FIELD] = sorted({*said.get(PARTIAL_FIELD, ()), *(names & said.keys())})
+        self._add_fields(kept)
+
+    def _add_fields(self, values: dict[str, Any]) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.add_document(tantivy.Document.from_dict(values, self._schema))
+        except Exception as error:  # noqa: BLE001 - that is what it raises for a number that is too large
+            self._add_without_refused(values, error)

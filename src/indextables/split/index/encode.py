@@ -1,0 +1,243 @@
+"""Column values as the index holds them: numbers in order, hashes, and the JSON documents that feed it."""
+
+import ipaddress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.split.index.json_text import Floats, Mask, bytes_of, escaped, float_text, json_text
+from indextables.split.index.overlong import rows_with_long_tokens
+from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
+
+Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+
+_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rf"^{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}$"
+_raw_json = msgspec.json.Decoder(msgspec.Raw)
+_NOTHING = pa.scalar(None, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """A batch as JSON documents, and the floats of some of them that JSON cannot carry.
+
+    `floats` gives, by position in the batch, the fields and values that must be added to the document.
+    """
+
+    lines: pa.Array
+    floats: dict[int, dict[str, float]]
+
+
+def integer_values(values: pa.Array) -> pa.Array:
+    """The i64 form of integers, decimals, dates, timestamps, times and day-time intervals, in their order.
+
+    >>> integer_values(pa.array(["1.50", None]).cast(pa.decimal128(5, 2))).to_pylist()
+    [150, None]
+    """
+    kind = values.type
+    if pa.types.is_decimal(kind):
+        # At most 18 digits, so the lower half of the 128 bits is the whole unscaled number.
+        wide = values.cast(pa.decimal128(kind.precision, kind.scale))
+        halves = np.frombuffer(wide.buffers()[1], "<i8")[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
+        missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+        return pa.array(halves, pa.int64(), mask=missing)
+    if pa.types.is_date32(kind):
+        return values.view(pa.int32()).cast(pa.int64())
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+    if pa.types.is_time(kind):
+        return (values.cast(pa.time64("us")) if pa.types.is_time32(kind) else values).view(pa.int64())
+    if pa.types.is_duration(kind):
+        return values.cast(pa.duration("us")).view(pa.int64())
+    return values.cast(pa.int64())
+
+
+def float_values(values: pa.Array) -> Floats:
+    """Doubles with one zero and one NaN, so that equal values are equal bits; nulls become zero."""
+    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    return np.where(np.isnan(numbers), np.nan, numbers)
+
+
+@lru_cache(maxsize=1)
+def _multipliers() -> Words:
+    """One odd 64-bit number per byte position (splitmix64 from zero); part of the format."""
+    state = np.arange(1, MAX_TERM + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))) | np.uint64(1)
+
+
+def hash_values(strings: pa.Array) -> pa.Array:
+    """The 32-bit hash of each string (PROTOCOL.md, "Hash fields"); null stays null.
+
+    Only the first 65,530 bytes and the length count.
+
+    >>> hash_values(pa.array(["abc", None, ""])).to_pylist()
+    [985779911, None, 0]
+    """
+    lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    data = np.frombuffer(bytes_of(strings.fill_null("") if strings.null_count else strings), np.uint8)
+    sums = _sums_of_equal(data, lengths) if _all_equal(lengths) else _sums(data, lengths)
+    sums = (sums ^ (sums >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    sums ^= lengths.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    missing = strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None
+    return pa.array((sums >> np.uint64(32)).astype(np.int64), mask=missing)
+
+
+def _all_equal(lengths: Ints) -> bool:
+    """Whether all strings have the same length, and all of it counts."""
+    return bool(len(lengths) and 0 < lengths[0] <= MAX_TERM and (lengths == lengths[0]).all())
+
+
+def _sums_of_equal(data: Octets, lengths: Ints) -> Words:
+    """As `_sums`, for strings that stand in lines of a table: identifiers mostly do."""
+    lines = data.reshape(len(lengths), int(lengths[0])).astype(np.uint64) + np.uint64(1)
+    sums: Words = np.einsum("ij,j->i", lines, _multipliers()[: int(lengths[0])])
+    return sums
+
+
+def _sums(data: Octets, lengths: Ints) -> Words:
+    """The bytes of each string, each times the number of its place, added up."""
+    starts = np.cumsum(lengths) - lengths
+    within = np.arange(len(data), dtype=np.int64) - np.repeat(starts, lengths)
+    mixed = _multipliers()[np.minimum(within, MAX_TERM - 1)] * (data.astype(np.uint64) + np.uint64(1))
+    if (lengths > MAX_TERM).any():
+        mixed[within >= MAX_TERM] = 0
+    sums = np.zeros(len(lengths), np.uint64)
+    full = lengths > 0
+    sums[full] = np.add.reduceat(mixed, starts[full]) if full.any() else 0
+    return sums
+
+
+def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:
+    """The batch as documents of the index, one JSON text per row, under the given row ids."""
+    pieces: list[Any] = [f'{{"{ROW_FIELD}":', pa.array(ids).cast(pa.string())]
+    partial: list[tuple[str, Mask]] = []
+    floats: dict[int, dict[str, float]] = {}
+    for each in mapping.fields:
+        values = batch.column(batch.schema.get_field_index(each.column))
+        name = escaped(pa.array([each.name]))[0].as_py()
+        text, quote, incomplete = _text(each, values, floats)
+        if text.null_count:
+            pieces.append(pc.binary_join_element_wise(f',"{name}":{quote}', text, quote, ""))
+        else:
+            pieces += [f',"{name}":{quote}', text, quote]
+        if incomplete is not None and incomplete.any():
+            partial.append((name, incomplete))
+    if partial:
+        pieces.append(_partial_text(partial))
+    pieces.append("}")
+    lines = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+    return Documents(lines, floats)
+
+
+def _partial_text(partial: list[tuple[str, Mask]]) -> pa.Array:
+    """The list of incomplete fields, for rows that have any."""
+    names = [pc.if_else(pa.array(incomplete), f',"{name}"', "") for name, incomplete in partial]
+    joined = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*names, ""), 1)
+    joined = pc.if_else(pc.equal(joined, ""), _NOTHING, joined)
+    return pc.binary_join_element_wise(f',"{PARTIAL_FIELD}":[', joined, "]", "")
+
+
+def _text(
+    each: Field, values: pa.Array, floats: dict[int, dict[str, float]]
+) -> tuple[pa.Array, str, Mask | None]:
+    """A field's JSON text for each row, the quote around it, and the rows that it does not hold wholly."""
+    match each.kind:
+        case Kind.I64:
+            return integer_values(values).cast(pa.string()), "", None
+        case Kind.BOOL:
+            return values.cast(pa.string()), "", None
+        case Kind.F64:
+            return _float_text(each, values, floats), "", None
+        case Kind.HASH:
+            return hash_values(values).cast(pa.string()), "", None
+        case Kind.STRING:
+            long = _longer(values, each.max_token)
+            return escaped(_without(values, long)), '"', long
+        case Kind.TEXT:
+            return escaped(values), '"', rows_with_long_tokens(values, each.tokenizer, each.max_token)
+        case Kind.IP:
+            odd = _not_addresses(values)
+            return _without(values, odd), '"', odd
+        case Kind.JSON:
+            return _json(each, values)
+
+
+def _float_text(each: Field, values: pa.Array, floats: dict[int, dict[str, float]]) -> pa.Array:
+    numbers = float_values(values)
+    text, failed = float_text(numbers)
+    for row in np.flatnonzero(failed):
+        if values[int(row)].is_valid:
+            floats.setdefault(int(row), {})[each.name] = float(numbers[row])
+    absent = pa.array(failed) if not values.null_count else pc.or_(pa.array(failed), values.is_null())
+    return pc.if_else(absent, _NOTHING, text)
+
+
+def _longer(strings: pa.Array, limit: int) -> Mask:
+    lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False)
+    long: Mask = lengths > limit
+    return long
+
+
+def _without(strings: pa.Array, mask: Mask) -> pa.Array:
+    return pc.if_else(pa.array(mask), _NOTHING, strings) if mask.any() else strings
+
+
+def _not_addresses(strings: pa.Array) -> Mask:
+    """Rows that hold something else than an IPv4 or IPv6 address."""
+    plain = pc.match_substring_regex(strings, _IPV4).fill_null(True).to_numpy(zero_copy_only=False)
+    odd: Mask = ~plain
+    if odd.any():
+        # Distinct values only: an address that is not IPv4 is looked at by Python once a batch.
+        rest = pc.if_else(pa.array(odd), strings, _NOTHING).dictionary_encode()
+        wrong = np.array([not _is_address(text) for text in rest.dictionary.to_pylist()], np.bool_)
+        where = np.flatnonzero(odd)
+        codes = rest.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        odd[where] = wrong[codes[where]]
+    return odd
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return "%" not in text and ipaddress.IPv6Address(text) is not None
+    except ValueError:
+        return False
+
+
+def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
+    if pa.types.is_string(values.type):
+        text, partial = _checked_json(values)
+        long = rows_with_long_tokens(values, each.tokenizer, each.max_token)
+        partial |= long if long is not None else False
+    else:
+        text, partial = json_text(values)
+        partial |= _longer(text, each.max_token)
+    if each.root:
+        key = escaped(pa.array([each.root]))[0].as_py()
+        wrapped = pc.binary_join_element_wise(f'{{"{key}":', text, "}", "")
+        text = pc.if_else(pc.starts_with(text, "{"), text, wrapped)
+    return text, "", partial
+
+
+def _checked_json(strings: pa.Array) -> tuple[pa.Array, Mask]:
+    """Texts that are one JSON value; the others become null and are partial."""
+    stripped = pc.utf8_trim(strings, " \t\r\n")
+    bad = [text is not None and not _is_json(text) for text in stripped.to_pylist()]
+    mask: Mask = np.array(bad, np.bool_)
+    return _without(stripped, mask), mask
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _raw_json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The original's splits: read, and searched after they were indexed anew."""

@@ -1,0 +1,172 @@
+"""Splits of the original system (Quickwit bundles): rows from their document store.
+
+```
+files, one after the other | bundle metadata | u32 its length | hotcache | u32 its length
+bundle metadata = u32 403881646, u32 1, JSON {"files": {name: {"start", "end"}}}
+```
+
+Numbers are little-endian, offsets absolute. The term dictionaries of these files cannot be searched with the
+Tantivy that we use; stored documents can be read. Byte, short and decimal columns are stored as text, dates
+and timestamps as instants, nested values as JSON.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.store import Store
+
+_BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
+_BATCH_ROWS = 4096
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A split of the original: where its files lie, by name."""
+
+    path: str
+    size: int
+    files: dict[str, tuple[int, int]]
+
+
+def read_bundle(store: Store, path: str, size: int | None = None) -> Bundle:
+    """Read the bundle metadata; SplitError if the file is not such a bundle."""
+    size = store.head(path).size if size is None else size
+    try:
+        return Bundle(path, size, _files(store, path, size))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SplitError(f"{store.url}/{path}: not a bundle of the original system ({error})") from error
+
+
+def _files(store: Store, path: str, size: int) -> dict[str, tuple[int, int]]:
+    end = size - 4 - _length(store, path, size)
+    start = end - 4 - _length(store, path, end)
+    meta = store.get_range(path, start, end - 4) if 0 <= start < end - 4 else b""
+    if meta[:8] != _BUNDLE:
+        raise ValueError("no bundle metadata where it should be")
+    places = json.loads(meta[8:])["files"].items()
+    files = {name: (int(place["start"]), int(place["end"])) for name, place in places}
+    if any(
+        not 0 <= first <= last <= start or Path(name).name != name for name, (first, last) in files.items()
+    ):
+        raise ValueError("a file lies outside of the bundle")
+    return files
+
+
+def _length(store: Store, path: str, end: int) -> int:
+    if end < 4:
+        raise ValueError("the file is cut")
+    return int.from_bytes(store.get_range(path, end - 4, end), "little")
+
+
+def original_rows(
+    store: Store,
+    path: str,
+    schema: pa.Schema,
+    options: Options = Options(),  # noqa: B008 - immutable
+    size: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a bundle in the given schema, in the order of its documents.
+
+    Columns that the bundle does not hold are null: partition columns, whose values the log has, among them.
+    """
+    bundle = read_bundle(store, path, size)
+    where = f"{store.url}/{path}"
+    with _unpacked(store, bundle, options) as folder:
+        try:
+            meta = json.loads((folder / "meta.json").read_text("utf-8"))
+            searcher = tantivy.Index.open(str(folder)).searcher()
+        except (ValueError, OSError) as error:
+            raise SplitError(f"{where}: the index inside cannot be opened ({error})") from error
+        addresses = (
+            tantivy.DocAddress(number, document)
+            for number, segment in enumerate(meta["segments"])
+            for document in range(segment["max_doc"])
+        )
+        if searcher.num_docs != sum(segment["max_doc"] for segment in meta["segments"]):
+            raise SplitError(f"{where}: the index inside has deleted documents, which cannot be told apart")
+        held: list[dict[str, list[Any]]] = []
+        for address in addresses:
+            held.append(searcher.doc(address).to_dict())
+            if len(held) == _BATCH_ROWS:
+                yield _batch(held, schema, where)
+                held = []
+        if held:
+            yield _batch(held, schema, where)
+
+
+@contextmanager
+def _unpacked(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
+    folder = temporary_folder(options)
+    try:
+        for name, (start, end) in bundle.files.items():
+            if name != "split_fields":
+                data = store.get_range(bundle.path, start, end) if end > start else b""
+                (folder / name).write_bytes(data)
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def _batch(documents: list[dict[str, list[Any]]], schema: pa.Schema, where: str) -> pa.RecordBatch:
+    names = {name.lower(): name for document in documents for name in document}
+    columns = []
+    for field in schema:
+        stored = names.get(field.name.lower(), field.name)
+        values = [document[stored][0] if stored in document else None for document in documents]
+        try:
+            columns.append(pa.array([_value(v, field.type, field.name) for v in values], field.type))
+        except (pa.ArrowException, ValueError, TypeError, InvalidOperation) as error:
+            raise SplitError(
+                f"{where}: the column {field.name} does not hold {field.type} ({error})"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _value(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401 - as stored
+    """A stored value as Arrow takes it for the type."""
+    if value is None:
+        return None
+    if pa.types.is_date(kind) and isinstance(value, dt.datetime):
+        return value.date()
+    if pa.types.is_timestamp(kind) and isinstance(value, dt.datetime):
+        instant = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        return (instant - _EPOCH) // dt.timedelta(microseconds=1)
+    if pa.types.is_decimal(kind):
+        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+    if pa.types.is_integer(kind):
+        return int(value)
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_nested(kind):
+        return _nested(json.loads(value) if isinstance(value, str) else value, kind, column)
+    if pa.types.is_string(kind):
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _nested(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
+    """A JSON value as Arrow takes it; a list at the top was stored under the column's name."""
+    if value is None or not pa.types.is_nested(kind):
+        return _value(value, kind, column)
+    if pa.types.is_struct(kind):
+        return {f.name: _nested(value.get(f.name), f.type, column) for f in kind}
+    if pa.types.is_map(kind):
+        return [
+            (_value(key, kind.key_type, column), _nested(item, kind.item_type, column))
+            for key, item in value.items()
+        ]
+    items = value.get(column, ()) if isinstance(value, dict) else value
+    return [_nested(item, kind.value_type, column) for item in items]

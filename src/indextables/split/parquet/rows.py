@@ -1,0 +1,363 @@
+"""The rows of a split: by row number, or all in order.
+
+Few rows cost few pages: their pages are found in the page index, fetched together, and decoded alone.
+"""
+
+import io
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import SplitError
+from indextables.split.footer import ROW_COLUMN, Footer
+from indextables.split.parquet.carried import carry
+from indextables.split.parquet.fields import ROW_GROUPS
+from indextables.split.parquet.pages import Layout, Leaf, Pages
+from indextables.split.parquet.row_groups import EncodedGroup, RowGroups
+from indextables.split.parquet.store_file import StoreFile
+from indextables.split.parquet.thrift import Struct
+from indextables.store import Store
+
+Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+BATCH_ROWS = 16_384
+# So many rows are fetched together from several row groups: each call has its price, each row its pages.
+_TOGETHER = 1024
+# Below this many bytes of pages, threads cost more than they save.
+_THREADS_WORTH = 256 << 10
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="indextables-pages")
+
+
+def _cores() -> int:
+    return os.cpu_count() or 2
+
+
+# By group: the first rows of pages, and the choice that was made among these pages.
+_Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to fetch of a column.
+
+    By group its number, the rows of the chosen pages, their number, and whether a dictionary comes before
+    them; where the wanted rows stand among those of all chosen pages; the ranges to read, and their bytes.
+    """
+
+    groups: list[tuple[int, int, int, bool]]
+    positions: Ints
+    ranges: list[tuple[int, int]]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodedGroup:
+    """A row group: the metadata of its file and its own, its bytes, and its rows."""
+
+    file: Struct
+    described: Struct
+    encoded: EncodedGroup
+    rows: pa.Table
+
+
+class Rows:
+    """An open split, for reading rows; may be shared by threads and kept open."""
+
+    def __init__(self, store: Store, footer: Footer) -> None:
+        self._store = store
+        self._footer = footer
+        self._path = footer.path
+        self._pages: dict[tuple[int, int], Pages] = {}
+        local = store.local_path(footer.path)
+        self._map = _mapped(local, footer.size) if local is not None else None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return self._footer.schema
+
+    def fetch(self, numbers: Ints, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows with these numbers, which must be ascending and distinct, in that order."""
+        names = self._names(columns)
+        if not len(numbers):
+            return self._typed_schema(names).empty_table()
+        if numbers[0] < 0 or numbers[-1] >= self._footer.num_records:
+            raise SplitError(f"{self._where}: no row {numbers[-1]}; there are {self._footer.num_records}")
+        with self._damage():
+            return self._fetch(numbers, names)
+
+    def _fetch(self, numbers: Ints, names: list[str]) -> pa.Table:
+        parts = self._by_group(numbers)
+        flat = [name for name in names if name in self._layout.flat and name != ROW_COLUMN]
+        wanted = self._selection(flat, parts)
+        arrays = dict(zip(flat, self._decode(flat, parts, wanted), strict=True))
+        arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
+        nested = [name for name in names if name not in arrays]
+        if nested:
+            arrays.update(self._nested(nested, parts))
+        schema = self._typed_schema(names)
+        return pa.Table.from_arrays(
+            [self._typed(arrays[name], schema.field(name).type) for name in names], schema=schema
+        )
+
+    def batches(self, numbers: Ints, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers (ascending, distinct), row group by row group, or a few together."""
+        ends = np.cumsum([len(local) for _, local in self._by_group(numbers)]).tolist()
+        start = 0
+        for end, following in pairwise([*ends, np.inf]):
+            if following - start > _TOGETHER:
+                # Every row group gave a piece of each column; as one they are one batch.
+                table = self.fetch(numbers[start:end], columns).combine_chunks()
+                yield from table.to_batches(max_chunksize=BATCH_ROWS)
+                start = end
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from number `start` to before `end`, in order; few row groups ahead are in memory."""
+        names = self._names(columns)
+        end = self._footer.num_records if end is None else min(end, self._footer.num_records)
+        groups = [
+            i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
+        ]
+        schema = self._typed_schema(names)
+        # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
+        depth = max(1, min(_cores(), len(groups)) // max(1, len(names)))
+        with ThreadPoolExecutor(depth, thread_name_prefix="indextables-scan") as ahead:
+            waiting = deque(ahead.submit(self._group, group, names, start, end) for group in groups[:depth])
+            for following in [*groups[depth:], *[None] * depth][: len(groups)]:
+                with self._damage():
+                    table = waiting.popleft().result()
+                if following is not None:
+                    waiting.append(ahead.submit(self._group, following, names, start, end))
+                typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
+                rows = pa.Table.from_arrays(typed, schema=schema) if names else table
+                yield from rows.to_batches(max_chunksize=batch_rows)
+
+    def groups(self) -> Iterator["CodedGroup"]:
+        """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
+        count = len(self._layout.groups)
+        with ThreadPoolExecutor(1, thread_name_prefix="indextables-scan") as ahead:
+            waiting = [ahead.submit(self._coded, number) for number in range(min(1, count))]
+            for number in range(count):
+                with self._damage():
+                    group = waiting.pop().result()
+                if number + 1 < count:
+                    waiting.append(ahead.submit(self._coded, number + 1))
+                yield group
+
+    def _coded(self, number: int) -> "CodedGroup":
+        group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
+        encoded = EncodedGroup.read(group, self._ranges)
+        # Decoded from the copy, so that what will be written is known to be readable.
+        copy = io.BytesIO()
+        file = RowGroups(copy, self._layout.file)
+        file.add(encoded)
+        file.close({})
+        names = self._footer.schema.names
+        table = pq.ParquetFile(pa.BufferReader(copy.getbuffer())).read(columns=names)
+        if table.num_rows != encoded.rows:
+            raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
+        schema = self._typed_schema(names)
+        typed = [self._typed(table.column(name), schema.field(name).type) for name in names]
+        return CodedGroup(self._layout.file, group, encoded, pa.Table.from_arrays(typed, schema=schema))
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    @property
+    def _where(self) -> str:
+        return f"{self._store.url}/{self._path}"
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        """What a decoder says of damaged bytes, as our error."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, LookupError, ValueError) as error:
+            raise SplitError(f"{self._where}: the rows cannot be read ({error})") from error
+
+    @cached_property
+    def _layout(self) -> Layout:
+        sink = pa.BufferOutputStream()
+        self._footer.parquet.write_metadata_file(sink)
+        return Layout.of(sink.getvalue().to_pybytes()[4:-8])
+
+    def _open(self) -> pq.ParquetFile:
+        """A reader of its own for every call: they are cheap, and not made for sharing."""
+        source = (
+            pa.BufferReader(self._map) if self._map is not None else StoreFile.open(self._store, self._footer)
+        )
+        return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=self._map is None)
+
+    def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
+        if self._map is not None:
+            whole = memoryview(self._map)
+            return [whole[start:end] for start, end in ranges]
+        return self._store.get_ranges(self._path, ranges) if ranges else []
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        names = list(self._footer.schema.names if columns is None else columns)
+        known = {*self._footer.schema.names, ROW_COLUMN}
+        for name in names:
+            if name not in known:
+                raise SplitError(
+                    f"{self._where}: no column {name!r}; the columns are {', '.join(sorted(known))}"
+                )
+        return names
+
+    def _typed_schema(self, names: list[str]) -> pa.Schema:
+        number = pa.field(ROW_COLUMN, pa.int64(), nullable=False)
+        return pa.schema([number if n == ROW_COLUMN else self._footer.schema.field(n) for n in names])
+
+    def _typed(self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+        return column if column.type == kind else carry(column, kind)
+
+    # --- rows by number --------------------------------------------------------------------------------
+
+    def _by_group(self, numbers: Ints) -> list[tuple[int, Ints]]:
+        """The numbers within each row group that has any."""
+        groups = self._layout.groups
+        bounds = np.searchsorted(numbers, [g.first_row for g in groups] + [self._footer.num_records])
+        return [
+            (i, numbers[bounds[i] : bounds[i + 1]] - groups[i].first_row)
+            for i in range(len(groups))
+            if bounds[i + 1] > bounds[i]
+        ]
+
+    def _selection(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
+        """The pages of the wanted chunks; page indexes that are not known yet are fetched together."""
+        leaves = [self._layout.flat[name] for name in names]
+        keys = [(group, leaf) for leaf in leaves for group, _ in parts]
+        missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
+        read = self._ranges([self._layout.page_index_range(group, leaf) for group, leaf in missing])
+        for (group, leaf), data in zip(missing, read, strict=True):
+            self._pages[group, leaf.number] = self._layout.pages(group, leaf, data)
+        return {(group, leaf.number): self._pages[group, leaf.number] for group, leaf in keys}
+
+    def _decode(
+        self, names: list[str], parts: list[tuple[int, Ints]], pages: dict[tuple[int, int], Pages]
+    ) -> list[pa.Array]:
+        leaves = [self._layout.flat[name] for name in names]
+        known: _Known = {}
+        plans = [self._plan(leaf, parts, pages, known) for leaf in leaves]
+        # The largest first, so that no thread is left alone with it.
+        order = sorted(range(len(plans)), key=lambda i: -plans[i].size)
+        data = iter(self._ranges([each for i in order for each in plans[i].ranges]))
+        many = len(plans) > 1 and sum(plan.size for plan in plans) > _THREADS_WORTH
+        decoded: list[Any] = [None] * len(plans)
+        for i in order:
+            held = []
+            for group, rows, count, has_dictionary in plans[i].groups:
+                dictionary = next(data) if has_dictionary else b""
+                held.append((group, rows, [next(data) for _ in range(count)], dictionary))
+            file = self._layout.small_file(leaves[i], held)
+            # Threads decode the first files while the others are put together.
+            submit = _threads(os.getpid()).submit if many else _at_once
+            decoded[i] = submit(_read_small, file, plans[i].positions)
+        return [each.result() for each in decoded]
+
+    def _plan(
+        self,
+        leaf: Leaf,
+        parts: list[tuple[int, Ints]],
+        pages: dict[tuple[int, int], Pages],
+        known: "_Known",
+    ) -> "_Plan":
+        """Which pages of a column hold the rows, and where in them the rows will stand."""
+        groups: list[tuple[int, int, int, bool]] = []
+        positions: list[Ints] = []
+        ranges: list[tuple[int, int]] = []
+        before = 0
+        for group, local in parts:
+            own = pages[group, leaf.number]
+            chosen, within, rows = self._chosen(group, own.first_rows, local, known)
+            positions.append(within + before)
+            if own.dictionary is not None:
+                ranges.append(own.dictionary)
+            starts = own.offsets[chosen]
+            ranges.extend(zip(starts.tolist(), (starts + own.lengths[chosen]).tolist(), strict=True))
+            groups.append((group, rows, len(chosen), own.dictionary is not None))
+            before += rows
+        size = sum(end - start for start, end in ranges)
+        return _Plan(groups, np.concatenate(positions), ranges, size)
+
+    def _chosen(self, group: int, first_rows: Ints, local: Ints, known: "_Known") -> tuple[Ints, Ints, int]:
+        """The pages that hold rows of a group, where the rows stand in them, and how many rows they have.
+
+        Most columns of a group are cut into pages at the same rows, so what was found for one is kept.
+        """
+        for cut, found in known.setdefault(group, []):
+            if np.array_equal(cut, first_rows):
+                return found
+        which = np.searchsorted(first_rows, local, side="right") - 1
+        chosen, place = np.unique(which, return_inverse=True)
+        following = np.append(first_rows[1:], self._layout.groups[group].rows)
+        counts = following[chosen] - first_rows[chosen]
+        starts = np.cumsum(counts) - counts
+        found = chosen, starts[place] + local - first_rows[which], int(counts.sum())
+        known[group].append((first_rows, found))
+        return found
+
+    def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
+        """Columns with fields of their own: their pages do not line up, so whole row groups are read."""
+        file = self._open()
+        tables = [file.read_row_group(g, columns=names).take(pa.array(local)) for g, local in parts]
+        table = pa.concat_tables(tables)
+        return {name: table.column(name) for name in names}
+
+    def _group(self, group: int, names: list[str], start: int, end: int) -> pa.Table:
+        first = self._layout.groups[group].first_row
+        table = self._open().read_row_group(group, columns=names)
+        low, high = max(0, start - first), min(self._layout.groups[group].rows, end - first)
+        return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
+
+
+def _mapped(path: str, size: int) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise SplitError(f"{path}: the split cannot be opened ({error})") from error
+    if len(mapped) != size:
+        raise SplitError(
+            f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or cut"
+        )
+    return mapped
+
+
+def _at_once(work: Callable[..., pa.Array], *arguments: object) -> Future[pa.Array]:
+    """What a thread would do, done here."""
+    done: Future[pa.Array] = Future()
+    done.set_result(work(*arguments))
+    return done
+
+
+def _read_small(data: bytes, positions: Ints) -> pa.Array:
+    opened = pq.ParquetFile(pa.BufferReader(data))
+    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
+    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
+        # Codes are taken before they become strings.
+        names, known = opened.schema_arrow.names, opened.metadata
+        opened = pq.ParquetFile(pa.BufferReader(data), metadata=known, read_dictionary=names)
+    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
+    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken

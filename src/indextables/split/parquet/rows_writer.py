@@ -1,0 +1,311 @@
+"""The Parquet part of a split: row groups, pages and encodings chosen from the data."""
+
+import io
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from indextables.options import Options
+from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
+from indextables.split.footer import ROW_COLUMN
+from indextables.split.parquet.carried import carried_schema, carried_type, carry
+from indextables.split.parquet.fields import ROW_GROUPS, SCHEMA
+from indextables.split.parquet.never_null import unmarked
+from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, file_metadata, group_bytes
+from indextables.split.parquet.thrift import Struct
+
+# A row group is worth copying as it is if it is at least this part of a full one.
+_PARTS = 16
+# A dictionary must be small, or every fetch of a row pays for reading it.
+_DICTIONARY_BYTES = 64 << 10
+# A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
+_PAGE_ROWS = 640
+# How many rows compression is tried on, and what share of the file it must save to be used for a column.
+_TRIED_ROWS = 10_000
+_COUNTS = 0.005
+# zstd unpacks a page in 20 us and more, LZ4 in a few: zstd must give less than this share of LZ4's bytes.
+_MUCH_SMALLER = 0.8
+# The first level at which LZ4 looks for the best matches; it unpacks as fast as others.
+_LZ4_LEVEL = 3
+# The least and greatest of longer strings say little, yet they stand in the file for every page.
+_STATISTICS_BYTES = 64
+
+
+def parquet_schema(schema: pa.Schema) -> pa.Schema:
+    """The table's columns as Parquet holds them, and `_row`."""
+    return carried_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+
+
+class RowsWriter:
+    """Encodes row groups and writes them to a sink on a thread of its own, at most one row group ahead.
+
+    The sink is left open and in place for what follows the rows; `close` writes the Parquet footer.
+    """
+
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, sample: pa.Table, options: Options) -> None:
+        self._schema = parquet_schema(schema)
+        self._settings = _settings(self._schema, sample, options)
+        self._limit = options.get(ROW_GROUP_BYTES)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="indextables-rows")
+        self._last: Future[None] | None = None
+        self.rows = 0
+        self.uncompressed = 0
+        self._empty = file_metadata(self._encoded(self._schema.empty_table()))
+        self._empty.pop(ROW_GROUPS)
+        self._groups = RowGroups(sink, self._empty)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take in rows; they are written when a row group is full."""
+        for part in self._fitting(batch):
+            self._pending.append(part)
+            self._pending_bytes += part.nbytes
+            if self._pending_bytes >= self._limit:
+                self._flush()
+
+    def takes(self, file: Struct, group: Struct) -> bool:
+        """Whether a row group of another file can be copied as it is.
+
+        It must have the same columns and be large enough, and rows that are too few for a row group of their
+        own must not be waiting.
+        """
+        least = self._limit // _PARTS
+        few = 0 < self._pending_bytes < least
+        return not few and group_bytes(group) >= least and file[SCHEMA] == self._empty[SCHEMA]
+
+    def copy(self, group: EncodedGroup, uncompressed: int) -> None:
+        """Append a row group as it is, but for its row numbers."""
+        self._flush()
+        self._wait()
+        self.uncompressed += uncompressed
+        self._last = self._thread.submit(self._copy_group, group, self.rows)
+        self.rows += group.rows
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory that wait for their row group."""
+        return self._pending_bytes
+
+    def flush(self) -> None:
+        """Write what is pending and wait until all row groups are in the sink."""
+        self._flush()
+        self._wait()
+
+    def close(self, footer: dict[str, str]) -> int:
+        """Write the Parquet footer, with the split's own facts; says where it begins."""
+        self._thread.shutdown()
+        return self._groups.close(footer)
+
+    def abandon(self) -> None:
+        """Stop; what is in the sink is no Parquet file."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Slices that do not exceed a row group by far, however large the batch."""
+        if batch.nbytes <= self._limit or batch.num_rows <= 1:
+            yield batch
+            return
+        rows = max(1, batch.num_rows * self._limit // batch.nbytes)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        batches, self._pending = self._pending, []
+        self.uncompressed += self._pending_bytes
+        self._pending_bytes = 0
+        self._wait()
+        count = sum(batch.num_rows for batch in batches)
+        self._last = self._thread.submit(self._write_group, batches, self.rows, count)
+        self.rows += count
+
+    def _wait(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def _write_group(self, batches: list[pa.RecordBatch], first: int, count: int) -> None:
+        table = pa.Table.from_batches(batches)
+        columns = [
+            unmarked(carry(table.column(i), self._schema.field(i).type)) for i in range(table.num_columns)
+        ]
+        group = pa.Table.from_arrays([*columns, _numbers(first, count)], schema=self._schema)
+        self._groups.add(_only_group(self._encoded(group)))
+
+    def _copy_group(self, group: EncodedGroup, first: int) -> None:
+        last = self._schema.field(len(self._schema) - 1)
+        numbers = pa.Table.from_arrays([_numbers(first, group.rows)], schema=pa.schema([last]))
+        self._groups.add(group.with_last(_only_group(self._encoded(numbers))))
+
+    def _encoded(self, rows: pa.Table) -> memoryview:
+        """A Parquet file of one row group, or of none."""
+        sink = pa.BufferOutputStream()
+        settings = _restricted(self._settings, rows.schema)
+        with pq.ParquetWriter(sink, rows.schema, **settings) as writer:
+            if rows.num_rows:
+                writer.write_table(rows, row_group_size=rows.num_rows)
+        return memoryview(sink.getvalue()).cast("B")
+
+
+def _only_group(parquet: memoryview) -> EncodedGroup:
+    (group,) = file_metadata(parquet)[ROW_GROUPS][1][1]
+    return EncodedGroup.read(group, lambda ranges: [parquet[start:end] for start, end in ranges])
+
+
+def _numbers(first: int, count: int) -> pa.Array:
+    return pa.array(np.arange(first, first + count, dtype=np.int64))
+
+
+def _restricted(settings: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    """Settings for some of the columns: Arrow refuses those that speak of others."""
+    names = set(schema.names)
+
+    def known(path: str) -> bool:
+        return path in names or path.split(".", maxsplit=1)[0] in names
+
+    kept = dict(settings)
+    for key in ("use_dictionary", "write_statistics"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [path for path in kept[key] if known(path)] or False
+    for key in ("column_encoding", "compression", "compression_level"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = {path: value for path, value in kept[key].items() if known(path)} or None
+    return kept
+
+
+def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str, Any]:
+    level, page = options.get(COMPRESSION_LEVEL), options.get(PAGE_BYTES)
+    layout = {
+        **_encodings(schema, sample),
+        "data_page_size": page,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "max_rows_per_page": _PAGE_ROWS,
+        "write_batch_size": _batch_size(sample, page),
+    }
+    codecs = _codecs(sample, layout, level)
+    leaves = _leaves(schema)
+    long = _long_strings(sample)
+    return {
+        **layout,
+        "compression": {path: codecs.get(path, "none") for path, _ in leaves},
+        "compression_level": {path: _level(codec, level) for path, codec in codecs.items()} or None,
+        "write_page_index": True,
+        "write_statistics": [path for path, top in leaves if top not in long] if long else True,
+    }
+
+
+def _level(codec: str, zstd: int) -> int:
+    return zstd if codec == "zstd" else _LZ4_LEVEL
+
+
+def _long_strings(sample: pa.Table) -> set[int]:
+    """The numbers of columns of strings that are long on average."""
+    return {
+        i
+        for i, column in enumerate(sample.columns)
+        if (pa.types.is_string(column.type) or pa.types.is_binary(column.type))
+        and column.nbytes > _STATISTICS_BYTES * len(column)
+    }
+
+
+def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, str]:
+    """How columns are compressed: those that become smaller by something that counts for the file.
+
+    LZ4, or zstd where that is much smaller; codes and differences are packed already.
+    """
+    if not sample.num_rows:
+        return {}
+    some = sample.slice(0, _TRIED_ROWS)
+    some = pa.table(
+        [unmarked(carry(c, carried_type(f.type))) for c, f in zip(some.columns, some.schema, strict=True)],
+        carried_schema(some.schema),
+    )
+    layout = _restricted(layout, some.schema)
+    plain = _sizes(some, layout, "none", None)
+    lz4 = _sizes(some, layout, "lz4", _LZ4_LEVEL)
+    zstd = _sizes(some, layout, "zstd", level)
+    least = _COUNTS * sum(zstd.values())
+    best = {path: "zstd" if zstd[path] < _MUCH_SMALLER * lz4[path] else "lz4" for path in plain}
+    size = {"zstd": zstd, "lz4": lz4}
+    return {path: codec for path, codec in best.items() if plain[path] - size[codec][path] > least}
+
+
+def _sizes(rows: pa.Table, layout: dict[str, Any], codec: str, level: int | None) -> dict[str, int]:
+    """The bytes of the data pages of each column; a dictionary would count too much in few rows."""
+    trial = io.BytesIO()
+    pq.write_table(rows, trial, compression=codec, compression_level=level, **layout)
+    group = pq.ParquetFile(trial).metadata.row_group(0)
+    sizes = {}
+    for column in map(group.column, range(group.num_columns)):
+        first = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+        dictionary = column.data_page_offset - first
+        sizes[column.path_in_schema] = column.total_compressed_size - dictionary
+    return sizes
+
+
+def _batch_size(sample: pa.Table, page: int) -> int:
+    """How many values are written between two looks at the size of the page: a quarter of it."""
+    widest = max((column.nbytes for column in sample.columns), default=0)
+    return int(min(1024, max(1, page * max(1, sample.num_rows) // max(1, 4 * widest))))
+
+
+def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
+    """Dictionaries where few values recur, differences for other numbers, lengths apart for other strings."""
+    dictionaries: list[str] = []
+    encodings: dict[str, str] = {}
+    for path, top in _leaves(schema):
+        field = schema.field(top)
+        if pa.types.is_nested(field.type) or (
+            top < sample.num_columns and recurring(sample.column(top).combine_chunks())
+        ):
+            dictionaries.append(path)
+        elif (encoding := _plain_encoding(field.type)) is not None:
+            encodings[path] = encoding
+    return {"use_dictionary": dictionaries or False, "column_encoding": encodings or None}
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[str, int]]:
+    """The Parquet paths of all leaf columns, with the number of the column they belong to."""
+    empty = io.BytesIO()
+    pq.ParquetWriter(empty, schema).close()
+    leaves = pq.ParquetFile(empty).schema
+    tops = {name: i for i, name in enumerate(schema.names)}
+    owners = _owners(schema)
+    paths = [leaves.column(i).path for i in range(len(leaves))]
+    return [(path, owner if owner >= 0 else tops[path]) for path, owner in zip(paths, owners, strict=True)]
+
+
+def _owners(schema: pa.Schema) -> list[int]:
+    """The column number of each leaf, in order."""
+    return [i for i, field in enumerate(schema) for _ in range(_leaf_count(field.type))]
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    return _leaf_count(kind.value_type) if pa.types.is_nested(kind) else 1
+
+
+def recurring(values: pa.Array) -> bool:
+    """Whether few distinct values stand for many rows."""
+    kind = values.type
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or not len(values):
+        return False
+    distinct = pc.unique(values)
+    return len(distinct) * 8 <= len(values) and distinct.nbytes <= _DICTIONARY_BYTES
+
+
+def _plain_encoding(kind: pa.DataType) -> str | None:
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return "DELTA_LENGTH_BYTE_ARRAY"
+    whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+    return "DELTA_BINARY_PACKED" if whole else None

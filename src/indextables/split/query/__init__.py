@@ -1,0 +1,1 @@
+"""Conditions and searches, answered by the index of a split."""

@@ -1,0 +1,217 @@
+"""Groups and measures from the fast fields of an index: exact, or not at all.
+
+Tantivy computes in doubles and caps its groups. What could be rounded or cut is refused here (None), and the
+caller goes over the rows.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tantivy
+from tantivy import Query
+
+from indextables.split.mapping import Field, Kind
+from indextables.split.query.search import OpenIndex
+from indextables.split.query.verdict import ALL, NOTHING, Side, every, without
+from indextables.split.query.view import IndexView
+
+# Tantivy refuses more groups than this; asking for all it can give makes a cut visible.
+_MOST_GROUPS = 65_000
+# Doubles hold every whole number up to here.
+_WHOLE_DOUBLES = 1 << 53
+_VALUES = (Kind.STRING, Kind.I64, Kind.F64, Kind.BOOL)
+_MEASURED = (Kind.I64, Kind.F64)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What rows are grouped by: a column's values, or steps of them in the field's own units."""
+
+    column: str
+    interval: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How many values a column has in a group; with `numbers`, also their sum and bounds."""
+
+    column: str
+    numbers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measure's result; bounds and sum are whole numbers for fields of whole numbers."""
+
+    count: int
+    total: float = 0
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexGroup:
+    """One group: its keys as the fields hold them (None is null), its rows, its measures."""
+
+    keys: tuple[Any, ...]
+    rows: int
+    measures: tuple[Measured, ...]
+
+
+class _Inexact(Exception):  # noqa: N818 - not an error: a reason to go over the rows
+    """The index cannot give the exact answer."""
+
+
+def index_groups(
+    index: OpenIndex, view: IndexView, rows: Side, keys: Sequence[Key], measures: Sequence[Measure]
+) -> list[IndexGroup] | None:
+    """The groups of some rows, of which the index must be sure; None if it cannot give them exactly."""
+    if not rows.exact:
+        return None
+    try:
+        return list(_Groups(index, view, keys, measures).of(rows.rows))
+    except _Inexact:
+        return None
+
+
+class _Groups:
+    def __init__(
+        self, index: OpenIndex, view: IndexView, keys: Sequence[Key], measures: Sequence[Measure]
+    ) -> None:
+        self.index = index
+        self.view = view
+        self.keys = [(key, self._field(key.column, _VALUES)) for key in keys]
+        self.measures = [(m, self._field(m.column, _MEASURED if m.numbers else _VALUES)) for m in measures]
+        if any(key.interval is not None and field.kind is not Kind.I64 for key, field in self.keys):
+            raise _Inexact
+
+    def _field(self, column: str, kinds: Sequence[Kind]) -> Field:
+        field = self.view.mapping.find(column, *kinds)
+        if field is None or not field.fast or self.view.partial(field) is not NOTHING:
+            raise _Inexact
+        return field
+
+    def of(self, query: Query) -> Iterator[IndexGroup]:
+        """Every group; rows with nulls among the keys are asked for apart, so that none is lost."""
+        can_be_null = [
+            i for i, (key, _) in enumerate(self.keys) if self.view.null_counts.get(key.column) != 0
+        ]
+        for count in range(len(can_be_null) + 1):
+            for absent in itertools.combinations(can_be_null, count):
+                yield from self._with_absent(query, set(absent), can_be_null)
+
+    def _with_absent(
+        self, query: Query, absent: set[int], can_be_null: Sequence[int]
+    ) -> Iterator[IndexGroup]:
+        parts = [query]
+        for i in can_be_null:
+            present = Query.exists_query(self.keys[i][1].name)
+            parts.append(without(ALL, present) if i in absent else present)
+        chosen = every(parts)
+        if chosen is NOTHING:
+            return
+        present_keys = [i for i in range(len(self.keys)) if i not in absent]
+        rows = self.index.count(chosen) if absent or not present_keys else None
+        if rows == 0 and (absent or self.keys):
+            return
+        answer = self._asked(chosen, self._request(present_keys))
+        for i in present_keys:
+            if self.keys[i][0].interval is not None:
+                self._check_bounds(answer[f"b{i}"])
+        for place, bucket_rows, inner in self._buckets(answer, present_keys, rows):
+            named = dict(zip(present_keys, place, strict=True))
+            yield IndexGroup(
+                tuple(named.get(i) for i in range(len(self.keys))),
+                bucket_rows,
+                tuple(self._measured(inner, n) for n in range(len(self.measures))),
+            )
+
+    def _asked(self, query: tantivy.Query, request: dict[str, Any]) -> dict[str, Any]:
+        if not request:
+            return {}
+        try:
+            return self.index.aggregate(query, request)
+        except ValueError as error:
+            # More groups than it gives, or a field it cannot aggregate.
+            raise _Inexact from error
+
+    def _request(self, present: Sequence[int]) -> dict[str, Any]:
+        request: dict[str, Any] = {}
+        for n, (measure, field) in enumerate(self.measures):
+            kind = "stats" if measure.numbers else "value_count"
+            request[f"m{n}"] = {kind: {"field": field.name}}
+        for i in reversed(present):
+            key, field = self.keys[i]
+            if key.interval is None:
+                level: dict[str, Any] = {"terms": {"field": field.name, "size": _MOST_GROUPS}}
+            else:
+                level = {
+                    "histogram": {
+                        "field": field.name,
+                        "interval": float(key.interval),
+                        "offset": float(key.offset % key.interval),
+                        "min_doc_count": 1,
+                    }
+                }
+            request = {f"k{i}": {**level, "aggs": request} if request else level}
+        for i in present:
+            if self.keys[i][0].interval is not None:
+                request[f"b{i}"] = {"stats": {"field": self.keys[i][1].name}}
+        return request
+
+    def _buckets(
+        self, answer: dict[str, Any], present: Sequence[int], rows: int | None
+    ) -> Iterator[tuple[tuple[Any, ...], int, dict[str, Any]]]:
+        if not present:
+            yield (), rows or 0, answer
+            return
+        level = answer[f"k{present[0]}"]
+        if level.get("sum_other_doc_count", 0) or level.get("doc_count_error_upper_bound", 0):
+            raise _Inexact
+        for bucket in level["buckets"]:
+            key = self._key(present[0], bucket["key"])
+            for place, inner_rows, inner in self._buckets(bucket, present[1:], bucket["doc_count"]):
+                yield (key, *place), inner_rows, inner
+
+    def _key(self, number: int, said: Any) -> Any:  # noqa: ANN401 - a key of any kind
+        key, field = self.keys[number]
+        if key.interval is not None:
+            return int(said)
+        match field.kind:
+            case Kind.I64:
+                if not isinstance(said, int):
+                    raise _Inexact
+                return said
+            case Kind.F64:
+                return float(said)
+            case Kind.BOOL:
+                return bool(said)
+            case _:
+                return said
+
+    def _check_bounds(self, stats: dict[str, Any]) -> None:
+        bounds = [stats["min"], stats["max"]]
+        if any(bound is not None and abs(bound) >= _WHOLE_DOUBLES for bound in bounds):
+            raise _Inexact
+
+    def _measured(self, answer: dict[str, Any], number: int) -> Measured:
+        measure, field = self.measures[number]
+        said = answer[f"m{number}"]
+        if not measure.numbers:
+            return Measured(int(said["value"] or 0))
+        count = int(said["count"])
+        if not count:
+            return Measured(0)
+        total, low, high = said["sum"], said["min"], said["max"]
+        if field.kind is Kind.F64:
+            # Tantivy neither orders NaN nor tells infinities from the largest numbers.
+            if not math.isfinite(total):
+                raise _Inexact
+            return Measured(count, total, low, high)
+        if max(abs(low), abs(high)) * count >= _WHOLE_DOUBLES:
+            raise _Inexact
+        return Measured(count, int(total), int(low), int(high))

@@ -1,0 +1,332 @@
+"""A condition over one index: what it answers exactly, what it narrows, what has to be checked on rows.
+
+Nothing is ever taken for true because the index cannot tell: a part that no field answers leaves every
+row in doubt, and rows in doubt are looked at.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import tantivy
+
+from indextables.errors import QuerySyntaxError
+from indextables.options import Options, reading
+from indextables.predicate import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatch,
+    TextMatchKind,
+)
+from indextables.predicate.evaluate import evaluate
+from indextables.predicate.query_tree import InSet, Term, Wild
+from indextables.split.mapping import Field, Kind
+from indextables.split.query import patterns
+from indextables.split.query.fields import FieldRef, Question
+from indextables.split.query.json_leaf import json_leaf
+from indextables.split.query.literals import as_field_value, as_json_term
+from indextables.split.query.query import ask, json_paths
+from indextables.split.query.text_leaf import term_pattern, text_leaf, text_range
+from indextables.split.query.value_leaf import address_block, addresses, between, hashed, one_of
+from indextables.split.query.verdict import (
+    ALL,
+    ANYTHING,
+    FALSE,
+    NOTHING,
+    TRUE,
+    UNKNOWN,
+    Side,
+    Verdict,
+    all_of,
+    any_of,
+    either,
+    every,
+    negate,
+    plain,
+    without,
+)
+from indextables.split.query.view import IndexView
+
+Understand = Callable[[Search], Question]
+_VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
+# Tokenizers that keep every run of letters and digits together, so that a part of one is found in a term.
+_WHOLE_WORDS = ("default", "whitespace", "cjk")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Narrowed:
+    """The rows for which a condition may be true; those in doubt are true if `check` is."""
+
+    side: Side
+    check: Predicate | None
+
+
+def narrow(predicate: Predicate, view: IndexView, understand: Understand, options: Options) -> Narrowed:
+    """Split a condition into what the index answers and what is left to check."""
+    decider = _Decider(view, understand, options)
+    parts = _conjuncts(predicate)
+    verdicts = [decider.decide(part) for part in parts]
+    side = all_of(verdicts).true
+    left = tuple(part for part, verdict in zip(parts, verdicts, strict=True) if not verdict.true.exact)
+    if side.exact:
+        return Narrowed(Side(side.rows), None)
+    return Narrowed(side, left[0] if len(left) == 1 else And(left))
+
+
+def _conjuncts(predicate: Predicate) -> list[Predicate]:
+    if isinstance(predicate, And):
+        return [inner for part in predicate.parts for inner in _conjuncts(part)]
+    return [predicate]
+
+
+class _Decider:
+    def __init__(self, view: IndexView, understand: Understand, options: Options) -> None:
+        self.view = view
+        self.understand = understand
+        self.options = options
+
+    def decide(self, predicate: Predicate) -> Verdict:
+        match predicate:
+            case And(parts):
+                return all_of(self.decide(part) for part in parts)
+            case Or(parts):
+                return any_of(self.decide(part) for part in parts)
+            case Not(part):
+                return negate(self.decide(part))
+            case Always(value):
+                return UNKNOWN if value is None else TRUE if value else FALSE
+            case Search():
+                return ask(self.understand(predicate), self.view)
+            case _:
+                return self.leaf(predicate)
+
+    def leaf(self, leaf: Compare | In | IsNull | TextMatch | Like) -> Verdict:
+        name, *inner = leaf.column.path
+        column = self.view.column(name)
+        constant = self.view.constants.get(name.lower())
+        if constant is None and column is None:
+            return ANYTHING
+        if constant is not None:
+            return self._constant(leaf, name, constant)
+        if inner:
+            return self._nested(leaf)
+        match leaf:
+            case IsNull():
+                return self._is_null(name)
+            case Compare():
+                return self._compare(leaf, name)
+            case In():
+                return self._in(leaf, name)
+            case TextMatch() | Like():
+                return self._pattern(leaf, name)
+
+    def _constant(self, leaf: Predicate, name: str, value: pa.Scalar) -> Verdict:
+        row = pa.table([pa.array([value], value.type)], names=[name])
+        answer = evaluate(leaf, row)[0].as_py()
+        return UNKNOWN if answer is None else TRUE if answer else FALSE
+
+    def _is_null(self, name: str) -> Verdict:
+        present = self.view.present(name)
+        return Verdict(Side(without(ALL, present.sure), present.doubt), present)
+
+    def _known(self, name: str, rows: tantivy.Query, doubt: tantivy.Query = NOTHING) -> Verdict:
+        """True for some rows, false for the others that have a value."""
+        present = self.view.present(name)
+        fails = every((present.rows, without(ALL, without(rows, doubt))))
+        return Verdict(Side(rows, doubt), Side(fails, either((doubt, present.doubt))))
+
+    def _compare(self, leaf: Compare, name: str) -> Verdict:
+        if not leaf.value.is_valid:
+            return self._is_null(name) if leaf.op is Op.NULL_SAFE else UNKNOWN
+        if leaf.op is Op.NULL_SAFE:
+            same = self._equal(name, [leaf.value]).true
+            return plain(same.rows, same.doubt)
+        if leaf.op is Op.EQ:
+            return self._equal(name, [leaf.value])
+        field = self.view.mapping.find(name, *_VALUES, Kind.STRING)
+        if field is None:
+            return ANYTHING
+        return self._ordered(field, leaf.op, leaf.value)
+
+    def _in(self, leaf: In, name: str) -> Verdict:
+        values = [value for value in leaf.values if value.is_valid]
+        found = self._equal(name, values) if values else self._known(name, NOTHING)
+        # A null in the list leaves every other row unknown.
+        return found if len(values) == len(leaf.values) else Verdict(found.true, Side(NOTHING))
+
+    def _equal(self, name: str, values: Sequence[pa.Scalar]) -> Verdict:
+        if (field := self.view.mapping.find(name, *_VALUES)) is not None:
+            return self._equal_values(field, values)
+        texts = [value.as_py() for value in values]
+        if not all(isinstance(text, str) for text in texts):
+            return ANYTHING
+        field = self.view.mapping.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
+        match field:
+            case None:
+                return ANYTHING
+            case Field(kind=Kind.STRING):
+                found = text_leaf(InSet(tuple(texts)), field, self.view).true
+                return self._known(name, found.rows, found.doubt)
+            case Field(kind=Kind.HASH):
+                rows = hashed(self.view, field, texts)
+            case Field(kind=Kind.IP):
+                rows = self._same_address(field, texts)
+            case _:
+                rows = either(self._same_words(field, text) for text in texts)
+        return self._known(name, rows, rows)
+
+    def _equal_values(self, field: Field, values: Sequence[pa.Scalar]) -> Verdict:
+        column = self.view.column(field.column)
+        encoded = [as_field_value(value, column.type, field) for value in values] if column else [None]
+        known = [value for value in encoded if value is not None]
+        if len(known) != len(encoded):
+            return ANYTHING
+        rows = one_of(self.view, field, known)
+        if field.kind is not Kind.BOOL and len(known) == 1:
+            low = between(self.view, field, None, known[0], upper_inclusive=False)
+            high = between(self.view, field, known[0], None, lower_inclusive=False)
+            return Verdict(Side(rows), Side(either((low, high))))
+        return self._known(field.column, rows)
+
+    def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
+        """Rows with the same address, however it is written; or with no address, if a text is none."""
+        found = []
+        for text in texts:
+            try:
+                block = address_block(text)
+            except QuerySyntaxError:
+                block = (1, 0)
+            is_one = block[0] == block[1]
+            found.append(addresses(self.view, field, *block) if is_one else self.view.partial(field))
+        return either(found)
+
+    def _same_words(self, field: Field, text: str) -> tantivy.Query:
+        """Rows with the words of a text: all that are equal to it are among them."""
+        found = text_leaf(Term(text), field, self.view).true
+        return either((found.rows, self.view.partial(field))) if found.rows is not NOTHING else ALL
+
+    def _ordered(self, field: Field, op: Op, value: pa.Scalar) -> Verdict:
+        upward = op in (Op.GT, Op.GE)
+        inclusive = op in (Op.GE, Op.LE)
+        if field.kind is Kind.STRING:
+            return self._ordered_text(field, value, upward=upward, inclusive=inclusive)
+        column = self.view.column(field.column)
+        bound = None if column is None else as_field_value(value, column.type, field)
+        if bound is None:
+            return ANYTHING
+        above = between(self.view, field, bound, None, lower_inclusive=inclusive == upward)
+        below = between(self.view, field, None, bound, upper_inclusive=inclusive != upward)
+        return Verdict(Side(above), Side(below)) if upward else Verdict(Side(below), Side(above))
+
+    def _ordered_text(self, field: Field, value: pa.Scalar, *, upward: bool, inclusive: bool) -> Verdict:
+        bound = value.as_py()
+        if not isinstance(bound, str):
+            return ANYTHING
+        low, high = (bound, None) if upward else (None, bound)
+        rows, sure = text_range(
+            self.view, field, low, high, lower_inclusive=inclusive, upper_inclusive=inclusive
+        )
+        partial = self.view.partial(field)
+        rows = either((rows, partial))
+        return self._known(field.column, rows, partial if sure else rows)
+
+    def _pattern(self, leaf: TextMatch | Like, name: str) -> Verdict:
+        parts = _parts(leaf)
+        if parts is None or not self._wanted(leaf):
+            return ANYTHING
+        field = self.view.mapping.find(name, Kind.STRING)
+        if field is None:
+            return self._pattern_in_words(parts, name)
+        found = term_pattern(self.view, field, patterns.wildcard(parts))
+        if found is None:
+            return ANYTHING
+        partial = self.view.partial(field)
+        return self._known(name, either((found, partial)), partial)
+
+    def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> Verdict:
+        """Rows that have a term with the longest plain part of the pattern in it; to be checked."""
+        field = self.view.mapping.find(name, Kind.TEXT)
+        plain_parts = [p for p in _joined(parts) if not isinstance(p, Wild) and p.isascii() and p.isalnum()]
+        if field is None or field.tokenizer not in _WHOLE_WORDS or not plain_parts:
+            return ANYTHING
+        needle = max(plain_parts, key=len).lower()
+        found = term_pattern(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
+        rows = either((found or ALL, self.view.partial(field)))
+        return self._known(name, rows, rows)
+
+    def _wanted(self, leaf: TextMatch | Like) -> bool:
+        if not self.options.get(reading.PATTERNS):
+            return False
+        if isinstance(leaf, Like):
+            return not leaf.ignore_case
+        allowed = {
+            TextMatchKind.STARTS: reading.STARTS_WITH,
+            TextMatchKind.ENDS: reading.ENDS_WITH,
+            TextMatchKind.CONTAINS: reading.CONTAINS,
+        }
+        return self.options.get(allowed[leaf.kind])
+
+    def _nested(self, leaf: Predicate) -> Verdict:
+        """A field within a struct: equality is narrowed by the index, the rest is looked at."""
+        match leaf:
+            case Compare(op=Op.EQ | Op.NULL_SAFE, column=column, value=value) if value.is_valid:
+                values: tuple[pa.Scalar, ...] = (value,)
+            case In(column=column, values=values) if all(value.is_valid for value in values):
+                pass
+            case _:
+                return ANYTHING
+        field = self.view.mapping.find(column.path[0], Kind.JSON)
+        terms = [as_json_term(value) for value in values]
+        if field is None or field.tokenizer != "raw" or not all(terms):
+            return ANYTHING
+        paths = json_paths(field, FieldRef(column.path[0], _path_within(self.view, column)))
+        wanted = InSet(tuple(term for term in terms if term is not None))
+        rows = json_leaf(wanted, field, paths, self.view).true.rows
+        return Verdict(Side(rows, rows), Side(ALL, ALL))
+
+
+def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
+    """The path within a struct in the spelling of the split."""
+    outer = view.column(column.path[0])
+    path: list[str] = []
+    arrow = outer.type if outer is not None else pa.null()
+    for name in column.path[1:]:
+        fields = list(arrow) if pa.types.is_struct(arrow) else []
+        found = next((f for f in fields if f.name.lower() == name.lower()), None)
+        path.append(found.name if found is not None else name)
+        arrow = found.type if found is not None else pa.null()
+    return tuple(path)
+
+
+def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:
+    match leaf:
+        case TextMatch(TextMatchKind.STARTS, text=text):
+            return (text, Wild.MANY)
+        case TextMatch(TextMatchKind.ENDS, text=text):
+            return (Wild.MANY, text)
+        case TextMatch(text=text):
+            return (Wild.MANY, text, Wild.MANY)
+        case Like(pattern=pattern, escape=escape):
+            return patterns.like_parts(pattern, escape)
+
+
+def _joined(parts: Sequence[str | Wild]) -> list[str | Wild]:
+    """Neighbouring literals as one."""
+    found: list[str | Wild] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if isinstance(part, Wild) or last is None or isinstance(last, Wild):
+            found.append(part)
+        else:
+            found[-1] = last + part
+    return found

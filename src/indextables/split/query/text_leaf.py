@@ -1,0 +1,224 @@
+"""Words, phrases and patterns over the terms of a text or string field."""
+
+from collections.abc import Sequence
+
+import tantivy
+from tantivy import Query
+
+from indextables.errors import QuerySyntaxError
+from indextables.predicate.query_tree import (
+    Fuzzy,
+    InSet,
+    Phrase,
+    Prefix,
+    QueryLeaf,
+    Range,
+    Regex,
+    Term,
+    Wild,
+    Wildcard,
+)
+from indextables.split.index.tokens import Token, begun_cut, cut, lowered, plain_cut
+from indextables.split.mapping import Field, Kind
+from indextables.split.query import patterns
+from indextables.split.query.verdict import ALL, FALSE, NOTHING, Verdict, any_of, either, every, plain
+from indextables.split.query.view import IndexView
+
+# Lower case and stemming shorten a token by no more than this; longer ones may have been left out.
+_SHRINK_FACTOR, _SHRINK_BYTES = 3, 32
+# Tantivy's own limit for the expansions of a phrase of expressions.
+_MAX_EXPANSIONS = 1 << 14
+# So many phrases are still cheaper than one phrase of expressions.
+_FEW_PHRASES = 64
+_NARROW_CHARACTERS = 12
+
+
+def text_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+    """What the index says about one leaf on a text field, or on a string field taken as a whole."""
+    found = _Terms(field, view)
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            return found.words(text)
+        case Phrase(text=text, slop=slop, prefix=False):
+            return found.words(text, slop)
+        case Phrase(text=text, prefix=True) | Prefix(text=text):
+            return found.beginning(text)
+        case Wildcard(parts=parts):
+            pieces = tuple(p if isinstance(p, Wild) else found.folded(p) for p in parts)
+            return found.pattern(patterns.wildcard(pieces))
+        case Regex(pattern=pattern):
+            return found.pattern(pattern, leaf)
+        case Fuzzy(text=text, distance=distance):
+            return found.fuzzy(text, distance)
+        case Range(lower=lower, upper=upper):
+            return found.between(leaf, lower, upper)
+        case InSet(values=values):
+            return any_of(found.words(value) for value in values)
+        case _:
+            raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
+
+
+class _Terms:
+    """The terms of one field."""
+
+    def __init__(self, field: Field, view: IndexView) -> None:
+        self.field = field
+        self.view = view
+        self.tokenized = field.kind is Kind.TEXT
+
+    def folded(self, text: str) -> str:
+        """A piece of a pattern, in the case of the terms."""
+        return lowered(text) if self.tokenized and self.field.tokenizer != "raw" else text
+
+    def words(self, text: str, slop: int = 0) -> Verdict:
+        if not self.tokenized:
+            return self._complete_unless_long(self._term(text), [text], exactly=True)
+        tokens = cut(self.field, text)
+        if not tokens:
+            return FALSE
+        texts = [token.text for token in tokens]
+        rows, sure = self._together(tokens, slop)
+        if not sure:
+            return plain(either((rows, self._lacking(texts))), either((rows, self._lacking(texts))))
+        return self._complete_unless_long(rows, texts)
+
+    def beginning(self, text: str) -> Verdict:
+        """Words of which the last is only begun; or the beginning of a value."""
+        tokens = begun_cut(self.field, text) if self.tokenized else []
+        if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
+            return self.words(text)  # n-grams: any part of a word is found as it is
+        if len(tokens) < 2:
+            start = tokens[0].text if tokens else self.folded(text)
+            return self.pattern(patterns.literal(start) + patterns.ANY)
+        partial = self.view.partial(self.field)
+        *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
+        narrow = every((*map(self._term, (w.text for w in words)), self._begun(last.text)))
+        if self.field.record != "position":
+            return plain(either((narrow, partial)), either((narrow, partial)))
+        endings = [t for t, _ in self.view.searcher.terms_with_prefix(self.field.name, last.text)]
+        if len(endings) <= _FEW_PHRASES:
+            rows = either(self._phrase([*words, Token(last.position, e)]) for e in endings)
+            return plain(either((rows, partial)), partial)
+        if len(endings) < _MAX_EXPANSIONS:
+            pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
+            pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
+            rows = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
+            return plain(either((rows, partial)), partial)
+        return plain(either((narrow, partial)), either((narrow, partial)))
+
+    def pattern(self, expression: str, user: Regex | None = None) -> Verdict:
+        partial = self.view.partial(self.field)
+        rows = self._matching(expression, user)
+        if rows is None:
+            return plain(ALL, ALL)
+        return plain(either((rows, partial)), partial)
+
+    def fuzzy(self, text: str, distance: int) -> Verdict:
+        tokens = plain_cut(self.field, text) if self.tokenized else [Token(0, text)]
+        if not tokens:
+            return FALSE
+        if len(tokens) > 1:
+            words = ", ".join(f"'{token.text}'" for token in tokens)
+            raise QuerySyntaxError(
+                f"'{text}~{distance}': a fuzzy term must be one word, but the field '{self.field.column}' "
+                f"has it as several ({words}); write them apart, each with its own ~"
+            )
+        word = tokens[0].text
+        rows = Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance)
+        # An edit may put in a character of up to four bytes.
+        return self._complete_unless_long(rows, [word + "\U0010ffff" * distance])
+
+    def between(self, leaf: Range, lower: str | None, upper: str | None) -> Verdict:
+        low = None if lower is None else self.folded(lower)
+        high = None if upper is None else self.folded(upper)
+        rows, sure = text_range(
+            self.view, self.field, low, high,
+            lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
+        )  # fmt: skip
+        partial = self.view.partial(self.field)
+        return plain(either((rows, partial)), partial if sure else either((rows, partial)))
+
+    def _together(self, tokens: Sequence[Token], slop: int) -> tuple[tantivy.Query, bool]:
+        """Rows that have the tokens next to each other, and whether the index can tell."""
+        if len(tokens) == 1:
+            return self._term(tokens[0].text), True
+        if len({token.position for token in tokens}) == 1:
+            # n-grams all stand at one place, so there is no order to ask for
+            return every(self._term(token.text) for token in tokens), True
+        if self.field.record != "position":
+            return every(self._term(token.text) for token in tokens), False
+        return self._phrase(tokens, slop), True
+
+    def _phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
+        first = tokens[0].position
+        words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in tokens]
+        return Query.phrase_query(self.view.schema, self.field.name, words, slop)
+
+    def _term(self, text: str) -> tantivy.Query:
+        record = self.field.record if self.tokenized else "basic"
+        return Query.term_query(self.view.schema, self.field.name, text, record)
+
+    def _begun(self, start: str) -> tantivy.Query:
+        return self._matching(patterns.literal(start) + patterns.ANY) or ALL
+
+    def _matching(self, expression: str, user: Regex | None = None) -> tantivy.Query | None:
+        return term_pattern(self.view, self.field, expression, user)
+
+    def _lacking(self, texts: Sequence[str], *, exactly: bool = False) -> tantivy.Query:
+        """The rows that may have one of these terms though the index has not."""
+        for text in texts:
+            size = len(text.encode())
+            longest = size if exactly else _SHRINK_FACTOR * size + _SHRINK_BYTES
+            if longest > self.field.max_token:
+                return self.view.partial(self.field)
+        return NOTHING
+
+    def _complete_unless_long(
+        self, rows: tantivy.Query, texts: Sequence[str], *, exactly: bool = False
+    ) -> Verdict:
+        lacking = self._lacking(texts, exactly=exactly)
+        return plain(either((rows, lacking)), lacking)
+
+
+def text_range(
+    view: IndexView,
+    field: Field,
+    lower: str | None,
+    upper: str | None,
+    *,
+    lower_inclusive: bool,
+    upper_inclusive: bool,
+) -> tuple[tantivy.Query, bool]:
+    """Rows with a term between the bounds, and whether those are exactly the rows."""
+    if not patterns.too_long(lower, upper):
+        expression = patterns.between(
+            lower, upper, lower_inclusive=lower_inclusive, upper_inclusive=upper_inclusive
+        )
+        if expression is None:
+            return NOTHING, True
+        if (found := term_pattern(view, field, expression)) is not None:
+            return found, True
+    # Too long for one automaton: the beginnings of the bounds leave few rows to look at.
+    low = None if lower is None else lower[:_NARROW_CHARACTERS]
+    start = patterns.between(low, None)
+    end = None if upper is None else patterns.between(None, upper[:_NARROW_CHARACTERS] + "\U0010ffff")
+    narrow = [term_pattern(view, field, e) or ALL for e in (start, end) if e is not None]
+    return (every(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
+
+
+def term_pattern(
+    view: IndexView, field: Field, expression: str, user: Regex | None = None
+) -> tantivy.Query | None:
+    """Rows with a term that the expression matches; None if it is too large for Tantivy."""
+    try:
+        return Query.regex_query(view.schema, field.name, expression)
+    except ValueError as error:
+        if "size limit" in str(error):
+            return None
+        if user is None:
+            raise
+        raise QuerySyntaxError(
+            f"the regular expression /{user.pattern}/ at character {user.position + 1} of the query "
+            f"cannot be used: {str(error).removeprefix('An invalid argument was passed: ')}; it always "
+            "matches a whole term, so write it without ^ and $"
+        ) from None

@@ -1,0 +1,219 @@
+"""Numbers, dates, truth values and addresses: single values, sets and ranges of them."""
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import tantivy
+from tantivy import FieldType, Query
+
+from indextables.errors import IndexTablesError, QuerySyntaxError
+from indextables.predicate.literals import parsed
+from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
+from indextables.split.index.encode import hash_values, integer_values
+from indextables.split.mapping import Field, Kind
+from indextables.split.query.verdict import NOTHING, Verdict, either, plain
+from indextables.split.query.view import IndexView
+
+Value: TypeAlias = int | float | bool
+_TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: FieldType.Float}
+_I64 = (-(1 << 63), (1 << 63) - 1)
+_LAST_ADDRESS = (1 << 128) - 1
+_V4_START = 0xFFFF << 32
+
+
+def value_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+    """What the index says about one leaf on a field of numbers, dates or truth values."""
+    column = view.column(field.column)
+    assert column is not None, "a field has its column"
+
+    def value(text: str) -> Value:
+        return encoded(read_as(text, column.type, field.column), field)
+
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            return plain(equal(view, field, value(text)))
+        case InSet(values=values):
+            return plain(one_of(view, field, [value(text) for text in values]))
+        case Range(lower=lower, upper=upper):
+            low = None if lower is None else value(lower)
+            high = None if upper is None else value(upper)
+            return plain(
+                between(
+                    view, field, low, high,
+                    lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
+                )
+            )  # fmt: skip
+        case _:
+            raise unfit(leaf, field.column, str(column.type))
+
+
+def unfit(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
+    """The leaf asks for letters of something that has none."""
+    asked = type(leaf).__name__.lower()
+    return QuerySyntaxError(
+        f"a {asked} cannot be searched in '{column}', which holds {kind} values; ask for a value, a set "
+        f"({column}: IN [..]) or a range ({column}:[a TO b], {column}:>a)"
+    )
+
+
+def read_as(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
+    """A text of a query as a value of the column's type."""
+    try:
+        found = parsed(text, arrow, "UTC")
+    except IndexTablesError:
+        found = pa.scalar(None, arrow)
+    if not found.is_valid:
+        raise QuerySyntaxError(
+            f"'{text}' is not a value of the column '{column}', which holds {arrow} values"
+        )
+    return found
+
+
+def encoded(value: pa.Scalar, field: Field) -> Value:
+    """A value of the column's own type as its field holds it."""
+    if field.kind is Kind.I64:
+        return int(integer_values(pa.array([value], value.type))[0].as_py())
+    if field.kind is Kind.F64:
+        number = float(value.as_py())
+        return 0.0 if number == 0 else number
+    return bool(value.as_py())
+
+
+def equal(view: IndexView, field: Field, value: Value) -> tantivy.Query:
+    """Rows with exactly this value."""
+    if field.kind is Kind.I64 and not _I64[0] <= value <= _I64[1]:
+        return NOTHING
+    if field.indexed:
+        return Query.term_query(view.schema, field.name, value, "basic")
+    # A term that is not in the dictionary is looked for in the column of values.
+    return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
+
+
+def one_of(view: IndexView, field: Field, values: Sequence[Value]) -> tantivy.Query:
+    """Rows with one of the values."""
+    if field.indexed and len(values) > 1:
+        kept = [v for v in values if field.kind is not Kind.I64 or _I64[0] <= v <= _I64[1]]
+        return Query.term_set_query(view.schema, field.name, kept)
+    return either(equal(view, field, value) for value in values)
+
+
+def between(
+    view: IndexView,
+    field: Field,
+    lower: Value | None,
+    upper: Value | None,
+    *,
+    lower_inclusive: bool = True,
+    upper_inclusive: bool = True,
+) -> tantivy.Query:
+    """Rows with a value between the bounds; None is an open end."""
+    if field.kind is Kind.I64:
+        if (lower is not None and lower > _I64[1]) or (upper is not None and upper < _I64[0]):
+            return NOTHING
+        lower = None if lower is not None and lower < _I64[0] else lower
+        upper = None if upper is not None and upper > _I64[1] else upper
+    if field.kind is Kind.BOOL:
+        wanted = [v for v in (False, True) if _inside(v, lower, upper, lower_inclusive, upper_inclusive)]
+        return either(equal(view, field, v) for v in wanted)
+    return Query.range_query(
+        view.schema, field.name, _TYPES[field.kind], lower, upper,
+        lower_inclusive or lower is None, upper_inclusive or upper is None,
+        use_inverted_index=not field.fast,
+    )  # fmt: skip
+
+
+def _inside(value: Any, low: Any, high: Any, low_in: bool, high_in: bool) -> bool:  # noqa: ANN401, FBT001
+    above = low is None or value > low or (low_in and value == low)
+    return above and (high is None or value < high or (high_in and value == high))
+
+
+def hashed(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
+    """Rows whose value has the hash of one of the texts."""
+    hashes = hash_values(pa.array(texts, pa.string()))
+    return either(equal(view, field, int(h)) for h in hashes.to_pylist())
+
+
+def ip_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+    """What the index says about one leaf on a field of addresses.
+
+    Values that are no addresses are not in the field; no address block or range holds them.
+    """
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            return plain(_block(view, field, text))
+        case InSet(values=values):
+            return plain(either(_block(view, field, text) for text in values))
+        case Prefix(text=text):
+            return plain(_block(view, field, text + "*"))
+        case Wildcard(parts=parts):
+            text = "".join(part.value if isinstance(part, Wild) else part for part in parts)
+            return plain(_block(view, field, text))
+        case Range():
+            return plain(addresses(view, field, *address_range(leaf)))
+        case _:
+            raise unfit(leaf, field.column, "address")
+
+
+def _block(view: IndexView, field: Field, text: str) -> tantivy.Query:
+    return addresses(view, field, *address_block(text))
+
+
+def addresses(view: IndexView, field: Field, low: int, high: int) -> tantivy.Query:
+    """Rows with an address between two, both included."""
+    if low > high or high < 0 or low > _LAST_ADDRESS:
+        return NOTHING
+    first, last = str(ipaddress.IPv6Address(low)), str(ipaddress.IPv6Address(high))
+    if low == high:
+        return Query.term_query(view.schema, field.name, first, "basic")
+    return Query.range_query(
+        view.schema, field.name, FieldType.IpAddr, first, last, use_inverted_index=not field.fast
+    )
+
+
+def address_range(leaf: Range) -> tuple[int, int]:
+    """The first and last address of a range; a block as bound is in it, or out of it, as a whole."""
+    low, high = 0, _LAST_ADDRESS
+    if leaf.lower is not None:
+        first, last = address_block(leaf.lower)
+        low = first if leaf.lower_inclusive else last + 1
+    if leaf.upper is not None:
+        first, last = address_block(leaf.upper)
+        high = last if leaf.upper_inclusive else first - 1
+    return low, high
+
+
+def address_block(text: str) -> tuple[int, int]:
+    """The first and last address (as IPv6, v4 mapped) of an address, a CIDR block or `10.1.*.*`.
+
+    >>> [hex(n) for n in address_block("10.1.*.*")]
+    ['0xffff0a010000', '0xffff0a01ffff']
+    """
+    try:
+        if "*" in text:
+            return _octets(text)
+        if "/" in text:
+            network = ipaddress.ip_network(text, strict=False)
+            return _mapped(network.network_address), _mapped(network.broadcast_address)
+        one = _mapped(ipaddress.ip_address(text))
+    except ValueError:
+        raise QuerySyntaxError(
+            f"'{text}' is not an IP address, a block such as 10.0.0.0/8 or 2001:db8::/32, or an IPv4 "
+            "address whose last numbers are *; quote IPv6 addresses"
+        ) from None
+    return one, one
+
+
+def _octets(text: str) -> tuple[int, int]:
+    octets = text.split(".")
+    first = octets.index("*")
+    if any(octet != "*" for octet in octets[first:]) or not 1 <= len(octets) <= 4 or first == 0:
+        raise ValueError(text)
+    low = ipaddress.ip_address(".".join([*octets[:first], *["0"] * (4 - first)]))
+    high = ipaddress.ip_address(".".join([*octets[:first], *["255"] * (4 - first)]))
+    return _mapped(low), _mapped(high)
+
+
+def _mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+    return int(address) + (_V4_START if address.version == 4 else 0)

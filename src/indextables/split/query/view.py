@@ -1,0 +1,71 @@
+"""An opened index as conditions see it: its fields, and which rows have a value at all."""
+
+import json
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import tantivy
+from tantivy import Query
+
+from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
+from indextables.split.query.verdict import ALL, NOTHING, Side, either
+
+
+@dataclass(frozen=True)
+class IndexView:
+    """One index with the fields of its split.
+
+    `columns` are the columns of the split's rows. `null_counts` says how many rows of a column are
+    null, where that is known. `constants` are columns (in lower case) with one value for all rows: those that
+    the table is partitioned by.
+    """
+
+    index: tantivy.Index
+    searcher: tantivy.Searcher
+    mapping: Mapping
+    columns: pa.Schema
+    num_rows: int
+    null_counts: Dictionary[str, int] = field(default_factory=dict)
+    constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> tantivy.Schema:
+        """Tantivy's schema, which queries are built with."""
+        return self.index.schema
+
+    @cached_property
+    def _column_names(self) -> dict[str, str]:
+        return {name.lower(): name for name in self.columns.names}
+
+    def column(self, name: str) -> pa.Field | None:
+        """The column as the split has it, whatever the case of its name; None if it has none."""
+        found = self._column_names.get(name.lower())
+        return None if found is None else self.columns.field(found)
+
+    def partial(self, field: Field) -> tantivy.Query:
+        """The rows whose value is not wholly in the field."""
+        if not field.may_be_partial or not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
+            return NOTHING
+        return Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
+
+    def present(self, column: str) -> Side:
+        """The rows in which a column has a value."""
+        nulls = self.null_counts.get(column)
+        if nulls == 0:
+            return Side(ALL)
+        if nulls == self.num_rows:
+            return Side(NOTHING)
+        for own in self.mapping.of(column):
+            if own.fast and own.kind is not Kind.JSON:
+                return Side(either((Query.exists_query(own.name), self.partial(own))))
+        return Side(ALL, ALL)
+
+
+def null_counts(stats: str | None) -> dict[str, int]:
+    """How many nulls each column has, from the statistics that a split carries."""
+    if not stats:
+        return {}
+    found = json.loads(stats).get("nullCount", {})
+    return {name: count for name, count in found.items() if isinstance(count, int)}
