@@ -83,12 +83,20 @@ def test_the_page_on_sql_tells_every_figure_of_a_scan() -> None:
 def test_the_map_for_contributors_is_that_of_the_tree() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text().split("## The map\n")[1].split("## ")[0]
     lines = [line for line in text.split("```")[1].splitlines() if line]
-    inner = {line.split()[0].rstrip("/") for line in lines if line.startswith("  ")}
+    inner: dict[str, set[str]] = {}
+    for line in lines:
+        name = line.split()[0].rstrip("/")
+        if line.startswith("    "):
+            inner[list(inner)[-1]].add(name)
+        elif line.startswith("  "):
+            inner[name] = set()
     package = ROOT / "src" / "indextables"
     there = {
         path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    assert inner == there - {"__init__.py"}
+    assert inner.keys() == there - {"__init__.py"}
+    for name in ("log", "split"):
+        assert inner[name] == {path.parent.name for path in (package / name).glob("*/__init__.py")}
     outer = {line.split()[0].rstrip("/") for line in lines if not line.startswith("  ")}
     made = {"build", "dist"}
     folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - made
