@@ -65,18 +65,6 @@ def indexing_of(snapshot: Snapshot) -> Options:
     return Options.parse(kept or _of_the_original(snapshot))
 
 
-def text_columns(snapshot: Snapshot) -> tuple[str, ...]:
-    """The columns that are searched by words, in the order of the schema."""
-    found = set()
-    for text in snapshot.registry.values():
-        try:
-            mapping = FieldMapping.from_json(text)
-        except SplitError:
-            mapping = original_mapping(text, snapshot.schema)
-        found |= {field.column for field in mapping.fields if field.kind is Kind.TEXT}
-    return tuple(name for name in snapshot.schema.names if name in found)
-
-
 def remembered(metadata: Metadata) -> dict[str, str]:
     """The indexing options that a table's configuration holds."""
     kept = without_registry(metadata.configuration)

@@ -9,7 +9,6 @@ import pyarrow as pa
 from indextables import read
 from indextables.errors import OptionError
 from indextables.ingest import Mode, write_table
-from indextables.joint import text_columns
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.maintain.repair import Repaired
@@ -17,6 +16,7 @@ from indextables.maintain.repair import repair as repair_log
 from indextables.options import Options
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
+from indextables.read.tasks import facts_of
 from indextables.store import open_store
 from indextables.upkeep import Upkeep, milliseconds
 from indextables.version import ENGINE
@@ -137,7 +137,7 @@ class Table(Upkeep):
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are searched by words."""
-        return text_columns(self._snapshot)
+        return facts_of(self._snapshot, self._options).text_columns
 
     @property
     def skipped_splits(self) -> int:

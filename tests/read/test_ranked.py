@@ -6,7 +6,7 @@ from read_tables import opened
 
 import indextables
 from indextables import read
-from indextables.errors import PredicateError, QuerySyntaxError, SplitError, UnknownFieldError
+from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldError
 from indextables.options import Options
 from indextables.predicate import Column, Compare, Op, parse_condition
 from indextables.store import open_store
@@ -95,8 +95,26 @@ def test_fragments_mark_the_words_found_and_escape_the_rest(table):
 
 
 def test_only_text_columns_can_be_highlighted(table):
-    with pytest.raises(SplitError, match="'code' is not indexed as text"):
+    with pytest.raises(PredicateError, match="'code' is not indexed as text"):
         search(table, "fox", field="body", highlight=["code"])
+
+
+def test_a_text_column_that_came_later_or_was_indexed_anew_is_highlighted(tmp_path):
+    text = {"indexing.typemap.a": "text"}
+    indextables.write(tmp_path, [{"a": "fox"}], options=text)
+    later = {"indexing.typemap.b": "text", "mergeSchema": True}
+    wide = indextables.write(tmp_path, [{"a": "fox", "b": "a fox"}], options=later)
+    assert wide.text_columns == ("a", "b")
+    found = wide.search("fox", columns=[], highlight=["a", "b"]).to_pylist()
+    assert sorted(map(str, found)) == sorted(
+        str({"_highlight_a": "<b>fox</b>", "_highlight_b": b}) for b in (None, "a <b>fox</b>")
+    )
+    anew = indextables.write(
+        tmp_path, [{"a": "fox", "b": "fox"}], mode="overwrite", options={"indexing.typemap.a": "string"}
+    )
+    assert anew.text_columns == ("b",)
+    with pytest.raises(PredicateError, match="'a' is not indexed as text"):
+        anew.search("fox", highlight=["a"])
 
 
 def test_a_negation_alone_is_every_other_row(table):

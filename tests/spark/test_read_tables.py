@@ -90,7 +90,7 @@ def test_columns_that_came_later_are_null_in_older_splits(spark, tmp_path):
     spark.range(3).selectExpr("id").write.format("indextables").save(path)
     spark.range(3, 5).selectExpr("id", "named_struct('a', id) AS s", "'x' AS m").write.format(
         "indextables"
-    ).option("mergeSchema", "true").mode("append").save(path)
+    ).option("mergeSchema", "true").option("indexing.typemap.m", "text").mode("append").save(path)
     for rows in ("1000", "0"):
         frame = load(spark, path, **{"read.inline.maxRows": rows})
         assert sorted((r.id, r.s and r.s.a, r.m) for r in frame.collect()) == [
@@ -102,6 +102,8 @@ def test_columns_that_came_later_are_null_in_older_splits(spark, tmp_path):
         ]
         assert frame.where("s.a IS NULL").count() == 3
         assert frame.where("m INDEXQUERY 'x'").count() == 2
+        found = frame.where("m INDEXQUERY 'x' OR id = 0").selectExpr("id", "highlight(m) AS found")
+        assert sorted(tuple(row) for row in found.collect()) == [(0, None), (3, "<b>x</b>"), (4, "<b>x</b>")]
 
 
 # --- versions --------------------------------------------------------------------------------------

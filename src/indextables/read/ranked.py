@@ -13,7 +13,7 @@ from indextables.predicate import Always, And, Column, Predicate, Search, Search
 from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import SplitRef, TableFacts, prepare
+from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
 from indextables.split.query.query import ask
 from indextables.split.query.rank import ranking
 from indextables.split.query.search import Top
@@ -70,6 +70,9 @@ def search(  # noqa: PLR0913 - what the door's search takes
     wanted = Ranked(operator, where, limit)
     schema = table.selected(columns)
     marked = [table.column(name).name for name in highlight]
+    whole_table = facts_of(snapshot, options) if marked else table
+    for name in marked:
+        whole_table.check_text(name)
     works = [partial(_best, store, ref, table, wanted) for ref in splits]
     found = list(each(works, parallelism(options)))
     chosen = _chosen([top for _, top in found], limit)

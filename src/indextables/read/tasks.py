@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import SchemaError, SplitError
+from indextables.errors import PredicateError, SchemaError, SplitError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import And, Not, Or, Predicate, Search
 from indextables.schema.values import parse_values
 from indextables.split.footer import OUR_TAG
-from indextables.split.mapping import Mapping
+from indextables.split.mapping import Kind, Mapping
 from indextables.split.original.mapping import original_mapping
 from indextables.split.query.fields import Fields, Question
 
@@ -56,6 +56,22 @@ class TableFacts:
         if (found := self._questions.get(search)) is None:
             found = self._questions[search] = self.fields.question(search, self.options)
         return found
+
+    @cached_property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that are searched by words, in every split that has them."""
+        having = {name: [m for m in self.mappings if m.of(name)] for name in self.schema.names}
+        return tuple(
+            name for name, found in having.items() if found and all(m.find(name, Kind.TEXT) for m in found)
+        )
+
+    def check_text(self, column: str) -> None:
+        """Refuse a column in which no words can be highlighted."""
+        if self.mappings and column not in self.text_columns:
+            raise PredicateError(
+                f"'{column}' is not indexed as text, so nothing in it can be highlighted; index it so: "
+                f"spark.indextables.indexing.typemap.{column} = text"
+            )
 
     def column(self, name: str) -> pa.Field:
         """A column by its name, in any case; refuses an unknown one."""

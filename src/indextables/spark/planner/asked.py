@@ -13,7 +13,6 @@ from indextables.read.tasks import TableFacts, facts_of
 from indextables.spark.planner.expressions import Scope, conditions, conjunction
 from indextables.spark.planner.tables import Addressed, addressed
 from indextables.spark.virtual import Highlight, Virtual, searches, virtual_columns
-from indextables.split.mapping import Kind
 
 Request: TypeAlias = Mapping[str, Any]
 
@@ -62,16 +61,8 @@ def asked(request: Request) -> Asked:
         if isinstance(each, Search):
             facts.question(each)
         elif isinstance(each, Highlight):
-            _check_text(each, facts)
+            facts.check_text(each.column)
     return Asked(table, snapshot, facts, virtual)
-
-
-def _check_text(highlight: Highlight, facts: TableFacts) -> None:
-    if any(mapping.find(highlight.column, Kind.TEXT) is None for mapping in facts.mappings):
-        raise PredicateError(
-            f"'{highlight.column}' is not indexed as text, so nothing in it can be highlighted; index it so: "
-            f"spark.indextables.indexing.typemap.{highlight.column} = text"
-        )
 
 
 def _facts_of(snapshot: Snapshot, options: Options) -> TableFacts:

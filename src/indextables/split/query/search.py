@@ -133,8 +133,13 @@ class OpenIndex:
     def highlight(
         self, query: Query, column: str, texts: Sequence[str | None], length: int
     ) -> list[str | None]:
-        """A fragment of each text around the query's words, put in `<b>`; None where there are none."""
+        """A fragment of each text around the query's words, put in `<b>`; None where there are none.
+
+        Of a column that the split does not index there are none: it may have come to the table later.
+        """
         field = self.view.mapping.find(column, Kind.TEXT)
+        if field is None and not self.view.mapping.of(column):
+            return [None] * len(texts)
         if field is None:
             raise SplitError(f"'{column}' is not indexed as text, so nothing in it can be highlighted")
         generator = tantivy.SnippetGenerator.create(self.view.searcher, query, self.view.schema, field.name)
