@@ -12,7 +12,7 @@ from indextables.log.format import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
 
-GUIDES = ["README.md", "docs/guide/start.md", "docs/operations/storage.md"]
+GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
 
 # Pages with examples, by language: this module, tests/commands/test_commands_page.py and
 # tests/spark/test_spark_pages.py run them.
