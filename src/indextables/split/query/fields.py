@@ -137,10 +137,12 @@ class Fields:
             if fits:
                 continue
             is_, other = ("not tokenized", "FIELDMATCH") if tokenized else ("tokenized text", "TEXTSEARCH")
+            wanted = "text" if tokenized else "string"
+            anew = f", or write the column with spark.indextables.indexing.typemap.{ref.column}={wanted}"
+            is_string = pa.types.is_string(self.schema.field(ref.column).type)
             raise PredicateError(
                 f"Cannot use {kind.upper()} on field '{ref.column}', which is {is_}; use {other} or "
-                f"INDEXQUERY, or write the column with spark.indextables.indexing.typemap.{ref.column}="
-                f"{'text' if tokenized else 'string'}"
+                f"INDEXQUERY{anew if is_string else ''}"
             )
 
     def _has_tokens(self, column: str) -> bool:
