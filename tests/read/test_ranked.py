@@ -166,7 +166,9 @@ def test_textsearch_needs_tokens_and_fieldmatch_needs_none(table):
     assert rows("title FIELDMATCH '\"Fox den\"'") == [2]
     with pytest.raises(PredicateError, match=r"Cannot use TEXTSEARCH on field 'code'.*typemap\.code=text"):
         rows("code TEXTSEARCH 'fox'")
-    with pytest.raises(PredicateError, match="'year', which is not tokenized; use FIELDMATCH or INDEXQUERY$"):
+    with pytest.raises(
+        PredicateError, match=r"'year', which is not tokenized; use FIELDMATCH or INDEXQUERY$"
+    ):
         rows("year TEXTSEARCH '2020'")
     with pytest.raises(PredicateError, match="Cannot use FIELDMATCH on field 'body'"):
         rows("body FIELDMATCH 'fox'")
