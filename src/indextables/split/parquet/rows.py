@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from indextables.split.parquet.store_file import StoreFile
 from indextables.split.parquet.thrift import Struct
 from indextables.store import Store
 
+T = TypeVar("T")
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 16_384
@@ -143,28 +144,34 @@ class Rows:
         schema = self._typed_schema(names)
         # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
         depth = max(1, min(_cores(), len(groups)) // max(1, len(names)))
-        with ThreadPoolExecutor(depth, thread_name_prefix="indextables-scan") as ahead:
-            waiting = deque(ahead.submit(self._group, group, names, start, end) for group in groups[:depth])
-            for following in [*groups[depth:], *[None] * depth][: len(groups)]:
-                with self._damage():
-                    table = waiting.popleft().result()
-                if following is not None:
-                    waiting.append(ahead.submit(self._group, following, names, start, end))
-                typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
-                rows = pa.Table.from_arrays(typed, schema=schema) if names else table
-                yield from rows.to_batches(max_chunksize=batch_rows)
+        for table in self._decoded(
+            [partial(self._group, group, names, start, end) for group in groups], depth
+        ):
+            typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
+            rows = pa.Table.from_arrays(typed, schema=schema) if names else table
+            yield from rows.to_batches(max_chunksize=batch_rows)
 
     def groups(self) -> Iterator["CodedGroup"]:
         """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
-        count = len(self._layout.groups)
-        with ThreadPoolExecutor(1, thread_name_prefix="indextables-scan") as ahead:
-            waiting = [ahead.submit(self._coded, number) for number in range(min(1, count))]
-            for number in range(count):
+        yield from self._decoded(
+            [partial(self._coded, number) for number in range(len(self._layout.groups))], 1
+        )
+
+    def _decoded(self, works: Sequence[Callable[[], T]], depth: int) -> Iterator[T]:
+        """What works give, in order; threads are so many works ahead, if there is more than one."""
+        if len(works) == 1:
+            with self._damage():
+                only = works[0]()
+            yield only
+            return
+        with ThreadPoolExecutor(depth, thread_name_prefix="indextables-scan") as ahead:
+            waiting = deque(ahead.submit(work) for work in works[:depth])
+            for number in range(len(works)):
                 with self._damage():
-                    group = waiting.pop().result()
-                if number + 1 < count:
-                    waiting.append(ahead.submit(self._coded, number + 1))
-                yield group
+                    done = waiting.popleft().result()
+                if number + depth < len(works):
+                    waiting.append(ahead.submit(works[number + depth]))
+                yield done
 
     def _coded(self, number: int) -> "CodedGroup":
         group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
