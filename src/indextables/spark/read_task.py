@@ -21,7 +21,7 @@ from indextables.store import Passport, Store
 
 METRICS = "_metrics"
 
-_frozen = False
+_ready = False
 
 
 class ReadFunction:
@@ -38,7 +38,7 @@ class ReadFunction:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the splits whose pickle is the only value given, and a last batch with figures."""
-        _freeze()
+        _make_ready()
         store = self._passport.open()
         for batch in given:
             for blob in batch.column(0):
@@ -119,10 +119,15 @@ class Figures:
         return (now.count if now else 0) - (before.count if before else 0)
 
 
-def _freeze() -> None:
-    """Keep the collector, which Spark calls after each task, from walking over all that is loaded."""
-    global _frozen  # noqa: PLW0603 - once in a process
-    if not _frozen:
+def _make_ready() -> None:
+    """Make a new process ready for tasks.
+
+    The collector, which Spark calls after each task, is kept from walking over all that is loaded. A task has
+    one core: threads of Arrow's would only take it from other tasks.
+    """
+    global _ready  # noqa: PLW0603 - once in a process
+    if not _ready:
+        pa.set_cpu_count(1)
         gc.collect()
         gc.freeze()
-        _frozen = True
+        _ready = True

@@ -141,6 +141,9 @@ class Rows:
         groups = [
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
+        if self._map is not None and len(names) >= _cores():
+            yield from self._streamed(groups, names, start, end, batch_rows)
+            return
         schema = self._typed_schema(names)
         # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
         depth = max(1, min(_cores(), len(groups)) // max(1, len(names)))
@@ -150,6 +153,29 @@ class Rows:
             typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
             rows = pa.Table.from_arrays(typed, schema=schema) if names else table
             yield from rows.to_batches(max_chunksize=batch_rows)
+
+    def _streamed(
+        self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a file at hand, decoded batch by batch: memory just used is used again, still warm."""
+        schema = self._typed_schema(names)
+        for group in groups:
+            position = self._layout.groups[group].first_row
+            with self._damage():
+                batches = self._open().iter_batches(
+                    batch_rows, row_groups=[group], columns=names, use_threads=pa.cpu_count() > 1
+                )
+            while True:
+                with self._damage():
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                low, high = max(0, start - position), min(batch.num_rows, end - position)
+                position += batch.num_rows
+                if low < high:
+                    typed = [self._typed(batch.column(n), schema.field(n).type) for n in names]
+                    rows = pa.RecordBatch.from_arrays(typed, schema=schema)
+                    yield rows if high - low == rows.num_rows else rows.slice(low, high - low)
 
     def groups(self) -> Iterator["CodedGroup"]:
         """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
