@@ -1,83 +1,90 @@
-"""Reading: needles, many hits, counts, groups and scans, beside DuckDB and Lance on the same rows."""
+"""Reading: needles, many hits, counts, groups and scans, beside others on the same rows, warm and cold."""
 
 import importlib.util
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.engine_read_work import QUESTIONS, make, make_lance
-from bench.measure import Measured, measure
+from bench.measure import Measured, measure, ratio
 from bench.report import Row, Target
 
 # Targets in milliseconds are for the first size, ratios for both.
 DEFAULT_ROWS = (1_000_000, 5_000_000)
-_HERE = "bench.engine_read_work:"
-_SCANS = ("all", "one_column")
+_WORK = "bench.engine_read_work"
+# A warm question is asked for so long before it is measured.
+_WARM_SECONDS = 1
 
 
 def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
     """Ask the same questions of so many log rows."""
+    others = {"DuckDB": "duck", "Lance": "lance", "DataFusion": "datafusion"}
     if importlib.util.find_spec("lance") is None:
+        del others["Lance"]
         print(
-            "Lance is not installed (pip install 'indextables[bench]'): its rows are left out",
+            "Lance is not installed (pip install 'indextables[bench]'): its figures are left out",
             file=sys.stderr,
         )
     for count in (rows,) if rows else DEFAULT_ROWS:
         place = folder / str(count)
         place.mkdir()
-        yield from _asked(place, count, runs, full=rows is None)
+        make(str(place), count)
+        if "Lance" in others:
+            make_lance(str(place), count)
+        # What was written goes to the disk now, not while questions are measured.
+        os.sync()
+        yield from _Bench(place, count, runs, others, full=rows is None).rows()
 
 
-def _asked(folder: Path, count: int, runs: int, *, full: bool) -> Iterator[Row]:
-    make(str(folder), count)
-    has_lance = importlib.util.find_spec("lance") is not None
-    smaller: tuple[Target, ...] = ()
-    if has_lance:
-        make_lance(str(folder), count)
-        share = _size(folder / "table") / _size(folder / "lance")
-        smaller = (Target(share, 1, "times the size of Lance's table and index"),)
+class _Bench:
+    def __init__(self, folder: Path, count: int, runs: int, others: Mapping[str, str], *, full: bool) -> None:
+        self.folder = folder
+        self.count = count
+        self.runs = runs
+        self.others = others
+        self.full = full
 
-    def measured(work: str, *arguments: object) -> Measured:
-        return measure(_HERE + work, str(folder), *arguments, runs=runs)
+    def rows(self) -> Iterator[Row]:
+        """Every question warm, then every question cold."""
+        for state in ("warm", "cold"):
+            for name, question in QUESTIONS.items():
+                asked = self.others if question.is_scan else self.others.keys() - {"DataFusion"}
+                ours = self._measured("ours", name, state)
+                others = {
+                    other: self._measured(work, name, state)
+                    for other, work in self.others.items()
+                    if other in asked
+                }
+                targets = self._targets(name, ours, others) if self.full and state == "warm" else ()
+                yield Row(f"{name} of {self.count:,}, {state}", ours, others, targets)
 
-    for name, (_, _, lance_query, _) in QUESTIONS.items():
-        ours = measured("ours", name)
-        beside = measured("lance", name) if has_lance and lance_query is not None else None
-        title = f"{name} of {count:,} rows"
-        if name in _SCANS:
-            plain = measured("datafusion", name)
-            limit = Target(ours.median_ms / plain.median_ms, 1.3, "times DataFusion")
-            yield Row(f"{title}, beside DataFusion on plain Parquet", ours, plain, (limit,) if full else ())
-            continue
-        duck = measured("duck", name)
-        targets = _targets(name, ours, duck, beside, first=count == DEFAULT_ROWS[0]) if full else ()
-        yield Row(f"{title}, beside DuckDB on plain Parquet", ours, duck, targets)
-        if beside is not None:
-            yield Row(f"{title}, beside Lance", ours, beside, smaller if full and name == "needle" else ())
-    for name in ("needle", "count"):
-        yield Row(f"{name} of {count:,} rows, nothing cached", measured("ours", name, "cold"))
+    def _measured(self, work: str, name: str, state: str) -> Measured:
+        warm = _WARM_SECONDS if self.full and state == "warm" else 0
+        return measure(f"{_WORK}:{work}", str(self.folder), name, state, runs=self.runs, warm_seconds=warm)
+
+    def _targets(self, name: str, ours: Measured, others: Mapping[str, Measured]) -> tuple[Target, ...]:
+        found = list(targets(name, ours, others, in_ms=self.count == DEFAULT_ROWS[0]))
+        if name == "needle" and "Lance" in others:
+            share = _size(self.folder / "table") / _size(self.folder / "lance")
+            found.append(Target(share, 1, "times the size of Lance's table and index"))
+        return tuple(found)
+
+
+def targets(name: str, ours: Measured, others: Mapping[str, Measured], *, in_ms: bool) -> Iterator[Target]:
+    """What a warm question should take, alone (in milliseconds) and beside others."""
+    limits = {"needle": 5, "count": 3, "groups": 3}
+    if in_ms and name in limits:
+        yield Target(ours.median_ms, limits[name], "ms")
+    if name in ("count", "groups"):
+        yield Target(1 / ratio(ours, others["DuckDB"]), 30, "times DuckDB's speed", at_least=True)
+        if "Lance" in others:
+            yield Target(1 / ratio(ours, others["Lance"]), 1, "times Lance's speed", at_least=True)
+    if name == "hundred" and "Lance" in others:
+        yield Target(ratio(ours, others["Lance"]), 2, "times Lance")
+    if "DataFusion" in others:
+        yield Target(ratio(ours, others["DataFusion"]), 1.3, "times DataFusion")
 
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _targets(
-    name: str, ours: Measured, duck: Measured, lance: Measured | None, *, first: bool
-) -> tuple[Target, ...]:
-    faster = Target(duck.median_ms / ours.median_ms, 30, "times DuckDB's speed", at_least=True)
-    match name:
-        case "needle" if first:
-            return (Target(ours.median_ms, 5, "ms"),)
-        case "hundred" if lance is not None:
-            return (Target(ours.median_ms / lance.median_ms, 2, "times Lance"),)
-        case "count" | "groups":
-            found = [faster]
-            if first:
-                found.append(Target(ours.median_ms, 3, "ms"))
-            if lance is not None:
-                speed = lance.median_ms / ours.median_ms
-                found.append(Target(speed, 1, "times Lance's speed", at_least=True))
-            return tuple(found)
-        case _:
-            return ()

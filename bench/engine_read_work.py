@@ -1,7 +1,9 @@
 """The work that `bench.engine_read` measures: the same questions put to us, DuckDB, Lance, DataFusion."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 import pyarrow.parquet as pq
@@ -19,20 +21,44 @@ from indextables.read.sources import close_sources
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 
+Opened = TypeVar("Opened")
+
 TEXT = {"indexing.typemap.message": "text"}
 
-# name -> (our condition, DuckDB's condition, Lance's query or None, what is asked)
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked (`rows`, `one_column`, `count` or `groups`), and of which rows.
+
+    `query` is asked of our index and of Lance's; `condition` of DuckDB, and of Lance where its index has no
+    answer (it knows no wildcards).
+    """
+
+    what: str
+    query: str | None = None
+    condition: str = "true"
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether all rows are read."""
+        return self.query is None
+
+
+def _holding(what: str, word: str) -> Question:
+    return Question(what, word, f"message LIKE '%{word}%'")
+
+
 QUESTIONS = {
-    "needle": (logs.NEEDLE, f"message LIKE '%{logs.NEEDLE}%'", logs.NEEDLE, "rows"),
-    "hundred": (logs.HUNDRED, f"message LIKE '%{logs.HUNDRED}%'", logs.HUNDRED, "rows"),
-    "percent": (logs.ONE_PERCENT, f"message LIKE '%{logs.ONE_PERCENT}%'", logs.ONE_PERCENT, "rows"),
-    "half": (logs.HALF, f"message LIKE '%{logs.HALF}%'", logs.HALF, "rows"),
-    "count": (logs.ONE_PERCENT, f"message LIKE '%{logs.ONE_PERCENT}%'", logs.ONE_PERCENT, "count"),
-    "phrase": ('"connection to"', "message LIKE '%connection to%'", None, "count"),
-    "wildcard": ("retrans*", "regexp_matches(message, '\\bretrans')", None, "count"),
-    "groups": (logs.ONE_PERCENT, f"message LIKE '%{logs.ONE_PERCENT}%'", logs.ONE_PERCENT, "groups"),
-    "all": (None, "true", None, "rows"),
-    "one_column": (None, "true", None, "one_column"),
+    "needle": _holding("rows", logs.NEEDLE),
+    "hundred": _holding("rows", logs.HUNDRED),
+    "percent": _holding("rows", logs.ONE_PERCENT),
+    "half": _holding("rows", logs.HALF),
+    "phrase": Question("count", '"connection to"', "message LIKE '%connection to%'"),
+    "wildcard": Question("count", "retrans*", r"regexp_matches(message, '\bretrans')"),
+    "count": _holding("count", logs.ONE_PERCENT),
+    "groups": _holding("groups", logs.ONE_PERCENT),
+    "one column": Question("one_column"),
+    "all columns": Question("rows"),
 }
 
 
@@ -44,24 +70,25 @@ def make(folder: str, rows: int) -> None:
 
 
 def make_lance(folder: str, rows: int) -> None:
-    """The same rows in Lance with its full-text index."""
+    """The same rows in Lance with its full-text index, and with positions in it, for phrases."""
     import lance  # noqa: PLC0415 - only where it is installed
 
-    data = lance.write_dataset(logs.table(rows), str(Path(folder) / "lance"))
-    data.create_scalar_index("message", "INVERTED", with_position=False)
+    for name, positions in (("lance", False), ("lance-positions", True)):
+        data = lance.write_dataset(logs.table(rows), str(Path(folder) / name))
+        data.create_scalar_index("message", "INVERTED", with_position=positions)
 
 
-def ours(folder: str, question: str, warm: str = "warm") -> Prepare:
+def ours(folder: str, question: str, state: str = "warm") -> Prepare:
     """A question asked of our table; cold means with nothing open and nothing in the disk cache."""
     options = Options.parse({"cache.disk.path": str(Path(folder) / "cache")})
     store = open_store(Path(folder) / "table")
     snapshot = TransactionLog(store, engine="bench").snapshot()
     snapshot.files()
-    text, _, _, kind = QUESTIONS[question]
-    where = None if text is None else parse_condition(f"message INDEXQUERY '{text}'", snapshot.schema)
+    asked = QUESTIONS[question]
+    where = None if asked.is_scan else parse_condition(f"message INDEXQUERY '{asked.query}'", snapshot.schema)
 
     def act() -> object:
-        match kind:
+        match asked.what:
             case "count":
                 return read.count(snapshot, store, options, where=where)
             case "groups":
@@ -70,11 +97,11 @@ def ours(folder: str, question: str, warm: str = "warm") -> Prepare:
                     snapshot, store, options, aggregates=wanted, group_by=["level"], where=where
                 )
             case _:
-                columns = ["status"] if kind == "one_column" else None
+                columns = ["status"] if asked.what == "one_column" else None
                 return read.scan(snapshot, store, options, columns=columns, where=where).read_all()
 
     def prepare() -> Callable[[], object]:
-        if warm == "cold":
+        if state == "cold":
             close_sources()
             index_cache(options).flush()
         return act
@@ -82,56 +109,94 @@ def ours(folder: str, question: str, warm: str = "warm") -> Prepare:
     return prepare
 
 
-def duck(folder: str, question: str) -> Prepare:
-    """The question asked of DuckDB over plain Parquet."""
-    connection = duckdb.connect()
-    file = str(Path(folder) / "plain.parquet")
-    _, condition, _, kind = QUESTIONS[question]
+def duck(folder: str, question: str, state: str = "warm") -> Prepare:
+    """The question asked of DuckDB over plain Parquet; cold means by a new connection."""
+    asked = QUESTIONS[question]
     what = {
         "count": "count(*)",
         "groups": "level, count(*), avg(latency_ms)",
         "one_column": "status",
         "rows": "*",
-    }[kind]
-    tail = " GROUP BY level" if kind == "groups" else ""
-    statement = f"SELECT {what} FROM read_parquet('{file}') WHERE {condition}{tail}"
-    return lambda: lambda: connection.sql(statement).to_arrow_table()
+    }[asked.what]
+    tail = " GROUP BY level" if asked.what == "groups" else ""
+    file = Path(folder) / "plain.parquet"
+    statement = f"SELECT {what} FROM read_parquet('{file}') WHERE {asked.condition}{tail}"
+    connect = _kept(duckdb.connect, state)
+
+    def prepare() -> Callable[[], object]:
+        connection = connect()
+        return lambda: connection.sql(statement).to_arrow_table()
+
+    return prepare
 
 
-def lance(folder: str, question: str) -> Prepare:
-    """The question asked of Lance with its full-text index."""
+def lance(folder: str, question: str, state: str = "warm") -> Prepare:
+    """The question asked of Lance, of its full-text index where it can; cold means newly opened."""
     import lance as library  # noqa: PLC0415 - only where it is installed
 
-    data = library.dataset(str(Path(folder) / "lance"))
-    _, _, text, kind = QUESTIONS[question]
-    query = {"query": text, "columns": ["message"]}
+    asked = QUESTIONS[question]
+    place = Path(folder) / ("lance-positions" if question == "phrase" else "lance")
+    columns = {"count": ["status"], "one_column": ["status"], "groups": ["level", "latency_ms"], "rows": None}
+    how = {"columns": columns[asked.what]} | _lance_condition(question)
+    opened = _kept(lambda: library.dataset(str(place)), state)
 
-    def act() -> object:
-        match kind:
-            case "count":
-                return (
-                    data.scanner(
-                        full_text_query=query, columns=["status"], disable_scoring_autoprojection=True
+    def prepare() -> Callable[[], object]:
+        data = opened()
+
+        def act() -> object:
+            found = data.scanner(**how).to_table()
+            match asked.what:
+                case "count":
+                    return found.num_rows
+                case "groups":
+                    return found.group_by("level").aggregate(
+                        [("latency_ms", "mean"), ("latency_ms", "count")]
                     )
-                    .to_table()
-                    .num_rows
-                )
-            case "groups":
-                found = data.scanner(
-                    full_text_query=query,
-                    columns=["level", "latency_ms"],
-                    disable_scoring_autoprojection=True,
-                ).to_table()
-                return found.group_by("level").aggregate([("latency_ms", "mean"), ("latency_ms", "count")])
-            case _:
-                return data.scanner(full_text_query=query).to_table()
+                case _:
+                    return found
 
-    return lambda: act
+        return act
+
+    return prepare
 
 
-def datafusion(folder: str, question: str) -> Prepare:
-    """A full scan by DataFusion of plain Parquet."""
-    context = SessionContext()
-    context.register_parquet("plain", str(Path(folder) / "plain.parquet"))
-    what = "status" if QUESTIONS[question][3] == "one_column" else "*"
-    return lambda: lambda: context.sql(f"SELECT {what} FROM plain").to_arrow_table()
+def _lance_condition(question: str) -> dict[str, object]:
+    asked = QUESTIONS[question]
+    match question:
+        case "wildcard":
+            return {"filter": asked.condition.replace("regexp_matches", "regexp_like")}
+        case "phrase":
+            from lance.query import PhraseQuery  # noqa: PLC0415 - only where it is installed
+
+            query: object = PhraseQuery(asked.query.strip('"'), "message")
+        case _ if asked.is_scan:
+            return {}
+        case _:
+            query = {"query": asked.query, "columns": ["message"]}
+    return {"full_text_query": query, "disable_scoring_autoprojection": True}
+
+
+def datafusion(folder: str, question: str, state: str = "warm") -> Prepare:
+    """A full scan by DataFusion of plain Parquet; cold means in a new session."""
+
+    def session() -> SessionContext:
+        context = SessionContext()
+        context.register_parquet("plain", str(Path(folder) / "plain.parquet"))
+        return context
+
+    what = "status" if QUESTIONS[question].what == "one_column" else "*"
+    opened = _kept(session, state)
+
+    def prepare() -> Callable[[], object]:
+        context = opened()
+        return lambda: context.sql(f"SELECT {what} FROM plain").to_arrow_table()
+
+    return prepare
+
+
+def _kept(open_it: Callable[[], Opened], state: str) -> Callable[[], Opened]:
+    """What is opened once when warm, anew for every run when cold."""
+    if state == "cold":
+        return open_it
+    once = open_it()
+    return lambda: once

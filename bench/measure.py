@@ -42,15 +42,17 @@ class Measured:
     peak_mb: float
 
 
-def measure(work: str, *arguments: object, runs: int) -> Measured:
+def measure(work: str, *arguments: object, runs: int, warm_seconds: float = 0) -> Measured:
     """Measure a piece of work in a fresh process.
 
     Args:
         work: `module:function`.
         arguments: what the function is called with; plain values.
         runs: how many runs the median is taken of.
+        warm_seconds: for how long it is done over and over after the first run, before the runs.
     """
-    command = [sys.executable, "-m", "bench.measure", work, json.dumps(arguments), str(runs)]
+    figures = [json.dumps(arguments), str(runs), str(warm_seconds)]
+    command = [sys.executable, "-m", "bench.measure", work, *figures]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{work} failed, see above; exit code {done.returncode}")
@@ -62,7 +64,7 @@ def ratio(ours: Measured, other: Measured) -> float:
     return ours.median_ms / other.median_ms
 
 
-def _measure_here(work: str, arguments: list[Any], runs: int) -> Measured:
+def _measure_here(work: str, arguments: list[Any], runs: int, warm_seconds: float) -> Measured:
     module, _, function = work.partition(":")
     prepare: Prepare = getattr(importlib.import_module(module), function)(*arguments)
     act = prepare()
@@ -70,6 +72,9 @@ def _measure_here(work: str, arguments: list[Any], runs: int) -> Measured:
     idle = _reset_peak()
     first, _ = _milliseconds(act)
     peak = _memory("VmHWM") - idle
+    warm = time.perf_counter() + warm_seconds
+    while time.perf_counter() < warm:
+        prepare()()
     times, cpu = zip(*(_milliseconds(prepare()) for _ in range(runs)), strict=True)
     return Measured(
         runs, statistics.median(times), min(times), max(times), statistics.median(cpu), first, peak
@@ -98,6 +103,6 @@ def _memory(name: str) -> float:
 
 
 if __name__ == "__main__":
-    _, _work, _arguments, _runs = sys.argv
-    _found = _measure_here(_work, json.loads(_arguments), int(_runs))
+    _, _work, _arguments, _runs, _warm = sys.argv
+    _found = _measure_here(_work, json.loads(_arguments), int(_runs), float(_warm))
     print(json.dumps({name: getattr(_found, name) for name in Measured.__slots__}))

@@ -1,7 +1,7 @@
 """What a part of the measurements found, as a table for people and as JSON for programs."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.measure import Measured, ratio
@@ -32,11 +32,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement, its targets, and the bare library on the same bytes."""
+    """One measurement, what others took for the same, by their names, and its targets."""
 
     name: str
     ours: Measured
-    bare: Measured | None = None
+    others: Mapping[str, Measured] = field(default_factory=dict)
     targets: tuple[Target, ...] = ()
 
     def values(self) -> dict[str, Any]:
@@ -44,47 +44,53 @@ class Row:
         return {
             "name": self.name,
             **asdict(self.ours),
-            "bare_ms": self.bare.median_ms if self.bare else None,
-            "ratio": ratio(self.ours, self.bare) if self.bare else None,
+            "others": {
+                name: asdict(other) | {"ratio": ratio(self.ours, other)}
+                for name, other in self.others.items()
+            },
             "targets": [asdict(target) | {"met": target.met} for target in self.targets],
         }
 
 
-_HEADINGS = ("", "median ms", "range", "CPU ms", "first ms", "peak MB", "bare ms", "ratio", "target")
+_FIGURES = ("median ms", "range", "CPU ms", "first ms", "peak MB")
 
 
 def table(rows: Sequence[Row]) -> str:
     """The rows for people, as a Markdown table, so that it can be pasted into a page."""
-    cells = [_HEADINGS, *map(_cells, rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADINGS))]
+    others = list(dict.fromkeys(name for row in rows for name in row.others))
+    headings = ["", *_FIGURES, *(text for name in others for text in (f"{name} ms", "ratio")), "target"]
+    cells = [headings, *(_cells(row, others) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
+    left = (0, len(headings) - 1)
     lines = [
-        "| " + " | ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)) + " |"
+        "| " + " | ".join(_aligned(cell, widths[i], left=i in left) for i, cell in enumerate(line)) + " |"
         for line in cells
     ]
-    rule = "|" + "|".join("-" * (w + 1) + ("-" if i in _LEFT else ":") for i, w in enumerate(widths)) + "|"
+    rule = "|" + "|".join("-" * (w + 1) + ("-" if i in left else ":") for i, w in enumerate(widths)) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-_LEFT = (0, len(_HEADINGS) - 1)
+def _aligned(cell: str, width: int, *, left: bool) -> str:
+    return cell.ljust(width) if left else cell.rjust(width)
 
 
-def _aligned(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column in _LEFT else cell.rjust(width)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    ours, bare = row.ours, row.bare
-    return (
+def _cells(row: Row, others: Sequence[str]) -> list[str]:
+    ours = row.ours
+    return [
         row.name,
         _number(ours.median_ms),
         f"{_number(ours.least_ms)}-{_number(ours.most_ms)}",
         _number(ours.cpu_ms),
         _number(ours.first_ms),
         _number(ours.peak_mb),
-        _number(bare.median_ms) if bare else "",
-        f"{ratio(ours, bare):.2g}" if bare else "",
+        *(cell for name in others for cell in _beside(ours, row.others.get(name))),
         ", ".join(target.text for target in row.targets),
-    )
+    ]
+
+
+def _beside(ours: Measured, other: Measured | None) -> tuple[str, str]:
+    """What another took, and how many times as long ours took."""
+    return (_number(other.median_ms), f"{ratio(ours, other):.2g}") if other else ("", "")
 
 
 def _number(value: float) -> str:

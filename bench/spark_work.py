@@ -26,7 +26,6 @@ class Question:
 
     ours: str
     plain: str
-    same_rows: bool = True
 
 
 def questions(trace_id: str) -> dict[str, Question]:

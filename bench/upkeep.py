@@ -28,9 +28,9 @@ def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
     merged = measured("merge", folder / "table", folder / "merged")
     written = measured("rewrite", folder / "table", folder / "rewritten")
     speed = (Target(written.median_ms / merged.median_ms, 1, "times as fast as writing anew", at_least=True),)
-    name = f"merge {splits} splits of {count // splits:,} rows, beside writing the table anew"
-    yield Row(name, merged, written, speed if full else ())
+    name = f"merge {splits} splits of {count // splits:,} rows"
+    yield Row(name, merged, {"writing anew": written}, speed if full else ())
     yield Row(f"purge {orphans:,} orphans", measured("purge", folder / "table", orphans))
     listing = measured("listing", listed)
     memory = (Target(listing.peak_mb, 200, "MB"),)
-    yield Row(f"find the orphans among {listed:,} files", listing, None, memory if full else ())
+    yield Row(f"find the orphans among {listed:,} files", listing, {}, memory if full else ())

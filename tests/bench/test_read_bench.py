@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.engine_read import _targets
-from bench.engine_read_work import QUESTIONS, datafusion, duck, make, ours
+from bench.engine_read import run, targets
+from bench.engine_read_work import QUESTIONS, datafusion, duck, lance, make, make_lance, ours
 from bench.measure import Measured
 
 ROWS = 2000
@@ -14,6 +14,12 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("read-bench")
     make(str(place), ROWS)
     return str(place)
+
+
+@pytest.fixture(scope="module")
+def lance_rows(folder):
+    pytest.importorskip("lance", reason="Lance comes with the extra `bench`")
+    make_lance(folder, ROWS)
 
 
 def answer(found):
@@ -28,23 +34,43 @@ def test_both_sides_answer_the_same(folder, question):
     assert answer(ours(folder, question)()()) == answer(duck(folder, question)()())
 
 
-@pytest.mark.parametrize("question", ["all", "one_column"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_lance_answers_the_same(folder, lance_rows, question):
+    assert answer(lance(folder, question)()()) == answer(ours(folder, question)()())
+
+
+@pytest.mark.parametrize("question", [name for name, asked in QUESTIONS.items() if asked.is_scan])
 def test_scans_read_every_row_on_both_sides(folder, question):
     assert ours(folder, question)()().num_rows == datafusion(folder, question)()().num_rows == ROWS
 
 
-def test_a_cold_question_has_the_same_answer(folder):
-    assert answer(ours(folder, "needle", "cold")()()) == answer(ours(folder, "needle")()())
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_cold_question_has_the_same_answer(folder, question):
+    assert answer(ours(folder, question, "cold")()()) == answer(ours(folder, question)()())
+    assert answer(duck(folder, question, "cold")()()) == answer(duck(folder, question)()())
+
+
+def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):
+    took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
+    monkeypatch.setattr("bench.engine_read.measure", lambda *_, **__: took)
+    rows = list(run(tmp_path, rows=100, runs=1))
+    assert [row.name for row in rows] == [
+        f"{name} of 100, {state}" for state in ("warm", "cold") for name in QUESTIONS
+    ]
+    assert all("DuckDB" in row.others for row in rows)
+    assert [row.name for row in rows if "DataFusion" in row.others] == [
+        f"{name} of 100, {state}" for state in ("warm", "cold") for name in ("one column", "all columns")
+    ]
 
 
 def test_targets_in_milliseconds_are_for_a_million_rows():
     took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
     slower = Measured(1, 400.0, 400.0, 400.0, 400.0, 400.0, 1.0)
-    assert [t.unit for t in _targets("count", took, slower, None, first=True)] == [
-        "times DuckDB's speed",
+    assert [t.unit for t in targets("count", took, {"DuckDB": slower}, in_ms=True)] == [
         "ms",
+        "times DuckDB's speed",
     ]
-    assert [t.unit for t in _targets("count", took, slower, slower, first=False)] == [
+    assert [t.unit for t in targets("count", took, {"DuckDB": slower, "Lance": slower}, in_ms=False)] == [
         "times DuckDB's speed",
         "times Lance's speed",
     ]

@@ -6,7 +6,7 @@ from bench.upkeep import run
 def test_the_upkeep_part_measures_everything_it_promises(tmp_path):
     rows = list(run(tmp_path, rows=200, runs=1))
     assert [row.name for row in rows] == [
-        "merge 4 splits of 50 rows, beside writing the table anew",
+        "merge 4 splits of 50 rows",
         "purge 200 orphans",
         "find the orphans among 200 files",
     ]

@@ -1,44 +1,60 @@
-"""A cluster on this machine: executors that are killed, and merges."""
+"""A cluster on this machine: workers that are killed, tasks that are tried twice at once, and merges."""
 
 import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from standalone import HOSTS, QUICK_START, Cluster
 
 import indextables
 
 home = sys.argv[1]
 heard = {}
-builder = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.ui.showConsoleProgress", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "2")
-    .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
-    .config("spark.indextables.cache.disk.path", f"{home}/cache")
-)
-spark = indextables.configure(builder).getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
 
 
-def kill_the_executor_once(mark):
-    """A function over batches that kills its executor's JVM in the middle of its first run."""
+def session(master):
+    builder = (
+        SparkSession.builder.master(master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executor.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.executor.extraJavaOptions", QUICK_START)
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {QUICK_START}")
+        # A task that lags is tried a second time beside the first.
+        .config("spark.speculation", "true")
+        .config("spark.speculation.interval", "50ms")
+        .config("spark.speculation.minTaskRuntime", "2s")
+        .config("spark.speculation.quantile", "0.5")
+        .config("spark.indextables.cache.disk.path", f"{home}/cache")
+    )
+    made = indextables.configure(builder).getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    made.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    return made
+
+
+def kill_the_worker_once(mark):
+    """A function over batches that kills its executor and the worker over it in the middle of its first run."""
 
     def run(batches):
         for number, batch in enumerate(batches):
             first = TaskContext.get().partitionId() == 1 and number == 1
             if first and not Path(mark).exists():
-                Path(mark).touch()
-                os.kill(_jvm(os.getpid()), signal.SIGKILL)
+                executor = _java_over(os.getpid())
+                worker = _java_over(executor)
+                Path(mark).write_text(Path(f"/proc/{worker}/cmdline").read_text().replace("\0", " "))
+                os.kill(worker, signal.SIGKILL)
+                os.kill(executor, signal.SIGKILL)
             yield batch
 
-    def _jvm(pid):
+    def _java_over(pid):
         while True:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
@@ -47,27 +63,65 @@ def kill_the_executor_once(mark):
     return run
 
 
-path = f"{home}/t"
-spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
-rows = spark.range(0, 20_000, 1, 4).selectExpr("id", "concat('row ', id) AS text")
-rows = rows.mapInArrow(kill_the_executor_once(f"{home}/killed-writing"), rows.schema)
-rows.write.format("indextables").option("indexing.typemap.text", "text").save(path)
-table = indextables.open(path)
-heard["killed_writing"] = Path(home, "killed-writing").exists()
-heard["versions"] = table.version
-heard["written"] = [table.count(), len(set(table.scan(columns=["id"])["id"].to_pylist()))]
+def lag_until_tried_again(mark):
+    """A function over batches whose first attempt waits for a second one, so that both end together."""
 
-read = spark.read.format("indextables").load(path)
-read = read.mapInArrow(kill_the_executor_once(f"{home}/killed-reading"), read.schema)
-heard["read"] = [read.count(), read.selectExpr("count(DISTINCT id)").collect()[0][0]]
-heard["killed_reading"] = Path(home, "killed-reading").exists()
-found = spark.read.format("indextables").load(path).where("text INDEXQUERY '777'").collect()
-heard["search"] = [row.id for row in found]
+    def run(batches):
+        context = TaskContext.get()
+        lags = context.partitionId() == 1
+        if lags and context.attemptNumber():
+            Path(mark).touch()
+        deadline = time.monotonic() + 60
+        while lags and not Path(mark).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield from batches
 
-rows = spark.range(0, 4000, 1, 4).selectExpr("id", "concat('row ', id) AS text")
-merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
-rows.write.format("indextables").options(**merging).save(f"{home}/merged")
-table = indextables.open(f"{home}/merged")
-heard["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
-spark.stop()
+    return run
+
+
+def rows_of(spark, count):
+    return spark.range(0, count, 1, 4).selectExpr("id", "concat('row ', id) AS text")
+
+
+def counted(path):
+    table = indextables.open(path)
+    return [table.version, table.count(), len(set(table.scan(columns=["id"])["id"].to_pylist()))]
+
+
+def killed(mark):
+    """The host of the worker that was killed."""
+    return next(host for host in HOSTS if f"--host {host} " in Path(mark).read_text())
+
+
+def story(cluster, spark):
+    path, mark = f"{home}/t", f"{home}/killed-writing"
+    rows = rows_of(spark, 20_000)
+    rows = rows.mapInArrow(kill_the_worker_once(mark), rows.schema)
+    rows.write.format("indextables").option("indexing.typemap.text", "text").save(path)
+    heard["written"] = counted(path)
+    cluster.add_worker(killed(mark))
+
+    rows = rows_of(spark, 8000)
+    rows = rows.mapInArrow(lag_until_tried_again(f"{home}/tried-again"), rows.schema)
+    rows.write.format("indextables").save(f"{home}/twice")
+    heard["tried_again"] = Path(home, "tried-again").exists()
+    heard["written_twice"] = counted(f"{home}/twice")
+
+    merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
+    rows_of(spark, 4000).write.format("indextables").options(**merging).save(f"{home}/merged")
+    table = indextables.open(f"{home}/merged")
+    heard["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
+
+    read = spark.read.format("indextables").load(path)
+    read = read.mapInArrow(kill_the_worker_once(f"{home}/killed-reading"), read.schema)
+    heard["read"] = [read.count(), read.selectExpr("count(DISTINCT id)").collect()[0][0]]
+    heard["killed_reading"] = killed(f"{home}/killed-reading")
+    found = spark.read.format("indextables").load(path).where("text INDEXQUERY '777'").collect()
+    heard["search"] = [row.id for row in found]
+
+
+with Cluster(Path(home)) as cluster:
+    spark = session(cluster.url)
+    story(cluster, spark)
+    spark.stop()
 print(json.dumps(heard))  # noqa: T201 - what the test reads

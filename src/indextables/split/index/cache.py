@@ -38,7 +38,8 @@ _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
 _CHUNK = 1 << 20
 
-Writer = Callable[[Path], None]
+# Writes files into a folder; tells the checksums of those that it knows.
+Writer = Callable[[Path], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ class IndexCache:
             key: Names the content: letters, digits, `-` and `_`.
             size: How many bytes of files the entry has; another size means it is damaged. None if that
                 is not known before it is written.
-            write: Writes the files into a folder it is given.
+            write: Writes the files into a folder it is given; a file whose checksum it does not tell is read
+                again.
         """
         while True:
             if (lease := self._enter(key, size)) is not None:
@@ -191,8 +193,7 @@ class IndexCache:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
         try:
-            write(arriving)
-            facts = _facts(arriving)
+            facts = _facts(arriving, write(arriving) or {})
             if size not in (None, facts["size"]):
                 raise SplitError(
                     f"the index part copied into {self.folder} has {facts['size']} bytes, but {size} were "
@@ -336,8 +337,10 @@ def _same_file(handle: int, path: Path) -> bool:
     return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    files = {item.name: [item.stat().st_size, _crc(Path(item.path))] for item in os.scandir(folder)}
+def _facts(folder: Path, checksums: Mapping[str, int]) -> dict[str, Any]:
+    files = {item.name: [item.stat().st_size, checksums.get(item.name)] for item in os.scandir(folder)}
+    for name, (size, crc) in files.items():
+        files[name] = [size, _crc(folder / name) if crc is None else crc]
     return {"size": sum(size for size, _ in files.values()), "files": files, "boot": _boot()}
 
 

@@ -1,8 +1,10 @@
 """The files of a Tantivy index: out of a folder into a split, and back."""
 
 import json
+import os
 import zlib
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,11 @@ from indextables.store import Store
 META = "meta.json"
 # Packing is worth it if it saves at least a twentieth.
 _WORTH = 0.95
-_READ_BYTES = 32 << 20
+# Each of the files that are unpacked at once holds so many bytes as they are stored.
+_READ_BYTES = 8 << 20
+_AT_ONCE = min(os.cpu_count() or 2, 4)
+# Below this many bytes, threads cost more than they save.
+_THREADS_WORTH = 1 << 20
 
 
 def live_files(folder: Path) -> list[Path]:
@@ -50,32 +56,47 @@ def _pack_file(path: Path, sink: Any, codec: Any) -> IndexFile:  # noqa: ANN401
     return IndexFile(path.name, offset, length, size, crc, tuple(blocks))
 
 
-def unpack(store: Store, footer: Footer, folder: Path, names: Collection[str] | None = None) -> None:
-    """Copy the index of a split (or some of its files) into an empty folder; checksums are verified.
+def unpack(
+    store: Store, footer: Footer, folder: Path, names: Collection[str] | None = None
+) -> dict[str, int]:
+    """Copy the index of a split (or some of its files) into an empty folder; the checksums of the copies.
 
     Raises SplitError, naming the split and the file, if the bytes are not those that were written.
     """
-    for file in footer.index_files:
-        if names is None or file.name in names:
-            _unpack_file(store, footer.path, file, folder / file.name)
+    files = [file for file in footer.index_files if names is None or file.name in names]
+    # The largest first, so that no thread is left alone with it at the end.
+    files.sort(key=lambda file: file.size, reverse=True)
+
+    def work(file: IndexFile) -> int:
+        return _unpack_file(store, footer.path, file, folder / file.name)
+
+    told = [file.name for file in files]
+    if sum(file.size for file in files) < _THREADS_WORTH:
+        return dict(zip(told, map(work, files), strict=True))
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="indextables-unpack") as threads:
+        return dict(zip(told, threads.map(work, files), strict=True))
 
 
-def _unpack_file(store: Store, path: str, file: IndexFile, target: Path) -> None:
+def _unpack_file(store: Store, path: str, file: IndexFile, target: Path) -> int:
+    """Copy one file; the checksum of the copy."""
     codec = pa.Codec("zstd")
-    crc, left = 0, file.size
+    stored = copied = 0
+    left = file.size
     with target.open("wb") as sink:
         for start, lengths in _reads(file):
             data = memoryview(store.get_range(path, start, start + sum(lengths)))
-            crc = zlib.crc32(data, crc)
+            stored = zlib.crc32(data, stored)
             for length in lengths:
                 block, data = data[:length], data[length:]
                 if file.blocks:
                     size = min(BLOCK_BYTES, left)
                     block = _decompressed(codec, block, size, f"{store.url}/{path}: {file.name}")
+                    copied = zlib.crc32(block, copied)
                 sink.write(block)
                 left -= len(block)
-    if crc != file.crc32 or left:
+    if stored != file.crc32 or left:
         raise SplitError(f"{store.url}/{path}: the index file {file.name} is damaged (its checksum differs)")
+    return copied if file.blocks else stored
 
 
 def _decompressed(codec: Any, block: memoryview, size: int, what: str) -> memoryview:  # noqa: ANN401

@@ -25,7 +25,7 @@ from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.split.footer import Footer
-from indextables.split.index.cache import Lease, index_cache
+from indextables.split.index.cache import Lease, Writer, index_cache
 from indextables.split.index.files import META, live_files, unpack
 from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
@@ -200,7 +200,7 @@ def _kept_open(
     key: str,
     footer: Footer,
     options: Options,
-    write: Callable[[Path], None],
+    write: Writer,
     where: str,
     *,
     built: bool = False,
