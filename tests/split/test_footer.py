@@ -89,6 +89,26 @@ def test_a_footer_that_contradicts_itself_is_refused(store, tmp_path, change, sa
         read_footer(store, "other.split")
 
 
+@pytest.fixture(params=["one by one", "at once"])
+def however_unpacked(request, monkeypatch):
+    """Small indexes are unpacked file by file, larger ones by threads."""
+    if request.param == "at once":
+        monkeypatch.setattr("indextables.split.index.files._THREADS_WORTH", 0)
+
+
+@pytest.mark.usefixtures("however_unpacked")
+def test_an_index_is_unpacked_and_the_checksums_of_the_copies_are_told(store, tmp_path):
+    footer = read_footer(store, "a.split")
+    (tmp_path / "out").mkdir()
+    told = unpack(store, footer, tmp_path / "out")
+    copies = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert told == {name: zlib.crc32(data) for name, data in copies.items()}
+    assert {name: len(data) for name, data in copies.items()} == {
+        file.name: file.size for file in footer.index_files
+    }
+
+
+@pytest.mark.usefixtures("however_unpacked")
 def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
     footer = read_footer(store, "a.split")
     data = bytearray((tmp_path / "a.split").read_bytes())

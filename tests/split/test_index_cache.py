@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,23 @@ def test_a_damaged_entry_is_fetched_again(tmp_path, harm):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path):
+def fill_and_tell(folder: Path) -> dict[str, int]:
+    """As one who saw the bytes go by."""
+    fill(folder)
+    return {name: zlib.crc32(data) for name, data in CONTENT.items()}
+
+
+def fill_and_tell_some(folder: Path) -> dict[str, int]:
+    return {"a.term": fill_and_tell(folder)["a.term"]}
+
+
+WRITERS = [fill, fill_and_tell, fill_and_tell_some]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, write):
     cache = IndexCache(tmp_path)
-    cache.lease("k", SIZE, fill).close()
+    cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
     (entry / "a.term").write_bytes(bytes(len(CONTENT["a.term"])))
     facts = json.loads((entry / "entry.json").read_text())
@@ -96,9 +111,10 @@ def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def test_a_sound_entry_survives_a_reboot(tmp_path):
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_sound_entry_survives_a_reboot(tmp_path, write):
     cache = IndexCache(tmp_path)
-    cache.lease("k", SIZE, fill).close()
+    cache.lease("k", SIZE, write).close()
     facts_file = tmp_path / "entries" / "k" / "entry.json"
     facts = json.loads(facts_file.read_text())
     facts_file.write_text(json.dumps({**facts, "boot": "an earlier one"}))
