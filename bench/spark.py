@@ -19,8 +19,11 @@ _SHOWN_FROM = 1_000_000
 _SMALL = 10_000
 _SPLITS = 100_000
 _PAUSE_SECONDS = 65
-# A question is asked for so long before it is measured.
+# Every question is asked for so long before the first is measured: Java compiles what runs often, and a
+# session that has answered some queries is what users have.
 _WARM_SECONDS = 5
+# A question is asked at least for so long while it is measured.
+_ASKED_SECONDS = 2
 _FASTER = ("needle", "count", "count by hour")
 
 
@@ -49,10 +52,17 @@ class _Bench:
         plain, plain_at = self._writes(data, write_plain, "plain")
         yield self._row("write", ours, plain, Target(ratio(ours, plain), 3, "times Parquet"))
         names = views(self.spark, ours_at, plain_at, "large")
-        for name, question in questions(trace_id).items():
+        asked = questions(trace_id)
+        scans = {"scan of one column": "latency_ms", "scan of all columns": "*"}
+        for question in asked.values():
+            self._warm(self._ask(question.ours, names[0]), self._ask(question.plain, names[1]))
+        for columns in scans.values():
+            self._warm(*(self._scan(columns, name) for name in names))
+        for name, question in asked.items():
             yield self._question(name, question, names)
-        for name, columns in (("scan of one column", "latency_ms"), ("scan of all columns", "*")):
-            yield self._scan(name, columns, names)
+        for name, columns in scans.items():
+            ours, plain = (self._measured(self._scan(columns, table)) for table in names)
+            yield self._row(name, ours, plain, Target(ratio(ours, plain), 1.5, "times Parquet"))
         yield from self._small()
         yield self._planning()
 
@@ -75,28 +85,26 @@ class _Bench:
         faster = Target(1 / ratio(ours[0], plain[0]), 20, "times Parquet's speed", at_least=True)
         return self._row(name, ours[0], plain[0], *([faster] if name in _FASTER else []))
 
-    def _asked(self, sql: str, table: str, runs: int | None = None) -> tuple[Measured, int]:
+    def _asked(self, sql: str, table: str) -> tuple[Measured, int]:
+        ask = self._ask(sql, table)
+        return self._measured(ask, _ASKED_SECONDS), ask()
+
+    def _measured(self, act: Callable[[], object], seconds: float = 0) -> Measured:
+        return timed(lambda: act, self.runs, seconds if self.full else 0)
+
+    def _ask(self, sql: str, table: str) -> Callable[[], int]:
         text = sql.replace("{t}", table)
-        sizes: list[int] = []
+        return lambda: int(self.spark.sql(text).toArrow().num_rows)
 
-        def act() -> None:
-            sizes.append(self.spark.sql(text).toArrow().num_rows)
+    def _scan(self, columns: str, table: str) -> Callable[[], None]:
+        sql = f"SELECT {columns} FROM {table}"
+        return lambda: self.spark.sql(sql).write.format("noop").mode("overwrite").save()
 
-        # Java compiles what runs often; a session that has answered a few queries is what users have.
-        begun = time.perf_counter()
-        while self.full and time.perf_counter() - begun < _WARM_SECONDS:
-            act()
-        return timed(lambda: act, runs or self.runs), sizes[0]
-
-    def _scan(self, name: str, columns: str, tables: tuple[str, str]) -> Row:
-        def scan(table: str) -> Measured:
-            sql = f"SELECT {columns} FROM {table}"
-            return timed(
-                lambda: lambda: self.spark.sql(sql).write.format("noop").mode("overwrite").save(), self.runs
-            )
-
-        ours, plain = scan(tables[0]), scan(tables[1])
-        return self._row(name, ours, plain, Target(ratio(ours, plain), 1.5, "times Parquet"))
+    def _warm(self, *works: Callable[[], object]) -> None:
+        for work in works:
+            end = time.perf_counter() + _WARM_SECONDS
+            while self.full and time.perf_counter() < end:
+                work()
 
     def _small(self) -> Iterator[Row]:
         """A table of one split beside one small Parquet file."""
@@ -109,9 +117,9 @@ class _Bench:
         names = views(self.spark, *at, "small")
         asked = questions(trace_id)
         for name in ("needle", "lookup by id"):
-            runs = self.runs * 4
-            ours, _ = self._asked(asked[name].ours, names[0], runs)
-            plain, _ = self._asked(asked[name].plain, names[1], runs)
+            self._warm(self._ask(asked[name].ours, names[0]), self._ask(asked[name].plain, names[1]))
+            ours, _ = self._asked(asked[name].ours, names[0])
+            plain, _ = self._asked(asked[name].plain, names[1])
             targets = (
                 Target(ours.median_ms, 100, "ms"),
                 Target(ratio(ours, plain), 1, "times one Parquet file"),

@@ -115,16 +115,29 @@ def views(spark: SparkSession, ours: Path, plain: Path, name: str) -> tuple[str,
 # --- the clock ----------------------------------------------------------------------------------------
 
 
-def timed(prepare: Callable[[], Callable[[], object]], runs: int) -> Measured:
-    """What work took in this session: this process, the JVM and its Python workers together."""
+def timed(prepare: Callable[[], Callable[[], object]], runs: int, seconds: float = 0) -> Measured:
+    """What work took in this session: this process, the JVM and its Python workers together.
+
+    So many runs, or as many as there is time for in so many seconds, if those are more.
+    """
     act = prepare()
     gc.collect()
     idle = _reset_peaks()
     first, _ = _milliseconds(act)
     peak = sum(_memory(pid, "VmHWM") for pid in _family()) - idle
-    times, cpu = zip(*(_milliseconds(prepare()) for _ in range(runs)), strict=True)
+    end = time.perf_counter() + seconds
+    done: list[tuple[float, float]] = []
+    while len(done) < runs or time.perf_counter() < end:
+        done.append(_milliseconds(prepare()))
+    times, cpu = zip(*done, strict=True)
     return Measured(
-        runs, statistics.median(times), min(times), max(times), statistics.median(cpu), first, max(peak, 0.0)
+        len(done),
+        statistics.median(times),
+        min(times),
+        max(times),
+        statistics.median(cpu),
+        first,
+        max(peak, 0.0),
     )
 
 
