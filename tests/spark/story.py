@@ -1,7 +1,9 @@
 """Runs a script of a test in a process of its own: one process has one JVM."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +14,20 @@ HERE = Path(__file__).parent
 
 def told(script: str, *arguments: object, timeout: int = 240, **environment: str) -> dict[str, Any]:
     """What a script beside this file says in the last line of its output, which is JSON."""
-    run = subprocess.run(
+    run = subprocess.Popen(
         [sys.executable, "-W", "ignore", str(HERE / script), *map(str, arguments)],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout,
-        check=False,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+        start_new_session=True,
     )
-    assert run.returncode == 0, f"{script} failed:\n{run.stdout[-4000:]}\n{run.stderr[-6000:]}"
-    heard: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    try:
+        out, err = run.communicate(timeout=timeout)
+    finally:
+        # Whatever a script that failed or hung had started ends with it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == 0, f"{script} failed:\n{out[-4000:]}\n{err[-6000:]}"
+    heard: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
     return heard
