@@ -295,5 +295,6 @@ Longer.TestCase.settings = settings(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 class TestLogAtLength(Longer.TestCase):
     """Far more and longer sequences."""

@@ -300,6 +300,7 @@ def test_queries_find_what_a_plain_reading_finds(tables, kind, query):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_more_conditions_on_more_tables(tmp_path, kind, seed):
