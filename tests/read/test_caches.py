@@ -1,4 +1,4 @@
-"""Caches of reading: seen, emptied, filled beforehand."""
+"""Caches of reading: seen and emptied."""
 
 import multiprocessing
 import pickle
@@ -7,11 +7,11 @@ import pytest
 from read_tables import opened
 
 import indextables
-from indextables import read
-from indextables.errors import OptionError, UnknownFieldError
+from indextables import process, read
 from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
+from indextables.split.index.cache import index_cache
 
 TEXT = {"indexing.typemap.t": "text"}
 
@@ -28,38 +28,22 @@ def found(table, text):
 
 
 def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table):
-    read.flush_caches(table.options)
+    process.flush_disk_cache(table.options)
     assert found(table, "all") == 4
-    before = read.cache_stats(table.options)
+    before = index_cache(table.options).stats()
     assert (before.entries, before.misses) == (4, 4)
-    read.sources.close_sources()
+    process.flush_searchers()
     assert found(table, "all") == 4
-    after = read.cache_stats(table.options)
+    after = index_cache(table.options).stats()
     assert (after.misses, after.hits) == (4, before.hits + 4)
 
 
 def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table):
     assert found(table, "all") == 4
-    flushed = read.flush_caches(table.options)
-    assert flushed.open_splits >= 4
-    assert flushed.disk.entries == 4
-    assert read.cache_stats(table.options).entries == 0
+    assert index_cache(table.options).stats().entries == 4
+    process.flush_disk_cache(table.options)
+    assert index_cache(table.options).stats().entries == 0
     assert found(table, "word2") == 1
-
-
-def test_prewarming_brings_chosen_splits_and_parts_near(table):
-    read.flush_caches(table.options)
-    where = parse_condition("id >= 2", table.snapshot.schema)
-    warmed = read.prewarm(
-        table.snapshot, table.store, table.options, where=where, parts=["TERM_DICT", "postings"]
-    )
-    assert warmed.splits == 2
-    assert warmed.bytes > 0
-    assert read.cache_stats(table.options).entries == 2
-    with pytest.raises(OptionError, match="'WORDS'; the parts are: TERM, TERM_DICT"):
-        read.prewarm(table.snapshot, table.store, table.options, parts=["WORDS"])
-    with pytest.raises(UnknownFieldError, match="nosuch"):
-        read.prewarm(table.snapshot, table.store, table.options, fields=["nosuch"])
 
 
 def _count_in_child(folder, cache, answer):

@@ -12,18 +12,20 @@ import pytest
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.split.index.cache import IndexCache, index_cache
+from indextables.split.index.cache import IndexCache, Lease, index_cache
+from indextables.split.index.entry import Copied, whole_files
 
 CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path) -> list[Copied]:
     for name, data in CONTENT.items():
         (folder / name).write_bytes(data)
+    return [Copied(name, 0, len(data), zlib.crc32(data)) for name, data in CONTENT.items()]
 
 
-def never(folder: Path) -> None:
+def never(folder: Path) -> list[Copied]:
     raise AssertionError("the entry should be there")
 
 
@@ -51,7 +53,7 @@ def test_an_entry_is_fetched_once_and_then_found(tmp_path):
 def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
     cache = IndexCache(tmp_path)
 
-    def fail(folder: Path) -> None:
+    def fail(folder: Path) -> list[Copied]:
         (folder / "a.term").write_bytes(b"half")
         raise ValueError("the store went away")
 
@@ -63,7 +65,7 @@ def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
         assert cache.holds("k")
 
 
-def test_an_index_part_of_another_size_is_refused(tmp_path):
+def test_an_index_of_another_size_is_refused(tmp_path):
     with pytest.raises(SplitError, match="52 bytes, but 99 were expected"):
         IndexCache(tmp_path).lease("k", 99, fill)
 
@@ -86,17 +88,13 @@ def test_a_damaged_entry_is_fetched_again(tmp_path, harm):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def fill_and_tell(folder: Path) -> dict[str, int]:
-    """As one who saw the bytes go by."""
+def fill_and_read_again(folder: Path) -> list[Copied]:
+    """As one who did not see the bytes go by."""
     fill(folder)
-    return {name: zlib.crc32(data) for name, data in CONTENT.items()}
+    return whole_files(folder)
 
 
-def fill_and_tell_some(folder: Path) -> dict[str, int]:
-    return {"a.term": fill_and_tell(folder)["a.term"]}
-
-
-WRITERS = [fill, fill_and_tell, fill_and_tell_some]
+WRITERS = [fill, fill_and_read_again]
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -165,10 +163,10 @@ def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
     cache = IndexCache(tmp_path)
     fetched = []
 
-    def slow(folder: Path) -> None:
+    def slow(folder: Path) -> list[Copied]:
         fetched.append(1)
         time.sleep(0.05)
-        fill(folder)
+        return fill(folder)
 
     leases = []
     threads = [threading.Thread(target=lambda: leases.append(cache.lease("k", SIZE, slow))) for _ in range(8)]
@@ -178,6 +176,30 @@ def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
         thread.join()
     assert len(leases) == 8
     assert len(fetched) == 1
+
+
+def test_who_comes_late_does_not_wait_for_those_who_use_the_entry(tmp_path, monkeypatch):
+    first = IndexCache(tmp_path).lease("k", SIZE, fill)
+    late = IndexCache(tmp_path)
+    real, looked = IndexCache._enter, []
+
+    def enter(cache: IndexCache, key: str, size: int | None) -> Lease | None:
+        looked.append(cache)
+        return None if looked.count(late) == 1 else real(cache, key, size)
+
+    monkeypatch.setattr(IndexCache, "_enter", enter)
+    with late.lease("k", SIZE, never) as second:
+        assert second.folder == first.folder
+    assert (late.stats().hits, late.stats().misses) == (1, 0)
+    assert list((tmp_path / "arriving").iterdir()) == []
+
+
+def test_a_damaged_entry_is_replaced_though_someone_uses_it(tmp_path):
+    cache = IndexCache(tmp_path)
+    with cache.lease("k", SIZE, fill) as old:
+        (old.folder / "a.term").write_bytes(b"cut")
+        with cache.lease("k", SIZE, fill) as new:
+            assert (new.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
 def _stress(folder: str, seed: int) -> None:
@@ -205,7 +227,7 @@ def _die_with_lease(folder: str) -> None:
 
 
 def _die_while_fetching(folder: str) -> None:
-    def die(arriving: Path) -> None:
+    def die(arriving: Path) -> list[Copied]:
         (arriving / "a.term").write_bytes(b"half")
         os._exit(9)
 

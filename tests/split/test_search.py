@@ -161,10 +161,10 @@ def test_prewarming_reads_the_parts_asked_for(tmp_path):
     whole = prewarm(store, footer, options, searching.PARTS)
     terms = prewarm(store, footer, options, ["TERM"])
     assert 0 < terms < whole
-    assert searching.is_cached(store, footer, options)
+    assert searching.is_cached(store, footer, options, ["t"])
 
 
-def test_a_damaged_index_part_is_named_and_not_cached(tmp_path):
+def test_a_damaged_index_is_named_and_not_cached(tmp_path):
     store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello", "blob": None}])
     file = footer.index_files[-1]
     data = bytearray((tmp_path / "a.split").read_bytes())
@@ -172,4 +172,4 @@ def test_a_damaged_index_part_is_named_and_not_cached(tmp_path):
     (tmp_path / "a.split").write_bytes(bytes(data))
     with pytest.raises(Exception, match=r"a\.split.*damaged"):
         open_index(store, footer, options)
-    assert not searching.is_cached(store, footer, options)
+    assert not searching.is_cached(store, footer, options, [])

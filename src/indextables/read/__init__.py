@@ -10,7 +10,6 @@ from indextables.read.aggregates import (
     Histogram,
     RangeBuckets,
 )
-from indextables.read.caches import cache_stats, flush_caches, prewarm
 from indextables.read.ranked import search
 from indextables.read.scan import count, run, scan
 from indextables.read.tasks import ReadTask, plan
@@ -27,12 +26,9 @@ __all__ = [
     "RangeBuckets",
     "ReadTask",
     "aggregate",
-    "cache_stats",
     "count",
-    "flush_caches",
     "plan",
     "plan_aggregate",
-    "prewarm",
     "run",
     "run_aggregate",
     "scan",

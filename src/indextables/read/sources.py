@@ -6,7 +6,7 @@ Opened splits are kept in the process: their footers and page indexes are read o
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -48,8 +48,8 @@ class Source(Protocol):
     def index(self, options: Options) -> OpenIndex:
         """Its index, open."""
 
-    def index_at_hand(self, options: Options) -> bool:
-        """Whether the index can be asked without fetching it."""
+    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
+        """Whether the index can be asked about columns without fetching it."""
 
 
 class OurSplit:
@@ -82,9 +82,9 @@ class OurSplit:
         """Its index, open."""
         return open_index(self._store, self.footer, options)
 
-    def index_at_hand(self, options: Options) -> bool:
-        """Whether the index can be asked without fetching it."""
-        return is_cached(self._store, self.footer, options)
+    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
+        """Whether the index can be asked about columns without fetching it."""
+        return is_cached(self._store, self.footer, options, columns)
 
 
 class OriginalSplit:
@@ -124,9 +124,9 @@ class OriginalSplit:
         """Its rows, indexed by us."""
         return open_built(self._store, self._facts(), options, self._build)
 
-    def index_at_hand(self, options: Options) -> bool:
+    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """It takes reading all rows, so only a search is worth it."""
-        del options
+        del options, columns
         return False
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """The rows of one split for which a condition is true."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -80,7 +80,21 @@ class SplitReader:
 
     def narrowed(self, where: Predicate) -> Narrowed:
         """What the index says about a folded condition."""
+        self.index.load_columns(self.columns_of(where))
         return narrow(where, self.view, self.understand, self.table.options)
+
+    def columns_of(self, condition: Predicate | None) -> list[str]:
+        """The columns that a condition speaks of, those of its searches too."""
+        if condition is None:
+            return []
+        found = [self.table.column(column.path[0]).name for column in columns_of(condition)]
+        for search in searches_of(condition):
+            found += columns_needed(self.understand(search))
+        return found
+
+    def at_hand(self, columns: Iterable[str]) -> bool:
+        """Whether the index can be asked about columns without fetching it."""
+        return self.source.index_at_hand(self.table.options, columns)
 
     def batches(
         self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
@@ -188,7 +202,7 @@ class SplitReader:
         """Whether the index should be asked: it has to be, it is at hand, or it may spare most rows."""
         if has_search(condition) or _selective(condition):
             return True
-        return self.source.index_at_hand(self.table.options)
+        return self.at_hand(self.columns_of(condition))
 
     # --- rows -----------------------------------------------------------------------------------------
 
@@ -288,10 +302,7 @@ class SplitReader:
 
     def _with_needed(self, columns: Sequence[str], condition: Predicate) -> list[str]:
         """The columns asked for, and those that looking at rows needs."""
-        needed = [self.table.column(column.path[0]).name for column in columns_of(condition)]
-        for search in searches_of(condition):
-            needed += columns_needed(self.understand(search))
-        return list(dict.fromkeys([*columns, *needed]))
+        return list(dict.fromkeys([*columns, *self.columns_of(condition)]))
 
     def _true(self, condition: Predicate, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
         def search(operator: Search) -> pa.Array:

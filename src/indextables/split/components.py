@@ -8,7 +8,7 @@ import pyarrow as pa
 from indextables.errors import SplitError
 from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile
 from indextables.split.index.files import META
-from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, field_columns, stretches
+from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.store import Store
 
 # The parts' names as reports spell them.
@@ -42,8 +42,8 @@ def components(store: Store, footer: Footer) -> list[Component]:
         if kind is None:
             continue
         if suffix in BY_FIELD:
-            for stretch in stretches(_end(store, footer, file), file.size):
-                key = (kind, fields[stretch.field])
+            for stretch in stretches(suffix, _end(store, footer, file), file.size, fields):
+                key = (kind, column_of(stretch.field))
                 sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
         else:
             sizes[kind, None] = sizes.get((kind, None), 0) + file.size
@@ -57,20 +57,19 @@ def _fields(store: Store, footer: Footer) -> list[str]:
     meta = next((f for f in footer.index_files if f.name == META), None)
     if meta is None:
         raise SplitError(f"{store.url}/{footer.path}: its index has no {META}; the split is damaged")
-    return field_columns(_end(store, footer, meta))
+    return field_names(_end(store, footer, meta))
 
 
 def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
-    """The last block of an index file, unpacked: the whole file, if it is small."""
-    if not file.blocks:
-        size = min(file.length, BLOCK_BYTES)
-        stop = file.offset + file.length
-        return store.get_range(footer.path, stop - size, stop)
-    stop = file.offset + file.length
-    data = store.get_range(footer.path, stop - file.blocks[-1], stop)
-    size = file.size - BLOCK_BYTES * (len(file.blocks) - 1)
-    if len(file.blocks) > 1 and size < DIRECTORY:
-        before = store.get_range(footer.path, stop - sum(file.blocks[-2:]), stop - file.blocks[-1])
+    """The last bytes of an index file, unpacked: the directory of its fields is no piece of a field's own."""
+    piece = file.pieces[-1]
+    stop = piece.offset + piece.length
+    if not piece.blocks:
+        return store.get_range(footer.path, stop - min(piece.length, BLOCK_BYTES), stop)
+    data = store.get_range(footer.path, stop - piece.blocks[-1], stop)
+    size = piece.size - BLOCK_BYTES * (len(piece.blocks) - 1)
+    if len(piece.blocks) > 1 and size < DIRECTORY:
+        before = store.get_range(footer.path, stop - sum(piece.blocks[-2:]), stop - piece.blocks[-1])
         return _unpacked(before, BLOCK_BYTES) + _unpacked(data, size)
     return _unpacked(data, size)
 

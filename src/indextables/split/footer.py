@@ -8,6 +8,7 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from indextables.errors import SplitError
 from indextables.split.mapping import Mapping
 from indextables.store import Store
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Splits of these formats are read.
+_READ_VERSIONS = (1, 2)
 FOOTER_KEY = b"indextables.split"
 CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
@@ -34,19 +37,59 @@ _TAIL = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
-    """One file of the Tantivy index: `length` bytes at `offset` of the split, `size` bytes once unpacked.
+class Piece:
+    """A stretch of an index file: `size` bytes at `start` of it, `length` bytes at `offset` of the split.
 
-    `blocks` are the lengths of its packed blocks, each `BLOCK_BYTES` long unpacked but for the last;
-    none if the file is stored as it is. `crc32` is that of the stored bytes.
+    `field` is the field of the index that alone needs it; None if every search does. `blocks` are the lengths
+    of its packed blocks, each `BLOCK_BYTES` long unpacked but for the last; none if it is stored as it is.
+    `crc32` is that of the stored bytes.
     """
+
+    file: str
+    start: int
+    field: str | None
+    size: int
+    offset: int
+    length: int
+    crc32: int
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One file of the Tantivy index: its pieces, one after the other in the file and in the split."""
 
     name: str
     offset: int
-    length: int
-    size: int
-    crc32: int
-    blocks: tuple[int, ...] = ()
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """How long the file is."""
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def length(self) -> int:
+        """How much room it takes in the split."""
+        return sum(piece.length for piece in self.pieces)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the footer."""
+        pieces = [[p.field, p.size, p.length, p.crc32, p.blocks] for p in self.pieces]
+        return {"name": self.name, "offset": self.offset, "pieces": pieces}
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> "IndexFile":
+        """Out of a footer; in format 1 a file is one piece."""
+        own = said.get("pieces")
+        if own is None:
+            own = [[None, said["size"], said["length"], said["crc32"], said["blocks"]]]
+        pieces = []
+        start, offset = 0, said["offset"]
+        for field, size, length, crc32, blocks in own:
+            pieces.append(Piece(said["name"], start, field, size, offset, length, crc32, tuple(blocks)))
+            start, offset = start + size, offset + length
+        return cls(said["name"], said["offset"], tuple(pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +101,12 @@ class Chunk:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+def positions_of(field: str) -> str:
+    """Names the positions of a field among its pieces; no field has such a name."""
+    return f"positions:{field}"
+
+
+@dataclass(frozen=True)
 class Footer:
     """All that is known of a split without reading rows or index.
 
@@ -93,6 +141,21 @@ class Footer:
         """How much room the index takes once it is unpacked."""
         return sum(file.size for file in self.index_files)
 
+    @cached_property
+    def pieces(self) -> dict[str | None, list[Piece]]:
+        """The pieces of the index by the field that needs them; those that every search needs under None.
+
+        What only phrases need of a field is under `positions_of` the field.
+        """
+        found: dict[str | None, list[Piece]] = {None: []}
+        for file in self.index_files:
+            for piece in file.pieces:
+                field = piece.field
+                if field is not None and file.name.endswith(".pos"):
+                    field = positions_of(field)
+                found.setdefault(field, []).append(piece)
+        return found
+
     def row_numbers(self, ids: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Turn row ids (values of the index field `_row`) into row numbers, in the same order."""
         if len(self.chunks) == 1:
@@ -121,13 +184,7 @@ def encode_footer(footer: "Facts") -> dict[str, str]:
             "uncompressedSizeBytes": footer.uncompressed_bytes,
             "numMergeOps": footer.num_merge_ops,
             "chunks": [[c.source, c.start, c.rows] for c in footer.chunks],
-            "index": [
-                {
-                    "name": f.name, "offset": f.offset, "length": f.length,
-                    "size": f.size, "crc32": f.crc32, "blocks": f.blocks,
-                }
-                for f in footer.index_files
-            ],
+            "index": [file.to_json() for file in footer.index_files],
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -202,12 +259,10 @@ def _footer_of(
     said: dict[str, Any], path: str, size: int, footer_start: int, parquet: pq.FileMetaData
 ) -> Footer:
     version = said["formatVersion"]
-    if version != FORMAT_VERSION:
-        raise SplitError(f"split format {version} is not known, this release reads {FORMAT_VERSION}; upgrade")
-    files = tuple(
-        IndexFile(f["name"], f["offset"], f["length"], f["size"], f["crc32"], tuple(f["blocks"]))
-        for f in said["index"]
-    )
+    if version not in _READ_VERSIONS:
+        known = " and ".join(map(str, _READ_VERSIONS))
+        raise SplitError(f"split format {version} is not known, this release reads {known}; upgrade")
+    files = tuple(IndexFile.from_json(file) for file in said["index"])
     chunks = tuple(Chunk(*chunk) for chunk in said["chunks"])
     rows = said["numRecords"]
     if parquet.num_rows != rows or sum(chunk.rows for chunk in chunks) != rows:

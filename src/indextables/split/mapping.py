@@ -39,6 +39,7 @@ from indextables.schema.types import is_collated, is_variant
 
 ROW_FIELD = "_row"
 PARTIAL_FIELD = "_partial"
+OWN_FIELDS = frozenset({ROW_FIELD, PARTIAL_FIELD})
 # The longest term that Tantivy takes is 65,530 bytes; a json term starts with its path.
 MAX_TERM = 65_530
 
@@ -105,6 +106,11 @@ class Field:
         if self.kind in (Kind.HASH, Kind.IP):
             return Exact.NARROW
         return Exact.SEARCH if self.kind in (Kind.TEXT, Kind.JSON) else Exact.VALUE
+
+    @property
+    def term_record(self) -> str:
+        """What a question about single terms needs of a posting: positions are for phrases."""
+        return "freq" if self.record == "position" else self.record
 
     @property
     def may_be_partial(self) -> bool:

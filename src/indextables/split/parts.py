@@ -7,12 +7,30 @@ says where each begins:
 stretches | count, then for each: bytes since the one before, field (u32), 0 | u32 length of that | footer
 ```
 
-Counts and distances have seven bits a byte, the last byte with the high bit set. The footer is Tantivy's:
-JSON, its length (u32) and a magic number (u32).
+Counts and distances have seven bits a byte, the last byte with the high bit set. A file `.fast` holds
+columns, one or more for each field, and their names in a table of sorted keys:
+
+```
+columns | table: blocks, an empty one, more | u64 length of the table | 12 bytes | footer
+block     u32 length of the rest | 1 if packed by zstd | count of edges, their distances | keys
+key       how many bytes of the one before it keeps and adds | those it adds
+name      the field (and, of JSON, a path after a byte 1) | 0 | a letter for the type
+```
+
+Numbers in blocks have seven bits a byte, all bytes but the last with the high bit set. How many bytes a key
+keeps and adds stands in four bits each, or, after a byte 1, in two numbers. A file `.store` holds stored
+documents, where they lie, and how many bytes they take. The footer is Tantivy's: JSON, its length (u32) and a
+magic number (u32).
 """
 
 import json
+import mmap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from indextables.errors import SplitError
 
@@ -25,57 +43,157 @@ PARTS = {
     "FIELDNORM": (".fieldnorm",),
     "STORE": (".store",),
 }
+# Stands for a field where the stored documents lie: no search reads them.
+DOCUMENTS = "_documents"
 # Files that keep fields apart.
-BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm")
+BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
+STORE = ".store"
 # No directory of fields is longer: some thousand fields.
 DIRECTORY = 256 << 10
 _TAIL = 8
+# After the table of a `.fast` file: its length, the number of rows, the version and a magic number.
+_FAST_TAIL = 20
+# At the end of a `.store` file: a version (u32), the length of the documents (u64), how they are packed.
+_STORE_TAIL = 28
+# No block of keys is longer unpacked; a key may have 65,530 bytes.
+_KEYS_BYTES = 1 << 20
+
+Bytes: TypeAlias = bytes | mmap.mmap
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """The bytes of one field in a file of the index."""
 
-    field: int
+    field: str
     start: int
     end: int
 
 
-def field_columns(meta: bytes) -> list[str]:
-    """The column of each field of an index, by the field's number; the split's own fields as they are."""
-    names = [str(field["name"]) for field in json.loads(meta)["schema"]]
-    return [name.partition(":")[2] or name for name in names]
+def field_names(meta: bytes) -> list[str]:
+    """The names of an index's fields, by the field's number."""
+    return [str(field["name"]) for field in json.loads(meta)["schema"]]
 
 
-def stretches(end: bytes, size: int) -> list[Stretch]:
-    """Where each field begins and ends in a file of `size` bytes whose last bytes are `end`."""
+def column_of(field: str) -> str:
+    """The column that a field belongs to; the split's own fields as they are."""
+    return field.partition(":")[2] or field
+
+
+def stretches(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list[Stretch]:
+    """Where each field begins and ends in a file of `size` bytes whose last bytes are `end`.
+
+    `fields` are the names by number. A field may have several stretches, one after the other.
+    """
     try:
         below = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
-        length = int.from_bytes(end[below - 4 : below], "little")
-        at = below - 4 - length
-        if at < 0:
-            raise ValueError("its directory is longer than expected")  # noqa: TRY301 - told below, like others
-        last = size - len(end) + at
-        count, at = _number(end, at)
-        starts: list[tuple[int, int]] = []
-        place = 0
-        for _ in range(count):
-            step, at = _number(end, at)
-            place += step
-            starts.append((int.from_bytes(end[at : at + 4], "little"), place))
-            _, at = _number(end, at + 4)
-    except (ValueError, IndexError) as error:
+        match suffix:
+            case ".fast":
+                found = _columns(end, below, size)
+            case ".store":
+                found = [_documents(end, below, size)]
+            case _:
+                found = _by_number(end, below, size, fields)
+    except (ValueError, IndexError, OSError, pa.ArrowException) as error:
         raise SplitError(f"an index file has no directory of its fields ({error}); it is damaged") from None
-    ends = [*(start for _, start in starts[1:]), last]
-    return [Stretch(field, start, stop) for (field, start), stop in zip(starts, ends, strict=True)]
+    return found
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[Stretch]:
+    length = int.from_bytes(end[below - 4 : below], "little")
+    at = _inside(below - 4 - length)
+    last = size - len(end) + at
+    count, at = _number(end, at)
+    starts: list[tuple[int, int]] = []
+    place = 0
+    for _ in range(count):
+        step, at = _number(end, at)
+        place += step
+        starts.append((int.from_bytes(end[at : at + 4], "little"), place))
+        _, at = _number(end, at + 4)
+    edges = [*(start for _, start in starts), last]
+    named = zip(starts, pairwise(edges), strict=True)
+    return [Stretch(fields[field], start, stop) for (field, _), (start, stop) in named]
+
+
+def _columns(end: Bytes, below: int, size: int) -> list[Stretch]:
+    table = _inside(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
+    last = size - len(end) + table
+    found = [
+        Stretch(key[:-2].partition(b"\x01")[0].decode(), start, stop)
+        for block in _blocks(end, table)
+        for key, start, stop in _keys(block)
+    ]
+    edges = [0, *(stretch.end for stretch in found)]
+    if [stretch.start for stretch in found] != edges[:-1] or edges[-1] != last:
+        raise ValueError("its columns do not fill it")
+    return found
+
+
+def _documents(end: Bytes, below: int, size: int) -> Stretch:
+    stop = int.from_bytes(end[below - _STORE_TAIL + 4 : below - _STORE_TAIL + 12], "little")
+    if not 0 <= stop <= size - len(end) + below - _STORE_TAIL:
+        raise ValueError("its documents are longer than it is")
+    return Stretch(DOCUMENTS, 0, stop)
+
+
+def _blocks(data: Bytes, at: int) -> Iterator[bytes]:
+    while length := int.from_bytes(data[at : at + 4], "little"):
+        packed, block = data[at + 4], data[at + 5 : at + 4 + length]
+        at += 4 + length
+        yield _unpacked(block) if packed else block
+
+
+def _unpacked(block: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
+        data: bytes = stream.read(_KEYS_BYTES)
+    return data
+
+
+def _keys(block: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """The keys of a block, each with the stretch it names."""
+    count, at = _continued(block, 0)
+    edges = []
+    place = 0
+    for _ in range(count):
+        step, at = _continued(block, at)
+        place += step
+        edges.append(place)
+    key = b""
+    for start, stop in pairwise(edges):
+        kept, added = block[at] & 15, block[at] >> 4
+        at += 1
+        if (kept, added) == (1, 0):
+            kept, at = _continued(block, at)
+            added, at = _continued(block, at)
+        key = key[:kept] + block[at : at + added]
+        at += added
+        yield key, start, stop
+
+
+def _inside(at: int) -> int:
+    if at < 0:
+        raise ValueError("its directory is longer than expected")
+    return at
+
+
+def _number(data: Bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte & 0x80:
+            return value, at
+        shift += 7
+
+
+def _continued(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
             return value, at
         shift += 7

@@ -66,7 +66,7 @@ def _cost(wanted: Rows, ref: SplitRef, store: Store) -> float:
             return float("inf")
         return limit if not wanted.order else limit + known * most / _LOOKED_AT
     reader = SplitReader(store, ref, wanted.table)
-    if not (reader.source.index_at_hand(options) or ref.size <= _FETCHED_BYTES):
+    if not (ref.size <= _FETCHED_BYTES or reader.at_hand(reader.columns_of(wanted.where))):
         return float("inf")
     if limit is not None and ranked(wanted) is not None and reader.decided(wanted.where):
         return limit
@@ -150,7 +150,7 @@ def _groups(
             parts.append(split_partial(store, ref, own, request))
             continue
         reader = SplitReader(store, ref, own)
-        if not (reader.source.index_at_hand(options) or ref.size <= _FETCHED_BYTES):
+        if not (ref.size <= _FETCHED_BYTES or reader.at_hand([*reader.columns_of(where), *request.columns])):
             return None
         found = index_partial(store, ref, own, request)
         if found is None:

@@ -1,20 +1,25 @@
-"""Index parts on the local disk, shared by the processes of a machine.
+"""Indexes on the local disk, as far as they were needed, shared by the processes of a machine.
 
 ```
-<folder>/entries/<key>/          the index files of one split, and `entry.json` (sizes, checksums, boot)
-<folder>/locks/<key>             shared lock: in use; exclusive lock: being written or removed
+<folder>/entries/<key>/          the index files of one split, and `entry.json` (sizes, pieces, boot)
+<folder>/locks/<key>             shared lock: in use; exclusive lock: being removed
 <folder>/arriving/<name>/        an entry on its way; renamed into place when complete
+<folder>/arriving/<key>.lock     exclusive lock: on its way, so nobody else need fetch it
 ```
 
 Whoever uses an entry holds a shared lock on its lock file, so nobody removes it meanwhile, in this
 process or another; a process that dies gives its locks back. An entry appears by one rename, so a reader
-never sees half of one. What a crash of the machine may have spoilt is caught by the checksums: they are
-checked once for each boot. The time of an entry's `entry.json` says when it was last used.
+never sees half of one.
+
+Its files have their full length from the beginning, and bytes only where someone needed them: `entry.json`
+tells the pieces that are there, with their checksums. Who needs more locks the entry's folder, writes the
+bytes to their place, and then tells so; others have the files open meanwhile, and do not look there. What a
+crash of the machine may have spoilt is caught by the checksums: they are checked once for each boot. The time
+of `entry.json` says when the entry was last used.
 """
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import tempfile
@@ -22,24 +27,35 @@ import threading
 import time
 import uuid
 import weakref
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
+from indextables.split.index.entry import (
+    ENTRY,
+    Copied,
+    Facts,
+    Place,
+    boot,
+    locked_folder,
+    read_facts,
+    room,
+    sound,
+    tell,
+)
 
-_ENTRY = "entry.json"
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
-_CHUNK = 1 << 20
 
-# Writes files into a folder; tells the checksums of those that it knows.
-Writer = Callable[[Path], Mapping[str, int] | None]
+# Writes files into a folder; tells what it wrote.
+Writer = Callable[[Path], Sequence[Copied]]
+# Writes the pieces that begin at these places to the files in a folder.
+Filler = Callable[[Path, Collection[Place]], Sequence[Copied]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +94,34 @@ class _Counters:
 class Lease:
     """The right to use an entry: it stays on disk until the lease is closed."""
 
-    def __init__(self, folder: Path, size: int, lock: int, released: Callable[[], None]) -> None:
+    def __init__(self, cache: "IndexCache", folder: Path, lock: int, pieces: Iterable[Copied]) -> None:
         self.folder = folder
-        self.size = size
-        self._released = released
+        self._cache = cache
+        self._sizes = {(piece.file, piece.start): piece.size for piece in pieces}
         # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
         # the collector may run while they are held.
         self._unlock = weakref.finalize(self, os.close, lock)
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the entry are there."""
+        return sum(self._sizes.copy().values())
+
+    def lacks(self, place: Place) -> bool:
+        """Whether the piece that begins there was missing when this lease last looked."""
+        return place not in self._sizes
+
+    def fill(self, places: Collection[Place], write: Filler) -> None:
+        """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
+        if any(map(self.lacks, places)):
+            pieces = self._cache.fill(self.folder, places, write)
+            self._sizes.update({(piece.file, piece.start): piece.size for piece in pieces})
 
     def close(self) -> None:
         """Give the entry back; a second call does nothing."""
         if self._unlock.alive:
             self._unlock()
-            self._released()
+            self._cache.evict()
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +132,7 @@ class Lease:
 
 @dataclass(slots=True)
 class IndexCache:
-    """A folder of index parts, at most `limit` bytes of them besides those in use."""
+    """A folder of indexes, at most `limit` bytes of them besides those in use."""
 
     folder: Path
     limit: int | None = None
@@ -120,20 +151,46 @@ class IndexCache:
 
         Args:
             key: Names the content: letters, digits, `-` and `_`.
-            size: How many bytes of files the entry has; another size means it is damaged. None if that
+            size: How long the entry's files are together; another size means it is damaged. None if that
                 is not known before it is written.
-            write: Writes the files into a folder it is given; a file whose checksum it does not tell is read
-                again.
+            write: Makes the files in a folder it is given, with the bytes that everyone needs.
         """
-        while True:
-            if (lease := self._enter(key, size)) is not None:
-                self._count(hits=1)
-                return lease
-            self._load(key, size, write)
-            if (lease := self._enter(key, size)) is not None:
-                self._count(misses=1, bytes_fetched=lease.size)
-                self._evict()
-                return lease
+        lease = self._enter(key, size)
+        made = False
+        while lease is None:
+            with self._loading, _alone(self.folder / "arriving" / f"{key}.lock"):
+                # Someone else may have made it meanwhile; or removed what was made here.
+                if (lease := self._enter(key, size)) is None:
+                    self._arrive(self.folder / "entries" / key, size, write)
+                    made = True
+                    lease = self._enter(key, size)
+        if made:
+            self._count(misses=1, bytes_fetched=lease.size)
+            self.evict()
+        else:
+            self._count(hits=1)
+        return lease
+
+    def fill(self, entry: Path, places: Collection[Place], write: Filler) -> list[Copied]:
+        """Put pieces that an entry lacks in their place, for whoever holds a lease; all that it has then."""
+        with self._loading, locked_folder(entry):
+            facts = read_facts(entry)
+            if facts is None:
+                raise SplitError(
+                    f"someone took files in use out of the cache in {self.folder}; run the query again"
+                )
+            missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
+            if missing:
+                try:
+                    more = write(entry, missing)
+                    facts = replace(facts, pieces=(*facts.pieces, *more))
+                    tell(entry, facts)
+                except OSError as error:
+                    raise self._cannot_write(error) from error
+                self._count(bytes_fetched=sum(piece.size for piece in more))
+        if missing:
+            self.evict()
+        return list(facts.pieces)
 
     @property
     def misses(self) -> int:
@@ -142,7 +199,12 @@ class IndexCache:
 
     def holds(self, key: str) -> bool:
         """Whether the entry is on disk now."""
-        return (self.folder / "entries" / key / _ENTRY).exists()
+        return (self.folder / "entries" / key / ENTRY).exists()
+
+    def pieces(self, key: str) -> set[Place] | None:
+        """Which pieces of an entry are on disk now; None if it is not there."""
+        facts = read_facts(self.folder / "entries" / key)
+        return None if facts is None else {(piece.file, piece.start) for piece in facts.pieces}
 
     def stats(self) -> CacheStats:
         """What the folder holds, and the counters of this process."""
@@ -154,7 +216,7 @@ class IndexCache:
 
     def files(self) -> int:
         """How many index files the folder holds."""
-        return sum(1 for path in (self.folder / "entries").glob("*/*") if path.name != _ENTRY)
+        return sum(1 for path in (self.folder / "entries").glob("*/*") if path.name != ENTRY)
 
     def flush(self) -> Removed:
         """Remove every entry that nobody uses."""
@@ -164,59 +226,51 @@ class IndexCache:
         lock = _lock(self.folder / "locks" / key, fcntl.LOCK_SH)
         entry = self.folder / "entries" / key
         try:
-            facts = _read_facts(entry)
-            if facts is None or size not in (None, facts["size"]) or not _sound(entry, facts):
+            facts = read_facts(entry)
+            if facts is None or size not in (None, facts.size) or not sound(entry, facts):
                 os.close(lock)
                 return None
-            _touch(entry / _ENTRY)
+            _touch(entry / ENTRY)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.close(lock)
             raise
-        return Lease(entry, int(facts["size"]), lock, self._evict)
-
-    def _load(self, key: str, size: int | None, write: Writer) -> None:
-        """Put the entry in place, unless someone else does so first."""
-        with self._loading:
-            lock = _lock(self.folder / "locks" / key, fcntl.LOCK_EX)
-            try:
-                entry = self.folder / "entries" / key
-                facts = _read_facts(entry)
-                if facts is not None and size in (None, facts["size"]) and _sound(entry, facts):
-                    return
-                shutil.rmtree(entry, ignore_errors=True)
-                self._arrive(entry, size, write)
-            finally:
-                os.close(lock)
+        return Lease(self, entry, lock, facts.pieces)
 
     def _arrive(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
         try:
-            facts = _facts(arriving, write(arriving) or {})
-            if size not in (None, facts["size"]):
+            pieces = write(arriving)
+            files = {item.name: item.stat().st_size for item in os.scandir(arriving)}
+            facts = Facts(files, tuple(pieces), boot())
+            if size not in (None, facts.size):
                 raise SplitError(
-                    f"the index part copied into {self.folder} has {facts['size']} bytes, but {size} were "
+                    f"the index copied into {self.folder} has {facts.size} bytes, but {size} were "
                     "expected; the split is damaged or was cut: restore it from a backup"
                 )
-            (arriving / _ENTRY).write_text(json.dumps(facts))
+            tell(arriving, facts)
+            self._take_away(entry)
             arriving.rename(entry)
         except OSError as error:
-            raise SplitError(
-                f"an index part could not be written to the cache in {self.folder} "
-                f"({error.strerror or error}); free some space there, or set "
-                "spark.indextables.cache.disk.path to another folder"
-            ) from error
+            raise self._cannot_write(error) from error
         finally:
             shutil.rmtree(arriving, ignore_errors=True)
+
+    def _cannot_write(self, error: OSError) -> SplitError:
+        return SplitError(
+            f"an index could not be written to the cache in {self.folder} "
+            f"({error.strerror or error}); free some space there, or set "
+            "spark.indextables.cache.disk.path to another folder"
+        )
 
     def _entries(self) -> Iterator[tuple[float, int, str]]:
         """When each entry was last used, its size, and its key."""
         with os.scandir(self.folder / "entries") as found:
             for item in found:
                 try:
-                    used = (Path(item.path) / _ENTRY).stat().st_mtime
-                    size = sum(f.stat().st_size for f in os.scandir(item.path) if f.name != _ENTRY)
+                    used = (Path(item.path) / ENTRY).stat().st_mtime
+                    size = sum(room(f.stat()) for f in os.scandir(item.path) if f.name != ENTRY)
                 except OSError:
                     continue
                 yield used, size, item.name
@@ -227,7 +281,7 @@ class IndexCache:
         free = shutil.disk_usage(self.folder).free
         return (free + sum(size for _, size, _ in found)) * 2 // 3
 
-    def _evict(self) -> None:
+    def evict(self) -> None:
         """Bring the cache down to its limit, the longest unused first."""
         if not self._mutex.acquire(blocking=False):
             return
@@ -255,11 +309,8 @@ class IndexCache:
                 continue
             try:
                 entry = self.folder / "entries" / key
-                files += sum(1 for file in entry.glob("*") if file.name != _ENTRY)
-                gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
-                with contextlib.suppress(FileNotFoundError):
-                    entry.rename(gone)
-                    shutil.rmtree(gone, ignore_errors=True)
+                files += sum(1 for file in entry.glob("*") if file.name != ENTRY)
+                if self._take_away(entry):
                     entries, freed = entries + 1, freed + size
                 (self.folder / "locks" / key).unlink(missing_ok=True)
             finally:
@@ -267,13 +318,26 @@ class IndexCache:
         self._sweep()
         return Removed(entries, files, freed)
 
+    def _take_away(self, entry: Path) -> bool:
+        """Remove an entry, at once for whoever looks for it; whether it was there."""
+        gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
+        try:
+            entry.rename(gone)
+        except FileNotFoundError:
+            return False
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
     def _sweep(self) -> None:
         """Remove what processes that died left on its way."""
         now = time.time()
         for item in list(os.scandir(self.folder / "arriving")):
             with contextlib.suppress(OSError):
                 if now - item.stat().st_mtime > _STALE_ARRIVAL_S:
-                    shutil.rmtree(item.path, ignore_errors=True)
+                    if item.is_dir():
+                        shutil.rmtree(item.path, ignore_errors=True)
+                    else:
+                        Path(item.path).unlink()
 
     def _count(self, *, hits: int = 0, misses: int = 0, bytes_fetched: int = 0) -> None:
         with self._mutex:
@@ -316,6 +380,17 @@ def _lock(path: Path, kind: int) -> int:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Be the only one, of all threads and processes, who holds the lock file, which goes afterwards."""
+    lock = _lock(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
 def _try_lock(path: Path) -> int | None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -335,55 +410,6 @@ def _same_file(handle: int, path: Path) -> bool:
         return False
     here = os.fstat(handle)
     return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
-
-
-def _facts(folder: Path, checksums: Mapping[str, int]) -> dict[str, Any]:
-    files = {item.name: [item.stat().st_size, checksums.get(item.name)] for item in os.scandir(folder)}
-    for name, (size, crc) in files.items():
-        files[name] = [size, _crc(folder / name) if crc is None else crc]
-    return {"size": sum(size for size, _ in files.values()), "files": files, "boot": _boot()}
-
-
-def _read_facts(entry: Path) -> dict[str, Any] | None:
-    try:
-        facts: dict[str, Any] = json.loads((entry / _ENTRY).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return facts if {"size", "files", "boot"} <= facts.keys() else None
-
-
-def _sound(entry: Path, facts: Mapping[str, Any]) -> bool:
-    """Whether the files are as they were written; their bytes are compared once for each boot."""
-    try:
-        if any((entry / name).stat().st_size != size for name, (size, _) in facts["files"].items()):
-            return False
-        if facts["boot"] == _boot():
-            return True
-        if any(_crc(entry / name) != crc for name, (_, crc) in facts["files"].items()):
-            return False
-    except OSError:
-        return False
-    renewed = entry / f".{uuid.uuid4().hex}"
-    renewed.write_text(json.dumps({**facts, "boot": _boot()}))
-    renewed.rename(entry / _ENTRY)
-    return True
-
-
-def _crc(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-@lru_cache(maxsize=1)
-def _boot() -> str:
-    """Names the time since the machine was started; where that is not told, this process."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return f"process-{os.getpid()}-{time.time_ns()}"
 
 
 def _touch(path: Path) -> None:

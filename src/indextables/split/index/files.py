@@ -1,9 +1,10 @@
-"""The files of a Tantivy index: out of a folder into a split, and back."""
+"""The files of a Tantivy index: out of a folder into a split, cut by field, and back as far as needed."""
 
 import json
+import mmap
 import os
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile
+from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile, Piece
+from indextables.split.index.entry import Copied
+from indextables.split.parts import BY_FIELD, STORE, field_names, stretches
 from indextables.store import Store
 
 META = "meta.json"
+# A field's bytes in a file are a piece of their own from this size on; smaller ones are read with all others.
+PIECE_BYTES = 64 << 10
 # Packing is worth it if it saves at least a twentieth.
 _WORTH = 0.95
-# Each of the files that are unpacked at once holds so many bytes as they are stored.
+# One read takes so many bytes as they are stored: neighbouring pieces, or blocks of a large one.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
 # Below this many bytes, threads cost more than they save.
@@ -35,68 +40,160 @@ def live_files(folder: Path) -> list[Path]:
 def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN401 - untyped library
     """Append the index in a folder to an Arrow sink, in bounded memory; tells where each file went."""
     codec = pa.Codec("zstd", compression_level=level)
-    return [_pack_file(path, sink, codec) for path in live_files(folder)]
+    fields = field_names((folder / META).read_bytes())
+    return [_pack_file(path, fields, sink, codec) for path in live_files(folder)]
 
 
-def _pack_file(path: Path, sink: Any, codec: Any) -> IndexFile:  # noqa: ANN401
-    offset, length, size, crc, blocks = sink.tell(), 0, 0, 0, []
-    packed: bool | None = None
+def _pack_file(path: Path, fields: Sequence[str], sink: Any, codec: Any) -> IndexFile:  # noqa: ANN401
+    offset = sink.tell()
     with path.open("rb") as source:
-        while block := source.read(BLOCK_BYTES):
-            size += len(block)
-            small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
-            if packed is None:
-                packed = len(small) < _WORTH * len(block)
-            stored = small if packed else block
-            if packed:
-                blocks.append(len(stored))
-            sink.write(stored)
-            length += len(stored)
-            crc = zlib.crc32(stored, crc)
-    return IndexFile(path.name, offset, length, size, crc, tuple(blocks))
+        pieces = [
+            _pack_piece(path.name, source, start, stop, field, sink, codec)
+            for field, start, stop in _cuts(path, fields)
+        ]
+    return IndexFile(path.name, offset, tuple(pieces))
 
 
-def unpack(
-    store: Store, footer: Footer, folder: Path, names: Collection[str] | None = None
-) -> dict[str, int]:
-    """Copy the index of a split (or some of its files) into an empty folder; the checksums of the copies.
+def _cuts(path: Path, fields: Sequence[str]) -> list[tuple[str | None, int, int]]:
+    """A file in stretches: those of fields that are large enough, and what lies between them."""
+    size = path.stat().st_size
+    cuts: list[tuple[str | None, int, int]] = []
+    reached = 0
+    for field, start, stop in _of_fields(path, size, fields):
+        if stop - start >= PIECE_BYTES:
+            if start > reached:
+                cuts.append((None, reached, start))
+            cuts.append((field, start, stop))
+            reached = stop
+    return [*cuts, (None, reached, size)] if size > reached or not cuts else cuts
+
+
+def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, int, int]]:
+    if path.suffix not in (*BY_FIELD, STORE) or size < PIECE_BYTES:
+        return []
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = stretches(path.suffix, data, size, fields)
+    joined: list[tuple[str, int, int]] = []
+    for stretch in found:
+        if joined and joined[-1][0] == stretch.field and joined[-1][2] == stretch.start:
+            joined[-1] = (stretch.field, joined[-1][1], stretch.end)
+        else:
+            joined.append((stretch.field, stretch.start, stretch.end))
+    return joined
+
+
+def _pack_piece(
+    name: str,
+    source: Any,  # noqa: ANN401
+    start: int,
+    stop: int,
+    field: str | None,
+    sink: Any,  # noqa: ANN401
+    codec: Any,  # noqa: ANN401
+) -> Piece:
+    offset, length, crc, blocks = sink.tell(), 0, 0, []
+    packed: bool | None = None
+    source.seek(start)
+    left = stop - start
+    while left:
+        block = source.read(min(BLOCK_BYTES, left))
+        left -= len(block)
+        small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
+        if packed is None:
+            packed = len(small) < _WORTH * len(block)
+        stored = small if packed else block
+        if packed:
+            blocks.append(len(stored))
+        sink.write(stored)
+        length += len(stored)
+        crc = zlib.crc32(stored, crc)
+    return Piece(name, start, field, stop - start, offset, length, crc, tuple(blocks))
+
+
+def unpack(store: Store, footer: Footer, folder: Path) -> list[Copied]:
+    """Copy the whole index of a split into an empty folder; the copies with their checksums.
 
     Raises SplitError, naming the split and the file, if the bytes are not those that were written.
     """
-    files = [file for file in footer.index_files if names is None or file.name in names]
+    lay_out(footer, folder)
+    return copy(store, footer, folder, [piece for file in footer.index_files for piece in file.pieces])
+
+
+def lay_out(footer: Footer, folder: Path) -> None:
+    """Make the files of a split's index in an empty folder, as long as they will be, without their bytes."""
+    for file in footer.index_files:
+        with (folder / file.name).open("wb") as sink:
+            sink.truncate(file.size)
+
+
+def copy(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[Copied]:
+    """Copy pieces of a split's index to their places in the files of a folder; tells their checksums."""
+    runs = list(_runs(pieces))
     # The largest first, so that no thread is left alone with it at the end.
-    files.sort(key=lambda file: file.size, reverse=True)
+    runs.sort(key=lambda run: sum(piece.size for piece in run), reverse=True)
 
-    def work(file: IndexFile) -> int:
-        return _unpack_file(store, footer.path, file, folder / file.name)
+    def work(run: list[Piece]) -> list[Copied]:
+        return _copy_run(store, footer.path, run, folder)
 
-    told = [file.name for file in files]
-    if sum(file.size for file in files) < _THREADS_WORTH:
-        return dict(zip(told, map(work, files), strict=True))
+    if len(runs) == 1 or sum(piece.size for piece in pieces) < _THREADS_WORTH:
+        return [copied for run in runs for copied in work(run)]
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="indextables-unpack") as threads:
-        return dict(zip(told, threads.map(work, files), strict=True))
+        return [copied for done in threads.map(work, runs) for copied in done]
 
 
-def _unpack_file(store: Store, path: str, file: IndexFile, target: Path) -> int:
-    """Copy one file; the checksum of the copy."""
+def _runs(pieces: Collection[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that lie side by side in the split, so many as one read takes."""
+    run: list[Piece] = []
+    for piece in sorted(pieces, key=lambda piece: piece.offset):
+        stop = run[-1].offset + run[-1].length if run else 0
+        if run and (piece.offset != stop or piece.offset + piece.length - run[0].offset > _READ_BYTES):
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run
+
+
+def _copy_run(store: Store, path: str, run: list[Piece], folder: Path) -> list[Copied]:
+    if len(run) == 1:
+        only = run[0]
+        reads = ((store.get_range(path, start, stop), lengths) for start, stop, lengths in _reads(only))
+        return [_copy_piece(store, path, only, reads, folder)]
+    start, stop = run[0].offset, run[-1].offset + run[-1].length
+    data = memoryview(store.get_range(path, start, stop))
+    copied = []
+    for piece in run:
+        own = data[piece.offset - start : piece.offset - start + piece.length]
+        copied.append(_copy_piece(store, path, piece, iter([(own, _steps(piece))]), folder))
+    return copied
+
+
+def _copy_piece(
+    store: Store,
+    path: str,
+    piece: Piece,
+    reads: Iterator[tuple[bytes | memoryview, Sequence[int]]],
+    folder: Path,
+) -> Copied:
     codec = pa.Codec("zstd")
-    stored = copied = 0
-    left = file.size
-    with target.open("wb") as sink:
-        for start, lengths in _reads(file):
-            data = memoryview(store.get_range(path, start, start + sum(lengths)))
+    stored = crc = 0
+    left = piece.size
+    with (folder / piece.file).open("r+b") as sink:
+        sink.seek(piece.start)
+        for read, lengths in reads:
+            data = memoryview(read)
             stored = zlib.crc32(data, stored)
             for length in lengths:
                 block, data = data[:length], data[length:]
-                if file.blocks:
-                    size = min(BLOCK_BYTES, left)
-                    block = _decompressed(codec, block, size, f"{store.url}/{path}: {file.name}")
-                    copied = zlib.crc32(block, copied)
+                if piece.blocks:
+                    what = f"{store.url}/{path}: {piece.file}"
+                    block = _decompressed(codec, block, min(BLOCK_BYTES, left), what)
+                    crc = zlib.crc32(block, crc)
                 sink.write(block)
                 left -= len(block)
-    if stored != file.crc32 or left:
-        raise SplitError(f"{store.url}/{path}: the index file {file.name} is damaged (its checksum differs)")
-    return copied if file.blocks else stored
+    if stored != piece.crc32 or left:
+        raise SplitError(f"{store.url}/{path}: the index file {piece.file} is damaged (its checksum differs)")
+    return Copied(piece.file, piece.start, piece.size, crc if piece.blocks else stored)
 
 
 def _decompressed(codec: Any, block: memoryview, size: int, what: str) -> memoryview:  # noqa: ANN401
@@ -106,18 +203,20 @@ def _decompressed(codec: Any, block: memoryview, size: int, what: str) -> memory
         raise SplitError(f"{what} is damaged (it cannot be unpacked)") from error
 
 
-def _reads(file: IndexFile) -> list[tuple[int, list[int]]]:
-    """Ranged reads of some tens of megabytes, each of whole blocks."""
-    steps = file.blocks or tuple(
-        min(BLOCK_BYTES, file.length - start) for start in range(0, file.length, BLOCK_BYTES)
-    )
-    reads: list[tuple[int, list[int]]] = []
-    start, pending = file.offset, 0
-    for length in steps:
-        if not reads or pending + length > _READ_BYTES:
-            reads.append((start, []))
-            pending = 0
-        reads[-1][1].append(length)
-        start += length
-        pending += length
-    return reads
+def _steps(piece: Piece) -> Sequence[int]:
+    """The lengths of a piece's blocks as they are stored."""
+    return piece.blocks or [
+        min(BLOCK_BYTES, piece.length - start) for start in range(0, piece.length, BLOCK_BYTES)
+    ]
+
+
+def _reads(piece: Piece) -> Iterator[tuple[int, int, list[int]]]:
+    """Ranged reads of a large piece: where each starts and ends, and the lengths of the blocks in it."""
+    start, lengths = piece.offset, list[int]()
+    for length in _steps(piece):
+        if lengths and sum(lengths) + length > _READ_BYTES:
+            yield start, start + sum(lengths), lengths
+            start, lengths = start + sum(lengths), []
+        lengths.append(length)
+    if lengths:
+        yield start, start + sum(lengths), lengths

@@ -90,7 +90,7 @@ class _Groups:
             raise _Inexact
 
     def _field(self, column: str, kinds: Sequence[Kind]) -> Field:
-        field = self.view.mapping.find(column, *kinds)
+        field = self.view.find(column, *kinds)
         if field is None or not field.fast or self.view.partial(field) is not NOTHING:
             raise _Inexact
         return field

@@ -153,7 +153,7 @@ class _Decider:
             return plain(same.rows, same.doubt)
         if leaf.op is Op.EQ:
             return self._equal(name, [leaf.value])
-        field = self.view.mapping.find(name, *_VALUES, Kind.STRING)
+        field = self.view.find(name, *_VALUES, Kind.STRING)
         if field is None:
             return ANYTHING
         return self._ordered(field, leaf.op, leaf.value)
@@ -165,12 +165,12 @@ class _Decider:
         return found if len(values) == len(leaf.values) else Verdict(found.true, Side(NOTHING))
 
     def _equal(self, name: str, values: Sequence[pa.Scalar]) -> Verdict:
-        if (field := self.view.mapping.find(name, *_VALUES)) is not None:
+        if (field := self.view.find(name, *_VALUES)) is not None:
             return self._equal_values(field, values)
         texts = [value.as_py() for value in values]
         if not all(isinstance(text, str) for text in texts):
             return ANYTHING
-        field = self.view.mapping.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
+        field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
         match field:
             case None:
                 return ANYTHING
@@ -244,7 +244,7 @@ class _Decider:
         parts = _parts(leaf)
         if parts is None or not self._wanted(leaf):
             return ANYTHING
-        field = self.view.mapping.find(name, Kind.STRING)
+        field = self.view.find(name, Kind.STRING)
         if field is None:
             return self._pattern_in_words(parts, name)
         found = term_pattern(self.view, field, patterns.wildcard(parts))
@@ -255,7 +255,7 @@ class _Decider:
 
     def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> Verdict:
         """Rows that have a term with the longest plain part of the pattern in it; to be checked."""
-        field = self.view.mapping.find(name, Kind.TEXT)
+        field = self.view.find(name, Kind.TEXT)
         plain_parts = [p for p in _joined(parts) if not isinstance(p, Wild) and p.isascii() and p.isalnum()]
         if field is None or field.tokenizer not in _WHOLE_WORDS or not plain_parts:
             return ANYTHING
@@ -285,7 +285,7 @@ class _Decider:
                 pass
             case _:
                 return ANYTHING
-        field = self.view.mapping.find(column.path[0], Kind.JSON)
+        field = self.view.find(column.path[0], Kind.JSON)
         terms = [as_json_term(value) for value in values]
         if field is None or field.tokenizer != "raw" or not all(terms):
             return ANYTHING

@@ -12,7 +12,7 @@ from indextables.options import Options, reading
 from indextables.predicate import Search, SearchKind
 from indextables.predicate.query_language import parse_query
 from indextables.predicate.query_tree import FieldPath, QueryNode, fields_of
-from indextables.split.mapping import Field, Kind, Mapping
+from indextables.split.mapping import Kind, Mapping
 
 # The kinds of a column's fields in which a search looks, the first one first.
 SEARCH_ORDER = (Kind.TEXT, Kind.STRING, Kind.HASH, Kind.IP, Kind.JSON, Kind.I64, Kind.F64, Kind.BOOL)
@@ -28,9 +28,10 @@ class FieldRef:
     path: tuple[str, ...] = ()
     exact: bool = False
 
-    def field_in(self, mapping: Mapping) -> Field | None:
-        """The field of a split in which to look."""
-        return mapping.find(self.column, *(EXACT_ORDER if self.exact else SEARCH_ORDER))
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the column's fields in which to look, the first one first."""
+        return EXACT_ORDER if self.exact else SEARCH_ORDER
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,14 +66,14 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
     sure = len(tokens) < 2 or field.record == "position"
     if len(tokens) > 1 and field.record == "position":
         words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
+        view.load_positions(field)
         ways = [Query.phrase_query(view.schema, name, words)]
     else:
-        ways = [every(Query.term_query(view.schema, name, t.text, field.record) for t in tokens)] * bool(
-            tokens
-        )
+        each = (Query.term_query(view.schema, name, t.text, field.term_record) for t in tokens)
+        ways = [every(each)] if tokens else []
     number = json_number(text)
     if number is not None:
-        ways.append(Query.term_query(view.schema, name, number, field.record))
+        ways.append(Query.term_query(view.schema, name, number, field.term_record))
     if text.lower() in ("true", "false"):
-        ways.append(Query.term_query(view.schema, name, text.lower() == "true", field.record))
+        ways.append(Query.term_query(view.schema, name, text.lower() == "true", field.term_record))
     return either(ways), sure

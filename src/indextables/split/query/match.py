@@ -91,7 +91,7 @@ class _Matcher:
         if name is None:
             return np.zeros(self.rows.num_rows, np.bool_)
         values = _one_array(self.rows[name])
-        field = ref.field_in(self.view.mapping) or _plain_field(ref.column, values.type)
+        field = self.view.mapping.find(ref.column, *ref.kinds) or _plain_field(ref.column, values.type)
         if field.kind is Kind.JSON:
             return json_matches(leaf, values, field, json_paths(field, ref))
         if isinstance(leaf, Exists):

@@ -84,7 +84,7 @@ def leaf_on(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> Verdict:
     constant = view.constants.get(ref.column.lower())
     if constant is not None:
         return TRUE if constant.is_valid and constant_matches(leaf, ref.column, constant) else FALSE
-    field = ref.field_in(view.mapping)
+    field = view.find(ref.column, *ref.kinds)
     if field is None:
         # A column that came later is null here; one that is there but not indexed is looked at.
         return FALSE if view.column(ref.column) is None else ANYTHING

@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -24,13 +23,14 @@ from tantivy import Order, Query
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
-from indextables.split.footer import Footer
+from indextables.split.footer import Footer, positions_of
 from indextables.split.index.cache import Lease, Writer, index_cache
-from indextables.split.index.files import META, live_files, unpack
+from indextables.split.index.entry import Copied, Place, whole_files
+from indextables.split.index.files import META, copy, lay_out, live_files
 from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
-from indextables.split.mapping import ROW_FIELD, Kind
-from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, field_columns, stretches
+from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
+from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.split.query.verdict import ALL, NOTHING, without
 from indextables.split.query.view import IndexView, null_counts
 from indextables.store import Store
@@ -54,12 +54,35 @@ class Top:
     scores: Scores
 
 
+class Loader:
+    """Brings fields of a split's index to the disk: its files have bytes only where someone needed them."""
+
+    def __init__(self, store: Store, footer: Footer, lease: Lease) -> None:
+        self._store = store
+        self._footer = footer
+        self._lease = lease
+        self._loaded: set[str] = set()
+
+    def __call__(self, fields: Collection[str]) -> None:
+        """Have all bytes of these fields on the disk."""
+        if self._loaded.issuperset(fields):
+            return
+        wanted = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
+
+        def write(folder: Path, missing: Collection[Place]) -> list[Copied]:
+            return copy(self._store, self._footer, folder, [wanted[place] for place in missing])
+
+        self._lease.fill(wanted.keys(), write)
+        self._loaded.update(fields)
+
+
 class OpenIndex:
     """The index of one split, open for searching."""
 
-    def __init__(self, footer: Footer, lease: Lease, index: tantivy.Index) -> None:
+    def __init__(self, store: Store, footer: Footer, lease: Lease, index: tantivy.Index) -> None:
         self.footer = footer
         self.lease = lease
+        self.load = Loader(store, footer, lease)
         self.view = IndexView(
             index=index,
             searcher=index.searcher(),
@@ -67,7 +90,13 @@ class OpenIndex:
             columns=footer.schema,
             num_rows=footer.num_records,
             null_counts=null_counts(footer.stats),
+            load=self.load,
         )
+
+    def load_columns(self, columns: Iterable[str]) -> None:
+        """Bring what will be asked about columns to the disk at once, where one field is all they have."""
+        own = (self.footer.mapping.of(column) for column in columns)
+        self.load({fields[0].name for fields in own if len(fields) == 1})
 
     def view_with(self, constants: Mapping[str, pa.Scalar]) -> IndexView:
         """The index as conditions see it, given the columns that are the same in every row."""
@@ -118,6 +147,7 @@ class OpenIndex:
         limit = min(limit, self.footer.num_records)
         if query is NOTHING or limit <= 0:
             return Top(np.arange(0, dtype=np.int64), np.zeros(0, np.float32))
+        self.load((ROW_FIELD,))
         hits = self.view.searcher.search(query, limit=limit, count=False).hits
         scores = np.array([score for score, _ in hits], np.float32)
         ids = self.view.searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
@@ -137,7 +167,7 @@ class OpenIndex:
 
         Of a column that the split does not index there are none: it may have come to the table later.
         """
-        field = self.view.mapping.find(column, Kind.TEXT)
+        field = self.view.find(column, Kind.TEXT)
         if field is None and not self.view.mapping.of(column):
             return [None] * len(texts)
         if field is None:
@@ -152,6 +182,7 @@ class OpenIndex:
         return found
 
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
+        self.load((ROW_FIELD,))
         return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
 
     def _numbers(self, found: tantivy.SearchResult) -> Rows:
@@ -172,9 +203,13 @@ _open_lock = threading.Lock()
 
 
 def open_index(store: Store, footer: Footer, options: Options) -> OpenIndex:
-    """The index of a split: open already, or from the disk cache, or copied there first."""
-    where = f"{store.url}/{footer.path}"
-    return _kept_open(_key(store, footer), footer, options, partial(unpack, store, footer), where)
+    """The index of a split: open already, or from the disk cache, or laid out there first."""
+
+    def write(folder: Path) -> list[Copied]:
+        lay_out(footer, folder)
+        return copy(store, footer, folder, footer.pieces[None])
+
+    return _kept_open(_key(store, footer), store, footer, options, write)
 
 
 def open_built(store: Store, footer: Footer, options: Options, build: Callable[[], Path]) -> OpenIndex:
@@ -183,25 +218,26 @@ def open_built(store: Store, footer: Footer, options: Options, build: Callable[[
     `build` makes the index in a folder, which is taken over.
     """
 
-    def move(folder: Path) -> None:
+    def move(folder: Path) -> list[Copied]:
         made = build()
         try:
             for file in live_files(made):
                 shutil.move(file, folder / file.name)
         finally:
             remove_folder(made)
+        return whole_files(folder)
 
     mapping = footer.mapping.to_json()
     key = hashlib.sha256("\n".join([store.url, footer.path, str(footer.size), mapping]).encode()).hexdigest()
-    return _kept_open(key, footer, options, move, f"{store.url}/{footer.path}", built=True)
+    return _kept_open(key, store, footer, options, move, built=True)
 
 
 def _kept_open(
     key: str,
+    store: Store,
     footer: Footer,
     options: Options,
     write: Writer,
-    where: str,
     *,
     built: bool = False,
 ) -> OpenIndex:
@@ -215,7 +251,7 @@ def _kept_open(
     before = cache.misses
     lease = cache.lease(key, None if built else footer.index_bytes, write)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
-    made = OpenIndex(footer, lease, _opened(lease, footer, where))
+    made = OpenIndex(store, footer, lease, _opened(lease, footer, f"{store.url}/{footer.path}"))
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
         kept = _open.setdefault(name, made)
@@ -248,7 +284,8 @@ def _overflow(limit: int) -> list[OpenIndex]:
 
 def _key(store: Store, footer: Footer) -> str:
     """Names the content of an index part: the split, and the checksums of its files."""
-    said = [store.url, footer.path, str(footer.size), *(f"{f.name}:{f.crc32}" for f in footer.index_files)]
+    sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
+    said = [store.url, footer.path, str(footer.size), *sums]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
@@ -262,9 +299,24 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def is_cached(store: Store, footer: Footer, options: Options) -> bool:
-    """Whether the index of a split is in the local cache."""
-    return index_cache(options).holds(_key(store, footer))
+def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
+    """Whether all that the index of a split has about some columns is in the local cache."""
+    wanted = [
+        (piece.file, piece.start)
+        for column in columns
+        for field in footer.mapping.of(column)
+        for piece in footer.pieces.get(field.name, ())
+    ]
+    key = _key(store, footer)
+    cache = index_cache(options)
+    with _open_lock:
+        opened = _open.get(f"{cache.folder}/{key}")
+    if opened is not None and not any(map(opened.lease.lacks, wanted)):
+        return True
+    if not wanted:
+        return cache.holds(key)
+    there = cache.pieces(key)
+    return there is not None and there.issuperset(wanted)
 
 
 def close_indexes() -> int:
@@ -284,27 +336,30 @@ def prewarm(
 ) -> int:
     """Bring a split's index into the disk cache, open it, and read the named parts into memory.
 
-    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, of files that keep fields
-    apart only theirs are read.
+    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, only what belongs to their
+    fields comes into the cache, and of files that keep fields apart only theirs are read.
     """
     opened = open_index(store, footer, options)
-    suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
     folder = opened.lease.folder
-    fields = field_columns((folder / META).read_bytes())
-    wanted = {number for number, column in enumerate(fields) if column in columns} if columns else None
+    fields = field_names((folder / META).read_bytes())
+    wanted = {name for name in fields if not columns or column_of(name) in columns}
+    opened.load(wanted | OWN_FIELDS | set(map(positions_of, wanted)))
+    suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
     return sum(
-        _read_through(Path(item.path), wanted) for item in os.scandir(folder) if item.name.endswith(suffixes)
+        _read_through(Path(item.path), fields, wanted if columns else None)
+        for item in os.scandir(folder)
+        if item.name.endswith(suffixes)
     )
 
 
-def _read_through(path: Path, fields: Collection[int] | None) -> int:
+def _read_through(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         spans = [(0, size)]
-        if fields is not None and path.suffix in BY_FIELD:
+        if wanted is not None and path.suffix in BY_FIELD:
             file.seek(max(0, size - DIRECTORY))
-            found = stretches(file.read(), size)
-            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in fields]
+            found = stretches(path.suffix, file.read(), size, fields)
+            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in wanted]
         return sum(_read_span(file, start, end) for start, end in spans)
 
 

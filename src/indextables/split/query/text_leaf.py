@@ -102,6 +102,7 @@ class _Terms:
         if len(endings) < _MAX_EXPANSIONS:
             pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
             pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
+            self.view.load_positions(self.field)
             rows = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
             return plain(either((rows, partial)), partial)
         return plain(either((narrow, partial)), either((narrow, partial)))
@@ -152,10 +153,11 @@ class _Terms:
     def _phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         first = tokens[0].position
         words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in tokens]
+        self.view.load_positions(self.field)
         return Query.phrase_query(self.view.schema, self.field.name, words, slop)
 
     def _term(self, text: str) -> tantivy.Query:
-        record = self.field.record if self.tokenized else "basic"
+        record = self.field.term_record if self.tokenized else "basic"
         return Query.term_query(self.view.schema, self.field.name, text, record)
 
     def _begun(self, start: str) -> tantivy.Query:

@@ -1,6 +1,7 @@
 """An opened index as conditions see it: its fields, and which rows have a value at all."""
 
 import json
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +10,7 @@ import pyarrow as pa
 import tantivy
 from tantivy import Query
 
+from indextables.split.footer import positions_of
 from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
 from indextables.split.query.verdict import ALL, NOTHING, Side, either
 
@@ -19,7 +21,8 @@ class IndexView:
 
     `columns` are the columns of the split's rows. `null_counts` says how many rows of a column are
     null, where that is known. `constants` are columns (in lower case) with one value for all rows: those that
-    the table is partitioned by.
+    the table is partitioned by. `load` brings the bytes of fields to the disk: whoever asks the index about a
+    field has found it by `find`, or loads it.
     """
 
     index: tantivy.Index
@@ -29,6 +32,7 @@ class IndexView:
     num_rows: int
     null_counts: Dictionary[str, int] = field(default_factory=dict)
     constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
+    load: Callable[[Sequence[str]], None] = lambda _: None
 
     @cached_property
     def schema(self) -> tantivy.Schema:
@@ -44,9 +48,23 @@ class IndexView:
         found = self._column_names.get(name.lower())
         return None if found is None else self.columns.field(found)
 
+    def find(self, column: str, *kinds: Kind) -> Field | None:
+        """The column's field of one of these kinds, the first kind first, ready to be asked."""
+        found = self.mapping.find(column, *kinds)
+        if found is not None:
+            self.load((found.name,))
+        return found
+
+    def load_positions(self, field: Field) -> None:
+        """Have what phrases need of a field."""
+        self.load((positions_of(field.name),))
+
     def partial(self, field: Field) -> tantivy.Query:
         """The rows whose value is not wholly in the field."""
-        if not field.may_be_partial or not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
+        if not field.may_be_partial:
+            return NOTHING
+        self.load((PARTIAL_FIELD,))
+        if not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
             return NOTHING
         return Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
 
@@ -59,6 +77,7 @@ class IndexView:
             return Side(NOTHING)
         for own in self.mapping.of(column):
             if own.fast and own.kind is not Kind.JSON:
+                self.load((own.name,))
                 return Side(either((Query.exists_query(own.name), self.partial(own))))
         return Side(ALL, ALL)
 

@@ -1,0 +1,330 @@
+"""An index in pieces: each question brings the fields it asks about to the disk, and no others."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tantivy
+from made_splits import opened, write_split
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.predicate import Column, Compare, Op, Search, SearchKind, parse_condition
+from indextables.split import footer as footers
+from indextables.split.components import components
+from indextables.split.footer import Footer, IndexFile, positions_of, read_footer
+from indextables.split.index import files
+from indextables.split.index.cache import index_cache
+from indextables.split.index.files import unpack
+from indextables.split.mapping import Kind
+from indextables.split.parts import DOCUMENTS, field_names, stretches
+from indextables.split.query.exact import narrow
+from indextables.split.query.fields import Fields
+from indextables.split.query.search import close_indexes, is_cached, open_index, prewarm
+from indextables.store import Store, open_store
+
+TEXT = {"indexing.typemap.words": "text", "indexing.typemap.doc": "json"}
+
+
+@pytest.fixture(autouse=True)
+def every_field_apart(monkeypatch):
+    monkeypatch.setattr(files, "PIECE_BYTES", 1)
+    close_indexes()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "t")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options.parse({"cache.disk.path": str(tmp_path / "cache")})
+
+
+def rows(count: int = 3000) -> pa.Table:
+    numbers = np.random.default_rng(5).integers(0, 50, count)
+    return pa.table(
+        {
+            "id": pa.array(range(count)),
+            "number": pa.array(numbers),
+            "name": [f"name{n}" for n in numbers],
+            "words": [f"line {n} of row{i} is long" for i, n in enumerate(numbers)],
+            "doc": [json.dumps({"a": int(n), f"key{n}": {"deep": "yes"}}) for n in numbers],
+        }
+    )
+
+
+@pytest.fixture
+def split(store: Store) -> Footer:
+    write_split(store, "a.split", rows(), TEXT)
+    return read_footer(store, "a.split")
+
+
+def asked(index, condition):
+    """How many rows meet a condition, by the index alone."""
+    fields = Fields(index.footer.schema, (index.footer.mapping,))
+    found = narrow(condition, index.view, lambda search: fields.question(search, Options()), Options())
+    assert found.check is None
+    return index.count(found.side.rows)
+
+
+def search(column: str, query: str) -> Search:
+    return Search(SearchKind.INDEXQUERY, Column((column,)), query)
+
+
+QUESTIONS = {
+    "number": Compare(Op.LT, Column(("number",)), pa.scalar(7)),
+    "name": Compare(Op.EQ, Column(("name",)), pa.scalar("name3")),
+    "words": search("words", "line AND row17"),
+    "phrase": search("words", '"is long"'),
+    "doc": search("doc", "doc.key3.deep:yes"),
+}
+
+
+def held(index) -> set[str | None]:
+    """The fields whose pieces are all on the disk."""
+    pieces = index.footer.pieces
+    lacks = index.lease.lacks
+    return {name for name, own in pieces.items() if not any(lacks((p.file, p.start)) for p in own)}
+
+
+def test_pieces_are_the_files_from_the_first_byte_to_the_last(store, split, tmp_path):
+    (tmp_path / "out").mkdir()
+    unpack(store, split, tmp_path / "out")
+    for file in split.index_files:
+        place, offset = 0, file.offset
+        for piece in file.pieces:
+            assert (piece.start, piece.offset) == (place, offset)
+            place, offset = place + piece.size, offset + piece.length
+        assert place == (tmp_path / "out" / file.name).stat().st_size
+    index = tantivy.Index.open(str(tmp_path / "out"))
+    assert index.searcher().num_docs == 3000
+
+
+def test_every_field_has_pieces_and_documents_have_theirs(split):
+    fields = {field.name for field in split.mapping.fields}
+    assert {positions_of("t:words"), DOCUMENTS, "_row", "_partial", None} | fields <= split.pieces.keys()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_brings_what_it_asks_about_and_nothing_else(store, split, options, name):
+    index = open_index(store, split, options)
+    assert held(index) == {None}
+    fresh = asked(index, QUESTIONS[name])
+    column = {"phrase": "words"}.get(name, name)
+    own = {field.name for field in split.mapping.of(column)}
+    allowed = own | {None, "_partial"} | ({positions_of("t:words")} if name == "phrase" else set())
+    assert held(index) & own
+    assert held(index) <= allowed
+    index.load({*split.pieces} - {None})
+    assert asked(index, QUESTIONS[name]) == fresh > 0
+
+
+def test_answers_do_not_depend_on_what_was_asked_before(store, split, options):
+    expected = {name: asked(open_index(store, split, options), QUESTIONS[name]) for name in QUESTIONS}
+    close_indexes()
+    index_cache(options).flush()
+    again = {name: asked(open_index(store, split, options), QUESTIONS[name]) for name in reversed(QUESTIONS)}
+    assert again == expected
+
+
+def test_positions_come_with_the_first_phrase(store, split, options):
+    index = open_index(store, split, options)
+    assert asked(index, QUESTIONS["words"]) == 1
+    assert positions_of("t:words") not in held(index)
+    assert asked(index, QUESTIONS["phrase"]) == 3000
+    assert positions_of("t:words") in held(index)
+
+
+def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
+    index = open_index(store, split, options)
+    fields = Fields(split.schema, (split.mapping,))
+    found = narrow(
+        QUESTIONS["words"], index.view, lambda search: fields.question(search, Options()), Options()
+    )
+    assert "_row" not in held(index)
+    assert index.rows(found.side.rows).tolist() == [17]
+    assert "_row" in held(index)
+    assert index.top(found.side.rows, 3).rows.tolist() == [17]
+
+
+def test_another_process_finds_what_was_brought(store, split, options, monkeypatch):
+    assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
+    close_indexes()
+    monkeypatch.setattr("indextables.split.query.search.copy", None)
+    index = open_index(store, split, options)
+    assert asked(index, QUESTIONS["words"]) == 1
+    with pytest.raises(TypeError):
+        asked(index, QUESTIONS["phrase"])
+
+
+def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, monkeypatch):
+    copied = []
+    together = threading.Barrier(6)
+    real = files.copy
+
+    def copy(store, footer, folder, pieces):
+        copied.extend((piece.file, piece.start) for piece in pieces)
+        return real(store, footer, folder, pieces)
+
+    monkeypatch.setattr("indextables.split.query.search.copy", copy)
+    index = open_index(store, split, options)
+    copied.clear()
+
+    def ask(_: int) -> int:
+        together.wait()
+        return asked(index, QUESTIONS["words"])
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(ask, range(6))) == [1] * 6
+    assert len(copied) == len(set(copied)) > 0
+
+
+def test_only_whoever_asks_about_a_damaged_field_hears_of_it(store, split, options, tmp_path):
+    data = bytearray((tmp_path / "t" / "a.split").read_bytes())
+    piece = max(split.pieces["t:words"], key=lambda piece: piece.length)
+    data[piece.offset + piece.length // 2] ^= 0xFF
+    (tmp_path / "t" / "a.split").write_bytes(data)
+    index = open_index(store, split, options)
+    assert asked(index, QUESTIONS["name"]) > 0
+    for _ in range(2):
+        with pytest.raises(SplitError, match=rf"a\.split.*{piece.file}.* is damaged"):
+            asked(index, QUESTIONS["words"])
+    assert asked(index, QUESTIONS["number"]) > 0
+
+
+def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, monkeypatch):
+    index = open_index(store, split, options)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("indextables.split.query.search.copy", full)
+        with pytest.raises(SplitError, match=r"No space left.*cache\.disk\.path"):
+            asked(index, QUESTIONS["words"])
+    assert asked(index, QUESTIONS["words"]) == 1
+
+
+def test_the_cache_counts_bytes_that_are_there_not_those_that_may_come(store, options):
+    rng = np.random.default_rng(3)
+    noise = [" ".join(map(str, rng.integers(0, 1 << 40, 8))) for _ in range(20_000)]
+    write_split(
+        store,
+        "b.split",
+        rows(20_000).append_column("noise", [noise]),
+        {**TEXT, "indexing.typemap.noise": "text"},
+    )
+    footer = read_footer(store, "b.split")
+    index = open_index(store, footer, options)
+    assert asked(index, QUESTIONS["number"]) > 0
+    part = index_cache(options).stats()
+    assert part.bytes < footer.index_bytes / 3
+    assert part.bytes_fetched == index.lease.size < footer.index_bytes / 3
+    prewarm(store, footer, options)
+    assert index_cache(options).stats().bytes > footer.index_bytes / 2
+
+
+def test_what_is_at_hand_depends_on_the_columns(store, split, options):
+    def at_hand(*columns: str) -> bool:
+        return is_cached(store, split, options, columns)
+
+    assert not at_hand()
+    asked(open_index(store, split, options), QUESTIONS["name"])
+    for _ in ("open", "closed"):
+        told = at_hand(), at_hand("name"), at_hand("Name"), at_hand("name", "number")
+        assert told == (True, True, True, False)
+        close_indexes()
+
+
+def test_prewarming_columns_brings_them_and_no_others(store, split, options):
+    prewarm(store, split, options, ["TERM"], ["words"])
+    assert is_cached(store, split, options, ["words"])
+    assert not is_cached(store, split, options, ["name"])
+    prewarm(store, split, options, ["TERM"])
+    assert is_cached(store, split, options, split.schema.names)
+
+
+def test_splits_of_format_1_are_read(store, options, monkeypatch):
+    def first_format(file: IndexFile) -> dict[str, object]:
+        (only,) = file.pieces
+        return {
+            "name": file.name, "offset": file.offset, "length": only.length,
+            "size": only.size, "crc32": only.crc32, "blocks": only.blocks,
+        }  # fmt: skip
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "PIECE_BYTES", 1 << 60)
+        patched.setattr(footers, "FORMAT_VERSION", 1)
+        patched.setattr(IndexFile, "to_json", first_format)
+        write_split(store, "old.split", rows(), TEXT)
+    footer = read_footer(store, "old.split")
+    assert footer.pieces.keys() == {None}
+    old = open_index(store, footer, options)
+    write_split(store, "new.split", rows(), TEXT)
+    new = open_index(store, read_footer(store, "new.split"), options)
+    assert [asked(old, q) for q in QUESTIONS.values()] == [asked(new, q) for q in QUESTIONS.values()]
+    assert {(c.kind, c.column, c.size) for c in components(store, footer) if c.kind == "term"} == {
+        (c.kind, c.column, c.size) for c in components(store, new.footer) if c.kind == "term"
+    }
+
+
+def test_small_fields_are_read_with_everything_else(store, options, monkeypatch):
+    monkeypatch.setattr(files, "PIECE_BYTES", 64 << 10)
+    write_split(store, "small.split", rows(100), TEXT)
+    footer = read_footer(store, "small.split")
+    assert footer.pieces.keys() == {None}
+    assert all(len(file.pieces) == 1 for file in footer.index_files)
+    index = open_index(store, footer, options)
+    assert asked(index, QUESTIONS["words"]) == 1
+
+
+@pytest.mark.parametrize("columns", [1, 40, 900])
+def test_columns_are_found_whatever_their_number_and_names(store, columns):
+    names = [f"column_with_a_rather_long_name_{n * 7919 % columns:05}" for n in range(columns)]
+    docs = [
+        json.dumps({f"p{n}": {"q" * 20: n, f"r{n}": f"text{n}"} for n in range(i % 400)}) for i in range(500)
+    ]
+    table = pa.table({**{name: pa.array(range(500)) for name in names}, "doc": docs, "é": docs})
+    write_split(store, "wide.split", table, {"indexing.typemap.doc": "json", "indexing.typemap.é": "json"})
+    with opened(store, "wide.split") as (footer, index):
+        assert index.searcher().num_docs == 500
+    fast = [file for file in footer.index_files if file.name.endswith(".fast")]
+    found = {piece.field for file in fast for piece in file.pieces}
+    assert found == {field.name for field in footer.mapping.fields if field.fast} | {"_row", None}
+    assert {footer.mapping.find(name, Kind.I64).name for name in names} <= found
+
+
+@pytest.mark.parametrize("suffix", [".term", ".fast", ".store"])
+def test_a_directory_that_cannot_be_understood_is_refused(store, split, tmp_path, suffix):
+    (tmp_path / "out").mkdir()
+    unpack(store, split, tmp_path / "out")
+    fields = field_names((tmp_path / "out" / "meta.json").read_bytes())
+    data = next(p for p in (tmp_path / "out").iterdir() if p.suffix == suffix).read_bytes()
+    assert stretches(suffix, data, len(data), fields)
+    for spoilt in (data[: len(data) // 2], b"\xff" * 40, data[-60:-8] + b"\xff" * 8):
+        with pytest.raises(SplitError, match="no directory of its fields"):
+            stretches(suffix, spoilt, len(spoilt), fields)
+
+
+def test_conditions_on_several_columns_are_fetched_at_once(store, split, options, monkeypatch):
+    calls = []
+    real = files.copy
+
+    def copy(store, footer, folder, pieces):
+        calls.append({piece.field for piece in pieces})
+        return real(store, footer, folder, pieces)
+
+    monkeypatch.setattr("indextables.split.query.search.copy", copy)
+    index = open_index(store, split, options)
+    calls.clear()
+    index.load_columns(["number", "NAME", "words", "no such column"])
+    assert len(calls) == 1
+    assert {"t:words", split.mapping.of("name")[0].name, split.mapping.of("number")[0].name} == calls[0]
+    condition = parse_condition("number < 7 AND name = 'name3'", split.schema)
+    assert asked(index, condition) > 0
