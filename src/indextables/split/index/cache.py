@@ -42,9 +42,9 @@ from indextables.split.index.entry import (
     Facts,
     Place,
     boot,
+    bytes_there,
     locked_folder,
     read_facts,
-    room,
     sound,
     tell,
 )
@@ -270,7 +270,7 @@ class IndexCache:
             for item in found:
                 try:
                     used = (Path(item.path) / ENTRY).stat().st_mtime
-                    size = sum(room(f.stat()) for f in os.scandir(item.path) if f.name != ENTRY)
+                    size = bytes_there(Path(item.path))
                 except OSError:
                     continue
                 yield used, size, item.name

@@ -46,9 +46,11 @@ def locked_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def room(file: os.stat_result) -> int:
-    """How much of the disk a file takes that has bytes only here and there."""
-    return min(file.st_size, file.st_blocks * 512)
+def bytes_there(entry: Path) -> int:
+    """How much of the disk an entry takes: its files have bytes only here and there."""
+    with os.scandir(entry) as found:
+        files = [item.stat() for item in found if item.name != ENTRY]
+    return sum(min(file.st_size, file.st_blocks * 512) for file in files)
 
 
 @dataclass(frozen=True, slots=True)
