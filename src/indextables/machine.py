@@ -15,12 +15,12 @@ Path = str | os.PathLike[str]
 
 
 def disk_cache(*, options: Given = None) -> DiskCache:
-    """How full the cache of index parts is, of all processes that share its folder."""
+    """How full the cache of indexes is, of all processes that share its folder."""
     return process.disk_cache(Options.parse(options))
 
 
 def flush_disk_cache(*, options: Given = None) -> Flushed:
-    """Delete cached index parts that nobody uses now."""
+    """Delete cached indexes that nobody uses now."""
     return process.flush_disk_cache(Options.parse(options))
 
 

@@ -25,7 +25,7 @@ _SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 @dataclass(frozen=True, slots=True)
 class DiskCache:
-    """How full the cache of index parts is, of all processes that share its folder; none if it is off."""
+    """How full the cache of indexes is, of all processes that share its folder; none if it is off."""
 
     enabled: bool
     folder: str = ""
@@ -86,7 +86,7 @@ class Forgotten:
 
 
 def disk_cache(options: Options) -> DiskCache:
-    """The cache of index parts that the options name."""
+    """The cache of indexes that the options name."""
     if not options.get(reading.DISK_CACHE):
         return DiskCache(enabled=False)
     cache = index_cache(options)
@@ -134,7 +134,7 @@ def flush_searchers() -> int:
 
 
 def flush_disk_cache(options: Options) -> Flushed:
-    """Delete cached index parts that nobody uses now."""
+    """Delete cached indexes that nobody uses now."""
     if not options.get(reading.DISK_CACHE):
         return Flushed(enabled=False)
     close_sources()

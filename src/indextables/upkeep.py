@@ -51,7 +51,7 @@ class Upkeep:
         return self._snapshot.url
 
     def cache_statistics(self) -> CacheStats:
-        """How full the local cache of index parts is, and what this process asked of it."""
+        """How full the local cache of indexes is, and what this process asked of it."""
         return index_cache(self._options).stats()
 
     def state(self) -> StateFigures:
@@ -137,7 +137,7 @@ class Upkeep:
         parallelism: int | None = None,
         progress: Progress | None = None,
     ) -> Warmed:
-        """Bring index parts to the local disk and into memory before the first search.
+        """Bring indexes to the local disk and into memory before the first search.
 
         Args:
             where: a condition on partition columns.

@@ -360,7 +360,7 @@ are left out.""",
 def _machine(maker: _Maker) -> None:
     prewarm = maker(
         "prewarm",
-        "bring index parts to the local disk before the first search",
+        "bring indexes to the local disk before the first search",
         more="""\
 example, in the background:
   indextables prewarm logs --fields message --async
@@ -395,7 +395,7 @@ example, in the background:
         path=False,
         more="""\
 what to do:
-  show    how full the local cache of index parts is (the default)
+  show    how full the local cache of indexes is (the default)
   flush   delete what nobody uses of it
   close   close the splits and indexes that this process keeps open
   forget  forget what this process has read of logs; of one table if PATH is given

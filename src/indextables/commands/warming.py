@@ -226,7 +226,7 @@ COMMANDS = (
             where(),
             flag("ASYNC MODE", "async"),
         ),
-        help="Bring index parts to the local disk and into memory before the first search.",
+        help="Bring indexes to the local disk and into memory before the first search.",
     ),
     Command(
         openings=("WAIT FOR INDEXTABLES PREWARM JOBS",),

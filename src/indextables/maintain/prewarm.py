@@ -1,4 +1,4 @@
-"""Index parts are brought to the local disk and into memory before the first search needs them."""
+"""Indexes are brought to the local disk and into memory before the first search needs them."""
 
 import socket
 import time

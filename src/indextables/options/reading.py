@@ -1,4 +1,4 @@
-"""Options of reading: scans, searches, aggregates, and the local cache of index parts."""
+"""Options of reading: scans, searches, aggregates, and the local cache of indexes."""
 
 from indextables.options.declare import Option, Parser, Where, option, refused
 from indextables.options.parsers import boolean, choice, integer, optional_text, size
@@ -105,7 +105,7 @@ DISK_CACHE = option(
     "cache.disk.enabled",
     boolean,
     True,
-    "Keep index parts on the local disk for the next reader; if false they last as long as the process.",
+    "Keep indexes on the local disk for the next reader; if false they last as long as the process.",
     where=_READ,
 )
 DISK_CACHE_PATH: Option[str | None] = option(
@@ -139,7 +139,7 @@ MAX_LOADS = option(
     "cache.maxConcurrentLoads",
     integer(1),
     8,
-    "How many index parts a process copies into the cache at once.",
+    "How many indexes a process copies into the cache at once.",
     where=_READ,
 )
 
@@ -166,13 +166,13 @@ for _key, _reason in {
     "partitionPruning.selectivityOrdering": "pruning weighs all conditions at once",
     "cache.queryCache": "answers are not cached; indexes are kept open instead",
     "cache.name": "a process has one cache for each folder",
-    "cache.coalesceMaxGap": "an index part is one range of its split",
+    "cache.coalesceMaxGap": "pieces of an index that lie side by side are read at once, others apart",
     "cache.disk.compression": "index files are mapped from the cache as they are",
     "cache.disk.minCompressSize": "index files are mapped from the cache as they are",
     "cache.disk.manifestSyncInterval": "the cache keeps no manifest: its folder is its state",
-    "cache.disk.writeQueue.mode": "index parts are written to the cache before they are used",
-    "cache.disk.writeQueue.capacity": "index parts are written to the cache before they are used",
-    "cache.disk.writeQueue.maxBudget": "index parts are written to the cache before they are used",
-    "cache.disk.dropWritesWhenFull": "an index part must be on the local disk to be searched",
+    "cache.disk.writeQueue.mode": "an index is written to the cache before it is used",
+    "cache.disk.writeQueue.capacity": "an index is written to the cache before it is used",
+    "cache.disk.writeQueue.maxBudget": "an index is written to the cache before it is used",
+    "cache.disk.dropWritesWhenFull": "an index must be on the local disk to be searched",
 }.items():
     refused(_key, _reason)

@@ -114,7 +114,7 @@ def _cache(facts: Facts) -> Iterable[tuple[str, str, str]]:
     cache = facts.cache
     full = cache.bytes / cache.limit if cache.limit else 0.0
     yield "folder", cache.folder, ""
-    yield "index parts", f"{cache.entries:,}", ""
+    yield "indexes", f"{cache.entries:,}", ""
     bar = share(full, f"{100 * full:.1f}%", much=full > 1)
     yield "size", f"{short(cache.bytes)} of {short(cache.limit)}", bar
     yield "hits and misses of this process", f"{cache.hits:,} and {cache.misses:,}", ""

@@ -283,7 +283,7 @@ def _overflow(limit: int) -> list[OpenIndex]:
 
 
 def _key(store: Store, footer: Footer) -> str:
-    """Names the content of an index part: the split, and the checksums of its files."""
+    """Names the content of an index: the split, and the checksums of its files."""
     sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
     said = [store.url, footer.path, str(footer.size), *sums]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
