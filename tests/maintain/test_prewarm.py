@@ -1,4 +1,4 @@
-"""Prewarming brings index parts to the local disk, of the splits and columns that were asked for."""
+"""Prewarming brings indexes to the local disk, of the splits and columns that were asked for."""
 
 from pathlib import Path
 

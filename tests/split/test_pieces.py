@@ -1,6 +1,7 @@
 """An index in pieces: each question brings the fields it asks about to the disk, and no others."""
 
 import json
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -196,6 +197,29 @@ def test_only_whoever_asks_about_a_damaged_field_hears_of_it(store, split, optio
         with pytest.raises(SplitError, match=rf"a\.split.*{piece.file}.* is damaged"):
             asked(index, QUESTIONS["words"])
     assert asked(index, QUESTIONS["number"]) > 0
+
+
+def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, options):
+    index = open_index(store, split, options)
+    assert asked(index, QUESTIONS["words"]) == 1
+    shutil.rmtree(index_cache(options).folder / "entries" / index.lease.folder.name)
+    assert asked(index, QUESTIONS["words"]) == 1, "what is mapped is still there"
+    again = open_index(store, split, options)
+    assert again is not index
+    assert asked(again, QUESTIONS["name"]) > 0
+    # The first index must not take the new files for its own.
+    with pytest.raises(SplitError, match="someone took files away that are in use"):
+        asked(index, QUESTIONS["number"])
+    assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
+
+
+def test_a_file_that_is_deleted_under_an_open_index_is_fetched_for_the_next_search(store, split, options):
+    index = open_index(store, split, options)
+    for file in index.lease.folder.glob("*.fast"):
+        file.unlink()
+    with pytest.raises(SplitError, match="could not be written"):
+        asked(index, QUESTIONS["number"])
+    assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
 
 
 def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, monkeypatch):

@@ -215,7 +215,7 @@ COMMANDS = (
         ("host", "folder"),
         in_shell="cache show",
         in_python="disk_cache",
-        help_="How full the cache of index parts is, host by host.",
+        help_="How full the cache of indexes is, host by host.",
     ),
     _everywhere(
         "DESCRIBE INDEXTABLES STORAGE STATS",
@@ -251,7 +251,7 @@ COMMANDS = (
         ("host", "folder"),
         in_shell="cache flush",
         in_python="flush_disk_cache",
-        help_="Delete cached index parts that nobody uses now.",
+        help_="Delete cached indexes that nobody uses now.",
     ),
     Command(
         openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),

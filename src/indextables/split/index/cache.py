@@ -27,7 +27,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -43,11 +43,11 @@ from indextables.split.index.entry import (
     Place,
     boot,
     bytes_there,
-    locked_folder,
     read_facts,
     sound,
     tell,
 )
+from indextables.split.index.locks import alone, identity, locked_folder, take_lock, try_lock
 
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
@@ -94,10 +94,12 @@ class _Counters:
 class Lease:
     """The right to use an entry: it stays on disk until the lease is closed."""
 
-    def __init__(self, cache: "IndexCache", folder: Path, lock: int, pieces: Iterable[Copied]) -> None:
+    def __init__(self, cache: "IndexCache", folder: Path, lock: int, facts: Facts) -> None:
         self.folder = folder
+        self._id = facts.id
+        self._identity = identity(folder)
         self._cache = cache
-        self._sizes = {(piece.file, piece.start): piece.size for piece in pieces}
+        self._sizes = {(piece.file, piece.start): piece.size for piece in facts.pieces}
         # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
         # the collector may run while they are held.
         self._unlock = weakref.finalize(self, os.close, lock)
@@ -114,8 +116,15 @@ class Lease:
     def fill(self, places: Collection[Place], write: Filler) -> None:
         """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
         if any(map(self.lacks, places)):
-            pieces = self._cache.fill(self.folder, places, write)
+            pieces = self._cache.fill(self.folder, self._id, places, write)
             self._sizes.update({(piece.file, piece.start): piece.size for piece in pieces})
+
+    def is_current(self) -> bool:
+        """Whether the entry is still where it was: nobody took it away in spite of the locks."""
+        try:
+            return identity(self.folder) == self._identity
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Give the entry back; a second call does nothing."""
@@ -158,7 +167,7 @@ class IndexCache:
         lease = self._enter(key, size)
         made = False
         while lease is None:
-            with self._loading, _alone(self.folder / "arriving" / f"{key}.lock"):
+            with self._loading, alone(self.folder / "arriving" / f"{key}.lock"):
                 # Someone else may have made it meanwhile; or removed what was made here.
                 if (lease := self._enter(key, size)) is None:
                     self._arrive(self.folder / "entries" / key, size, write)
@@ -171,26 +180,25 @@ class IndexCache:
             self._count(hits=1)
         return lease
 
-    def fill(self, entry: Path, places: Collection[Place], write: Filler) -> list[Copied]:
+    def fill(self, entry: Path, which: str, places: Collection[Place], write: Filler) -> tuple[Copied, ...]:
         """Put pieces that an entry lacks in their place, for whoever holds a lease; all that it has then."""
-        with self._loading, locked_folder(entry):
-            facts = read_facts(entry)
-            if facts is None:
-                raise SplitError(
-                    f"someone took files in use out of the cache in {self.folder}; run the query again"
-                )
-            missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
-            if missing:
-                try:
-                    more = write(entry, missing)
-                    facts = replace(facts, pieces=(*facts.pieces, *more))
-                    tell(entry, facts)
-                except OSError as error:
-                    raise self._cannot_write(error) from error
-                self._count(bytes_fetched=sum(piece.size for piece in more))
-        if missing:
-            self.evict()
-        return list(facts.pieces)
+        try:
+            with self._loading, locked_folder(entry):
+                facts = read_facts(entry)
+                if facts is None or facts.id != which:
+                    # Bytes in other files than those that are open would not be seen.
+                    raise FileNotFoundError(0, "someone took files away that are in use")
+                missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
+                if not missing:
+                    return facts.pieces
+                more = write(entry, missing)
+                facts = replace(facts, pieces=(*facts.pieces, *more))
+                tell(entry, facts)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+        self._count(bytes_fetched=sum(piece.size for piece in more))
+        self.evict()
+        return facts.pieces
 
     @property
     def misses(self) -> int:
@@ -223,7 +231,7 @@ class IndexCache:
         return self._remove(sorted(self._entries()), lambda _: True)
 
     def _enter(self, key: str, size: int | None) -> Lease | None:
-        lock = _lock(self.folder / "locks" / key, fcntl.LOCK_SH)
+        lock = take_lock(self.folder / "locks" / key, fcntl.LOCK_SH)
         entry = self.folder / "entries" / key
         try:
             facts = read_facts(entry)
@@ -231,11 +239,14 @@ class IndexCache:
                 os.close(lock)
                 return None
             _touch(entry / ENTRY)
+            return Lease(self, entry, lock, facts)
+        except FileNotFoundError:
+            os.close(lock)  # it went while it was looked at
+            return None
         except BaseException:
             with contextlib.suppress(OSError):
                 os.close(lock)
             raise
-        return Lease(self, entry, lock, facts.pieces)
 
     def _arrive(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
@@ -250,7 +261,8 @@ class IndexCache:
                     "expected; the split is damaged or was cut: restore it from a backup"
                 )
             tell(arriving, facts)
-            self._take_away(entry)
+            with contextlib.suppress(FileNotFoundError), locked_folder(entry):
+                self._take_away(entry)
             arriving.rename(entry)
         except OSError as error:
             raise self._cannot_write(error) from error
@@ -304,7 +316,7 @@ class IndexCache:
         for _, size, key in found:
             if not more(freed):
                 break
-            lock = _try_lock(self.folder / "locks" / key)
+            lock = try_lock(self.folder / "locks" / key)
             if lock is None:
                 continue
             try:
@@ -364,52 +376,6 @@ def _own_folder(folder: Path) -> None:
             f"the cache folder {folder} belongs to another user, who could change what is read from it; set "
             "spark.indextables.cache.disk.path to a folder of your own"
         )
-
-
-def _lock(path: Path, kind: int) -> int:
-    """Take a lock on the file at `path`, which may be removed by whoever held it before."""
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, kind)
-            if _same_file(handle, path):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Be the only one, of all threads and processes, who holds the lock file, which goes afterwards."""
-    lock = _lock(path, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(lock)
-
-
-def _try_lock(path: Path) -> int | None:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _same_file(handle, path):
-            return handle
-    except BlockingIOError:
-        pass
-    os.close(handle)
-    return None
-
-
-def _same_file(handle: int, path: Path) -> bool:
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    here = os.fstat(handle)
-    return (here.st_ino, here.st_dev) == (there.st_ino, there.st_dev)
 
 
 def _touch(path: Path) -> None:

@@ -4,18 +4,17 @@ The note is `entry.json`: the files with their lengths, the pieces with their ch
 machine since which they are known to be right.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import time
 import uuid
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from indextables.split.index.locks import locked_folder
 
 ENTRY = "entry.json"
 _CHUNK = 1 << 20
@@ -35,17 +34,6 @@ class Copied:
 Place: TypeAlias = tuple[str, int]
 
 
-@contextlib.contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Be the only one, of all threads and processes, who changes the entry."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def bytes_there(entry: Path) -> int:
     """How much of the disk an entry takes: its files have bytes only here and there."""
     with os.scandir(entry) as found:
@@ -60,6 +48,8 @@ class Facts:
     files: dict[str, int]
     pieces: tuple[Copied, ...]
     boot: str
+    # Another one for an entry that replaces this: it has other files at the same path.
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def size(self) -> int:
@@ -71,7 +61,8 @@ def read_facts(entry: Path) -> Facts | None:
     """What is known of an entry; None if it is not there."""
     try:
         said: dict[str, Any] = json.loads((entry / ENTRY).read_bytes())
-        return Facts(said["files"], tuple(Copied(*piece) for piece in said["pieces"]), said["boot"])
+        pieces = tuple(Copied(*piece) for piece in said["pieces"])
+        return Facts(said["files"], pieces, said["boot"], said["id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -80,7 +71,8 @@ def tell(entry: Path, facts: Facts) -> None:
     """Write `entry.json`, as a whole or not at all."""
     pieces = [[piece.file, piece.start, piece.size, piece.crc32] for piece in facts.pieces]
     renewed = entry / f".{uuid.uuid4().hex}"
-    renewed.write_text(json.dumps({"files": facts.files, "pieces": pieces, "boot": facts.boot}))
+    said = {"id": facts.id, "files": facts.files, "pieces": pieces, "boot": facts.boot}
+    renewed.write_text(json.dumps(said))
     renewed.rename(entry / ENTRY)
 
 

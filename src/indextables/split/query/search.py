@@ -72,7 +72,11 @@ class Loader:
         def write(folder: Path, missing: Collection[Place]) -> list[Copied]:
             return copy(self._store, self._footer, folder, [wanted[place] for place in missing])
 
-        self._lease.fill(wanted.keys(), write)
+        try:
+            self._lease.fill(wanted.keys(), write)
+        except SplitError:
+            _close(self._lease)  # the next search starts anew: files may be missing
+            raise
         self._loaded.update(fields)
 
 
@@ -244,10 +248,12 @@ def _kept_open(
     cache = index_cache(options)
     name = f"{cache.folder}/{key}"
     with _open_lock:
-        if (found := _open.get(name)) is not None:
+        found = _open.get(name)
+        if found is not None and found.lease.is_current():
             _open.move_to_end(name)
             metrics.record(CACHE_HIT, 1)
             return found
+        _open.pop(name, None)
     before = cache.misses
     lease = cache.lease(key, None if built else footer.index_bytes, write)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
@@ -317,6 +323,13 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
         return cache.holds(key)
     there = cache.pieces(key)
     return there is not None and there.issuperset(wanted)
+
+
+def _close(lease: Lease) -> None:
+    with _open_lock:
+        gone = [name for name, each in _open.items() if each.lease is lease]
+        dropped = [_open.pop(name) for name in gone]
+    del dropped
 
 
 def close_indexes() -> int:
