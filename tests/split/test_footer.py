@@ -60,7 +60,7 @@ def altered(tmp_path, change):
     said = json.loads(file.metadata.metadata[FOOTER_KEY])
     if change is not None:
         said["index"] = said["index"][:1]
-        said["index"][0].update(offset=4, pieces=[[None, 1, 1, 0, []]])
+        said["index"][0].update(pieces=[[None, 1, 4, 1, 0, []]])
         change(said)
     text = json.dumps(said)
     writer = pq.ParquetWriter(tmp_path / "other.split", file.schema_arrow.remove_metadata())
@@ -80,7 +80,7 @@ def altered(tmp_path, change):
         ),
         (lambda s: s.update(numRecords=7), "7 rows are promised, 500 are there"),
         (lambda s: s.pop("chunks"), "cannot be understood"),
-        (lambda s: s["index"][0].update(offset=10**12), "outside of the split"),
+        (lambda s: s["index"][0].update(pieces=[[None, 1, 10**12, 1, 0, []]]), "outside of the split"),
         (lambda s: s["index"][0].update(name="../x"), "outside of the split"),
         (lambda s: s.update(mapping=[{"name": "a"}]), "mapping cannot be understood"),
         (lambda s: s.update(schema="!!!"), "cannot be understood"),
@@ -119,11 +119,11 @@ def test_an_index_is_unpacked_and_the_checksums_of_the_copies_are_told(store, tm
 def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
     footer = read_footer(store, "a.split")
     data = bytearray((tmp_path / "a.split").read_bytes())
-    largest = max(footer.index_files, key=lambda file: file.length)
+    largest = max((p for file in footer.index_files for p in file.pieces), key=lambda piece: piece.length)
     data[largest.offset + largest.length // 2] ^= 0xFF
     (tmp_path / "b.split").write_bytes(data)
     (tmp_path / "out").mkdir()
-    with pytest.raises(SplitError, match=f"b.split.*{largest.name}.* is damaged"):
+    with pytest.raises(SplitError, match=f"b.split.*{largest.file}.* is damaged"):
         unpack(store, read_footer(store, "b.split"), tmp_path / "out")
 
 

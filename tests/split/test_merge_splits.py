@@ -172,7 +172,7 @@ def test_a_source_that_cannot_be_read_is_named(store, tmp_path, where):
     paths = parts(store, table, 3, TEXT)
     footer = read_footer(store, paths[1])
     data = bytearray((tmp_path / paths[1]).read_bytes())
-    largest = max(footer.index_files, key=lambda file: file.length)
+    largest = max((p for file in footer.index_files for p in file.pieces), key=lambda piece: piece.length)
     at = largest.offset + 10 if where == "index" else 4
     data[at : at + 200] = os.urandom(200)
     (tmp_path / paths[1]).write_bytes(data)

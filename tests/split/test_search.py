@@ -166,9 +166,9 @@ def test_prewarming_reads_the_parts_asked_for(tmp_path):
 
 def test_a_damaged_index_is_named_and_not_cached(tmp_path):
     store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello", "blob": None}])
-    file = footer.index_files[-1]
+    piece = footer.index_files[-1].pieces[0]
     data = bytearray((tmp_path / "a.split").read_bytes())
-    data[file.offset + file.length // 2] ^= 0xFF
+    data[piece.offset + piece.length // 2] ^= 0xFF
     (tmp_path / "a.split").write_bytes(bytes(data))
     with pytest.raises(Exception, match=r"a\.split.*damaged"):
         open_index(store, footer, options)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import SplitError
 from indextables.split.mapping import Mapping
+from indextables.split.parts import POSITIONS
 from indextables.store import Store
 
 FORMAT_VERSION = 2
@@ -57,10 +58,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """One file of the Tantivy index: its pieces, one after the other in the file and in the split."""
+    """One file of the Tantivy index: its pieces, one after the other."""
 
     name: str
-    offset: int
     pieces: tuple[Piece, ...]
 
     @property
@@ -68,28 +68,23 @@ class IndexFile:
         """How long the file is."""
         return sum(piece.size for piece in self.pieces)
 
-    @property
-    def length(self) -> int:
-        """How much room it takes in the split."""
-        return sum(piece.length for piece in self.pieces)
-
     def to_json(self) -> dict[str, Any]:
         """As it stands in the footer."""
-        pieces = [[p.field, p.size, p.length, p.crc32, p.blocks] for p in self.pieces]
-        return {"name": self.name, "offset": self.offset, "pieces": pieces}
+        pieces = [[p.field, p.size, p.offset, p.length, p.crc32, p.blocks] for p in self.pieces]
+        return {"name": self.name, "pieces": pieces}
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> "IndexFile":
         """Out of a footer; in format 1 a file is one piece."""
         own = said.get("pieces")
         if own is None:
-            own = [[None, said["size"], said["length"], said["crc32"], said["blocks"]]]
+            own = [[None, said["size"], said["offset"], said["length"], said["crc32"], said["blocks"]]]
         pieces = []
-        start, offset = 0, said["offset"]
-        for field, size, length, crc32, blocks in own:
+        start = 0
+        for field, size, offset, length, crc32, blocks in own:
             pieces.append(Piece(said["name"], start, field, size, offset, length, crc32, tuple(blocks)))
-            start, offset = start + size, offset + length
-        return cls(said["name"], said["offset"], tuple(pieces))
+            start += size
+        return cls(said["name"], tuple(pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,7 @@ class Footer:
         for file in self.index_files:
             for piece in file.pieces:
                 field = piece.field
-                if field is not None and file.name.endswith(".pos"):
+                if field is not None and file.name.endswith(POSITIONS):
                     field = positions_of(field)
                 found.setdefault(field, []).append(piece)
         return found
@@ -267,7 +262,8 @@ def _footer_of(
     rows = said["numRecords"]
     if parquet.num_rows != rows or sum(chunk.rows for chunk in chunks) != rows:
         raise ValueError(f"{rows} rows are promised, {parquet.num_rows} are there")
-    if any(not 4 <= f.offset <= f.offset + f.length <= footer_start or "/" in f.name for f in files):
+    pieces = [piece for file in files for piece in file.pieces]
+    if any(not 4 <= p.offset <= p.offset + p.length <= footer_start or "/" in p.file for p in pieces):
         raise ValueError("an index file lies outside of the split")
     return Footer(
         path=path,

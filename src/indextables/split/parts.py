@@ -47,6 +47,7 @@ PARTS = {
 DOCUMENTS = "_documents"
 # Files that keep fields apart.
 BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
+POSITIONS = ".pos"
 STORE = ".store"
 # No directory of fields is longer: some thousand fields.
 DIRECTORY = 256 << 10

@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from indextables.errors import SplitError
 from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile, Piece
 from indextables.split.index.entry import Copied
-from indextables.split.parts import BY_FIELD, STORE, field_names, stretches
+from indextables.split.parts import BY_FIELD, POSITIONS, STORE, field_names, stretches
 from indextables.store import Store
 
 META = "meta.json"
@@ -41,31 +42,45 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
     """Append the index in a folder to an Arrow sink, in bounded memory; tells where each file went."""
     codec = pa.Codec("zstd", compression_level=level)
     fields = field_names((folder / META).read_bytes())
-    return [_pack_file(path, fields, sink, codec) for path in live_files(folder)]
+    places: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(fields)}}
+    cuts = [cut for path in live_files(folder) for cut in _cuts(path, fields)]
+    # What is needed together stands together: what every search needs, then field by field, positions last.
+    cuts.sort(key=lambda cut: (cut.is_positions, places.get(cut.field, len(fields))))
+    packed: dict[str, list[Piece]] = {}
+    for cut in cuts:
+        packed.setdefault(cut.path.name, []).append(_pack_piece(cut, sink, codec))
+    return [
+        IndexFile(name, tuple(sorted(pieces, key=lambda piece: piece.start)))
+        for name, pieces in packed.items()
+    ]
 
 
-def _pack_file(path: Path, fields: Sequence[str], sink: Any, codec: Any) -> IndexFile:  # noqa: ANN401
-    offset = sink.tell()
-    with path.open("rb") as source:
-        pieces = [
-            _pack_piece(path.name, source, start, stop, field, sink, codec)
-            for field, start, stop in _cuts(path, fields)
-        ]
-    return IndexFile(path.name, offset, tuple(pieces))
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A stretch of a file that becomes a piece, and the field that alone needs it."""
+
+    path: Path
+    field: str | None
+    start: int
+    stop: int
+
+    @property
+    def is_positions(self) -> bool:
+        return self.field is not None and self.path.suffix == POSITIONS
 
 
-def _cuts(path: Path, fields: Sequence[str]) -> list[tuple[str | None, int, int]]:
+def _cuts(path: Path, fields: Sequence[str]) -> list[_Cut]:
     """A file in stretches: those of fields that are large enough, and what lies between them."""
     size = path.stat().st_size
-    cuts: list[tuple[str | None, int, int]] = []
+    cuts: list[_Cut] = []
     reached = 0
     for field, start, stop in _of_fields(path, size, fields):
         if stop - start >= PIECE_BYTES:
             if start > reached:
-                cuts.append((None, reached, start))
-            cuts.append((field, start, stop))
+                cuts.append(_Cut(path, None, reached, start))
+            cuts.append(_Cut(path, field, start, stop))
             reached = stop
-    return [*cuts, (None, reached, size)] if size > reached or not cuts else cuts
+    return [*cuts, _Cut(path, None, reached, size)] if size > reached or not cuts else cuts
 
 
 def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -82,32 +97,26 @@ def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, 
     return joined
 
 
-def _pack_piece(
-    name: str,
-    source: Any,  # noqa: ANN401
-    start: int,
-    stop: int,
-    field: str | None,
-    sink: Any,  # noqa: ANN401
-    codec: Any,  # noqa: ANN401
-) -> Piece:
+def _pack_piece(cut: _Cut, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
     offset, length, crc, blocks = sink.tell(), 0, 0, []
     packed: bool | None = None
-    source.seek(start)
-    left = stop - start
-    while left:
-        block = source.read(min(BLOCK_BYTES, left))
-        left -= len(block)
-        small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
-        if packed is None:
-            packed = len(small) < _WORTH * len(block)
-        stored = small if packed else block
-        if packed:
-            blocks.append(len(stored))
-        sink.write(stored)
-        length += len(stored)
-        crc = zlib.crc32(stored, crc)
-    return Piece(name, start, field, stop - start, offset, length, crc, tuple(blocks))
+    left = cut.stop - cut.start
+    with cut.path.open("rb") as source:
+        source.seek(cut.start)
+        while left:
+            block = source.read(min(BLOCK_BYTES, left))
+            left -= len(block)
+            small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
+            if packed is None:
+                packed = len(small) < _WORTH * len(block)
+            stored = small if packed else block
+            if packed:
+                blocks.append(len(stored))
+            sink.write(stored)
+            length += len(stored)
+            crc = zlib.crc32(stored, crc)
+    size = cut.stop - cut.start
+    return Piece(cut.path.name, cut.start, cut.field, size, offset, length, crc, tuple(blocks))
 
 
 def unpack(store: Store, footer: Footer, folder: Path) -> list[Copied]:
