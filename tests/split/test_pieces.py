@@ -336,6 +336,18 @@ def test_columns_are_found_whatever_their_number_and_names(store, columns):
     assert {footer.mapping.find(name, Kind.I64).name for name in names} <= found
 
 
+def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store, options):
+    odd = rows().rename_columns(["id", "number", "doc\x01a", "words", "doc"])
+    write_split(store, "odd.split", odd, TEXT)
+    footer = read_footer(store, "odd.split")
+    fast = [file for file in footer.index_files if file.name.endswith(".fast")]
+    assert [piece.field for file in fast for piece in file.pieces] == [None] * len(fast)
+    assert {c.column for c in components(store, footer) if c.kind == "fastfield"} == {None}
+    index = open_index(store, footer, options)
+    assert asked(index, Compare(Op.EQ, Column(("doc\x01a",)), pa.scalar("name3"))) > 0
+    assert [asked(index, QUESTIONS[name]) > 0 for name in ("number", "doc", "phrase")] == [True] * 3
+
+
 @pytest.mark.parametrize("suffix", [".term", ".fast", ".store"])
 def test_a_directory_that_cannot_be_understood_is_refused(store, split, tmp_path, suffix):
     (tmp_path / "out").mkdir()

@@ -41,16 +41,16 @@ def components(store: Store, footer: Footer) -> list[Component]:
         kind = next((KINDS[part] for part, suffixes in PARTS.items() if suffix in suffixes), None)
         if kind is None:
             continue
-        if suffix in BY_FIELD:
-            for stretch in stretches(suffix, _end(store, footer, file), file.size, fields):
-                key = (kind, column_of(stretch.field))
-                sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
-        else:
+        found = stretches(suffix, _end(store, footer, file), file.size, fields) if suffix in BY_FIELD else []
+        for stretch in found:
+            key = (kind, column_of(stretch.field))
+            sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
+        if not found:
             sizes[kind, None] = sizes.get((kind, None), 0) + file.size
-    found = [Component(kind, column, size) for (kind, column), size in sorted(sizes.items(), key=str)]
+    parts = [Component(kind, column, size) for (kind, column), size in sorted(sizes.items(), key=str)]
     groups = (footer.parquet.row_group(n) for n in range(footer.parquet.num_row_groups))
     rows = sum(g.column(c).total_compressed_size for g in groups for c in range(g.num_columns))
-    return [*found, Component(ROWS, None, rows)]
+    return [*parts, Component(ROWS, None, rows)]
 
 
 def _fields(store: Store, footer: Footer) -> list[str]:

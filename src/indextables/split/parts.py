@@ -84,13 +84,14 @@ def column_of(field: str) -> str:
 def stretches(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list[Stretch]:
     """Where each field begins and ends in a file of `size` bytes whose last bytes are `end`.
 
-    `fields` are the names by number. A field may have several stretches, one after the other.
+    `fields` are the names by number. A field may have several stretches, one after the other. There are none
+    if fields cannot be told apart.
     """
     try:
         below = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
         match suffix:
             case ".fast":
-                found = _columns(end, below, size)
+                found = _columns(end, below, size, fields)
             case ".store":
                 found = [_documents(end, below, size)]
             case _:
@@ -117,7 +118,9 @@ def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list
     return [Stretch(fields[field], start, stop) for (field, _), (start, stop) in named]
 
 
-def _columns(end: Bytes, below: int, size: int) -> list[Stretch]:
+def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[Stretch]:
+    if any(mark in field for field in fields for mark in "\x00\x01"):
+        return []  # names of fields cannot be told from paths
     table = _inside(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
     last = size - len(end) + table
     found = [
@@ -128,6 +131,8 @@ def _columns(end: Bytes, below: int, size: int) -> list[Stretch]:
     edges = [0, *(stretch.end for stretch in found)]
     if [stretch.start for stretch in found] != edges[:-1] or edges[-1] != last:
         raise ValueError("its columns do not fill it")
+    if not {stretch.field for stretch in found} <= set(fields):
+        raise ValueError("it has columns of no field")
     return found
 
 

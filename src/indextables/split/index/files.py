@@ -86,8 +86,11 @@ def _cuts(path: Path, fields: Sequence[str]) -> list[_Cut]:
 def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, int, int]]:
     if path.suffix not in (*BY_FIELD, STORE) or size < PIECE_BYTES:
         return []
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = stretches(path.suffix, data, size, fields)
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            found = stretches(path.suffix, data, size, fields)
+    except SplitError:
+        return []  # it is right, if not fine, to leave a file whole
     joined: list[tuple[str, int, int]] = []
     for stretch in found:
         if joined and joined[-1][0] == stretch.field and joined[-1][2] == stretch.start:
