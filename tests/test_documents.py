@@ -11,6 +11,7 @@ from page_examples import ROOT, Example, examples, table_below
 from indextables.log.format import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
+from indextables.split.footer import IndexFile
 
 GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
 
@@ -32,7 +33,16 @@ def test_every_action_in_the_protocol_page_decodes() -> None:
     seen = set()
     for block in _blocks(ROOT / "PROTOCOL.md", "json"):
         if '"formatVersion"' in block:
-            assert msgspec.json.decode(block)["chunks"] == [[1804289383, 0, 2]]
+            said = msgspec.json.decode(block)
+            assert said["chunks"] == [[1804289383, 0, 2]]
+            assert [IndexFile.from_json(file).to_json() for file in said["index"]] == [
+                {"name": "meta.json", "pieces": [[None, 840, 377, 312, 907060870, (312,)]]}
+            ]
+            continue
+        if '"pieces"' in block:
+            file = IndexFile.from_json(msgspec.json.decode(block))
+            assert [piece.field for piece in file.pieces] == ["s:level", "t:message", None]
+            assert all(sum(piece.blocks) in (0, piece.length) for piece in file.pieces)
             continue
         for line in block.splitlines():
             if '"stateDir"' in line:

@@ -7,7 +7,7 @@ import pytest
 from indextables.split.index import files
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def every_field_apart() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(files, "PIECE_BYTES", 1)

@@ -11,7 +11,7 @@ from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or, Search, SearchKind
 from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
-from indextables.split.mapping import mapping_for
+from indextables.split.mapping import Kind, mapping_for
 from indextables.split.query import search as searching
 from indextables.split.query.exact import narrow
 from indextables.split.query.fields import Fields
@@ -49,6 +49,7 @@ def index(tmp_path):
 
 
 def term(index, text):
+    assert index.view.find("t", Kind.TEXT) is not None
     return Query.term_query(index.view.schema, "t:t", text)
 
 
