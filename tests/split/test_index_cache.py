@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import threading
 import time
 import zlib
@@ -263,6 +264,16 @@ def test_without_a_disk_cache_entries_live_in_a_folder_of_the_process():
     assert cache.holds("k")
     assert cache.folder != index_cache(Options.parse({})).folder
     cache.flush()
+
+
+def test_a_cache_whose_folder_was_deleted_says_that_it_is_empty(tmp_path):
+    cache = IndexCache(tmp_path / "c")
+    with cache.lease("k", SIZE, fill):
+        shutil.rmtree(tmp_path / "c")
+        assert not cache.holds("k")
+        assert (cache.stats().entries, cache.flush().entries) == (0, 0)
+    with cache.lease("k", SIZE, fill) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

@@ -211,10 +211,11 @@ def test_only_whoever_asks_about_a_damaged_field_hears_of_it(store, split, optio
     assert asked(index, QUESTIONS["number"]) > 0
 
 
-def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, options):
+@pytest.mark.parametrize("what", ["an entry", "all"])
+def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, options, what):
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
-    shutil.rmtree(index_cache(options).folder / "entries" / index.lease.folder.name)
+    shutil.rmtree(index.lease.folder if what == "an entry" else index_cache(options).folder)
     assert asked(index, QUESTIONS["words"]) == 1, "what is mapped is still there"
     again = open_index(store, split, options)
     assert again is not index

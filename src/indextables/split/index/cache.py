@@ -152,6 +152,10 @@ class IndexCache:
 
     def __post_init__(self) -> None:
         self._loading = threading.Semaphore(self.loads)
+        self._make_folders()
+
+    def _make_folders(self) -> None:
+        """Have the folders: someone may have deleted them since."""
         for part in (self.folder, *(self.folder / name for name in ("entries", "locks", "arriving"))):
             _own_folder(part)
 
@@ -164,6 +168,7 @@ class IndexCache:
                 is not known before it is written.
             write: Makes the files in a folder it is given, with the bytes that everyone needs.
         """
+        self._make_folders()
         lease = self._enter(key, size)
         made = False
         while lease is None:
@@ -216,6 +221,7 @@ class IndexCache:
 
     def stats(self) -> CacheStats:
         """What the folder holds, and the counters of this process."""
+        self._make_folders()
         found = list(self._entries())
         counters = asdict(self._counters)
         return CacheStats(
@@ -228,6 +234,7 @@ class IndexCache:
 
     def flush(self) -> Removed:
         """Remove every entry that nobody uses."""
+        self._make_folders()
         return self._remove(sorted(self._entries()), lambda _: True)
 
     def _enter(self, key: str, size: int | None) -> Lease | None:
