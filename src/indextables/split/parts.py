@@ -184,22 +184,21 @@ def _inside(at: int) -> int:
 
 
 def _number(data: Bytes, at: int) -> tuple[int, int]:
+    """A number whose last byte has the high bit set; and what follows it."""
+    return _sevens(data, at, 0x80)
+
+
+def _continued(data: Bytes, at: int) -> tuple[int, int]:
+    """A number whose last byte has the high bit clear; and what follows it."""
+    return _sevens(data, at, 0)
+
+
+def _sevens(data: Bytes, at: int, last: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        if byte & 0x80:
-            return value, at
-        shift += 7
-
-
-def _continued(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
+        if byte & 0x80 == last:
             return value, at
         shift += 7
