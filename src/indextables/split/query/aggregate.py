@@ -88,10 +88,14 @@ class _Groups:
         self.measures = [(m, self._field(m.column, _MEASURED if m.numbers else _VALUES)) for m in measures]
         if any(key.interval is not None and field.kind is not Kind.I64 for key, field in self.keys):
             raise _Inexact
+        fields = [field for _, field in self.keys] + [field for _, field in self.measures]
+        view.load([field.name for field in fields])
+        if any(view.partial(field) is not NOTHING for field in fields):
+            raise _Inexact
 
     def _field(self, column: str, kinds: Sequence[Kind]) -> Field:
-        field = self.view.find(column, *kinds)
-        if field is None or not field.fast or self.view.partial(field) is not NOTHING:
+        field = self.view.mapping.find(column, *kinds)
+        if field is None or not field.fast:
             raise _Inexact
         return field
 
