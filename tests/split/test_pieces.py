@@ -339,6 +339,12 @@ def test_columns_are_found_whatever_their_number_and_names(store, columns):
     assert {footer.mapping.find(name, Kind.I64).name for name in names} <= found
 
 
+def test_a_split_without_any_text_has_components_too(store):
+    write_split(store, "numbers.split", pa.table({"n": pa.array(range(100))}))
+    found = components(store, read_footer(store, "numbers.split"))
+    assert [c.column for c in found if c.kind == "fastfield"] == ["_row", "n"]
+
+
 def test_a_file_whose_columns_cannot_be_told_apart_stays_whole(store, options):
     odd = rows().rename_columns(["id", "number", "doc\x01a", "words", "doc"])
     write_split(store, "odd.split", odd, TEXT)

@@ -99,25 +99,25 @@ class Lease:
         self._id = facts.id
         self._identity = identity(folder)
         self._cache = cache
-        self._sizes = {(piece.file, piece.start): piece.size for piece in facts.pieces}
+        self._hold(facts.pieces)
         # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
         # the collector may run while they are held.
         self._unlock = weakref.finalize(self, os.close, lock)
 
-    @property
-    def size(self) -> int:
-        """How many bytes of the entry are there."""
-        return sum(self._sizes.copy().values())
+    def _hold(self, pieces: Sequence[Copied]) -> None:
+        """Know the pieces that are there, and how many bytes they have."""
+        sizes = {(piece.file, piece.start): piece.size for piece in pieces}
+        self.size = sum(sizes.values())
+        self._places = sizes.keys()
 
     def lacks(self, place: Place) -> bool:
         """Whether the piece that begins there was missing when this lease last looked."""
-        return place not in self._sizes
+        return place not in self._places
 
     def fill(self, places: Collection[Place], write: Filler) -> None:
         """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
         if any(map(self.lacks, places)):
-            pieces = self._cache.fill(self.folder, self._id, places, write)
-            self._sizes.update({(piece.file, piece.start): piece.size for piece in pieces})
+            self._hold(self._cache.fill(self.folder, self._id, places, write))
 
     def is_current(self) -> bool:
         """Whether the entry is still where it was: nobody took it away in spite of the locks."""
