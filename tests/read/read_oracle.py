@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import ipaddress
+import itertools
 import json
 import math
 import re
@@ -192,10 +193,7 @@ def text_leaf(node, words, *, tokenized):  # noqa: C901 - one case for each kind
             wanted = cut(text)
             if len(wanted) < 2:
                 return phrase(wanted)
-            assert len(wanted) == 2, "the meaning of slop is only spelt out for two words"
-            firsts = [i for i, w in enumerate(words) if w == wanted[0]]
-            seconds = [i - 1 for i, w in enumerate(words) if w == wanted[1]]
-            return any(abs(a - b) <= slop for a in firsts for b in seconds)
+            return sloppy(wanted, words, slop)
         case q.Phrase(text=text, prefix=True) | q.Prefix(text=text):
             wanted = cut(text)
             if len(wanted) < 2:
@@ -216,6 +214,16 @@ def text_leaf(node, words, *, tokenized):  # noqa: C901 - one case for each kind
         case q.InSet(values=values):
             return any(phrase(cut(v)) for v in values)
     raise AssertionError(node)
+
+
+def sloppy(wanted, words, slop):
+    """Every assignment of the wanted words to places of the text is tried."""
+    places = [[i for i, w in enumerate(words) if w == one] for one in wanted]
+    for way in itertools.product(*places):
+        moves = [place - offset for offset, place in enumerate(way)]
+        if len(set(way)) == len(way) and max(moves) - min(moves) <= slop:
+            return True
+    return False
 
 
 def inside(value, node, read):

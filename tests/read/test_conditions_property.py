@@ -106,9 +106,7 @@ def word_leaves(field):
         ),
         st.builds(
             q.Phrase,
-            st.tuples(st.sampled_from(["alpha", "beta", "run"]), st.sampled_from(["delta", "a"])).map(
-                " ".join
-            ),
+            st.lists(st.sampled_from(["alpha", "beta", "run", "a"]), min_size=1, max_size=4).map(" ".join),
             st.integers(1, 4),
             st.just(False),
             path,

@@ -1,9 +1,8 @@
 """Words, phrases and patterns, looked for in texts themselves: for rows that the index is not sure of."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +25,7 @@ from indextables.predicate.query_tree import (
 from indextables.split.index.tokens import Token, begun_cut, cut, lowered, plain_cut
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
+from indextables.split.query.slop import matches_with_slop
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -111,11 +111,14 @@ class _Finder:
             return np.zeros(self.texts.count, np.bool_)
         if len(tokens) == 1:
             return self.texts.having(self.texts.equal(tokens[0].text))
-        masks = [self.texts.equal(token.text) for token in tokens]
-        together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks])
+        masks = {token.text: self.texts.equal(token.text) for token in tokens}
+        together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks.values()])
         if len({token.position for token in tokens}) == 1:
             return together
-        return self._in_order(together, masks, [token.position for token in tokens], slop)
+        if slop:
+            return self._with_slop(together, masks, tokens, slop)
+        every = [masks[token.text] for token in tokens]
+        return self._in_order(together, every, [token.position for token in tokens])
 
     def beginning(self, text: str) -> Mask:
         tokens = begun_cut(self.field, text) if self.tokenized else []
@@ -127,7 +130,7 @@ class _Finder:
         masks = [self.texts.equal(token.text) for token in tokens[:-1]]
         masks.append(_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
         together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks])
-        return self._in_order(together, masks, [token.position for token in tokens], 0)
+        return self._in_order(together, masks, [token.position for token in tokens])
 
     def matching(self, expression: str) -> Mask:
         try:
@@ -152,24 +155,36 @@ class _Finder:
             inside &= _mask(below(self.texts.words, self.folded(upper)))
         return self.texts.having(inside)
 
-    def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int], slop: int) -> Mask:
-        """The texts, among the candidates, whose words stand at the right distances."""
-        places: list[dict[int, set[int]]] = []
-        for mask, step in zip(masks, steps, strict=True):
-            by_text: dict[int, set[int]] = defaultdict(set)
-            for owner, place in zip(
-                self.texts.owners[mask].tolist(), self.texts.places[mask].tolist(), strict=True
-            ):
-                by_text[owner].add(place - step)
-            places.append(by_text)
+    def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int]) -> Mask:
+        """The texts, among the candidates, whose words stand at exactly the right distances."""
+        places = [
+            {owner: {place - step for place in own} for owner, own in self._positions(mask).items()}
+            for mask, step in zip(masks, steps, strict=True)
+        ]
         found: Mask = np.zeros(self.texts.count, np.bool_)
         for owner in np.flatnonzero(candidates).tolist():
-            starts = [by_text[owner] for by_text in places]
-            if slop:
-                found[owner] = any(max(way) - min(way) <= slop for way in product(*starts))
-            else:
-                found[owner] = bool(set.intersection(*starts))
+            found[owner] = bool(set.intersection(*(by_text[owner] for by_text in places)))
         return found
+
+    def _with_slop(
+        self, candidates: Mask, masks: Mapping[str, Mask], phrase: Sequence[Token], slop: int
+    ) -> Mask:
+        """The texts, among the candidates, that match the phrase with some slop."""
+        places = {word: self._positions(mask) for word, mask in masks.items()}
+        found: Mask = np.zeros(self.texts.count, np.bool_)
+        for owner in np.flatnonzero(candidates).tolist():
+            own = {word: by_text[owner] for word, by_text in places.items()}
+            found[owner] = matches_with_slop(phrase, own, slop)
+        return found
+
+    def _positions(self, words: Mask) -> dict[int, list[int]]:
+        """The positions of the words marked in each text, ascending."""
+        by_text: dict[int, list[int]] = defaultdict(list)
+        for owner, place in zip(
+            self.texts.owners[words].tolist(), self.texts.places[words].tolist(), strict=True
+        ):
+            by_text[owner].append(place)
+        return by_text
 
 
 def within(one: str, other: str, distance: int) -> bool:

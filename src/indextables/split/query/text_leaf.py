@@ -21,6 +21,7 @@ from indextables.predicate.query_tree import (
 from indextables.split.index.tokens import Token, begun_cut, cut, lowered, plain_cut
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
+from indextables.split.query.slop import neighbours
 from indextables.split.query.verdict import ALL, FALSE, NOTHING, Verdict, any_of, either, every, plain
 from indextables.split.query.view import IndexView
 
@@ -79,7 +80,8 @@ class _Terms:
         texts = [token.text for token in tokens]
         rows, sure = self._together(tokens, slop)
         if not sure:
-            return plain(either((rows, self._lacking(texts))), either((rows, self._lacking(texts))))
+            candidates = either((rows, self._lacking(texts)))
+            return plain(candidates, candidates)
         return self._complete_unless_long(rows, texts)
 
     def beginning(self, text: str) -> Verdict:
@@ -93,8 +95,9 @@ class _Terms:
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
         narrow = every((*map(self._term, (w.text for w in words)), self._begun(last.text)))
+        candidates = either((narrow, partial))
         if self.field.record != "position":
-            return plain(either((narrow, partial)), either((narrow, partial)))
+            return plain(candidates, candidates)
         endings = [t for t, _ in self.view.searcher.terms_with_prefix(self.field.name, last.text)]
         if len(endings) <= _FEW_PHRASES:
             rows = either(self._phrase([*words, Token(last.position, e)]) for e in endings)
@@ -105,7 +108,7 @@ class _Terms:
             self.view.load_positions(self.field)
             rows = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
             return plain(either((rows, partial)), partial)
-        return plain(either((narrow, partial)), either((narrow, partial)))
+        return plain(candidates, candidates)
 
     def pattern(self, expression: str, user: Regex | None = None) -> Verdict:
         partial = self.view.partial(self.field)
@@ -140,7 +143,11 @@ class _Terms:
         return plain(either((rows, partial)), partial if sure else either((rows, partial)))
 
     def _together(self, tokens: Sequence[Token], slop: int) -> tuple[tantivy.Query, bool]:
-        """Rows that have the tokens next to each other, and whether the index can tell."""
+        """Rows that have the tokens next to each other, or with some slop, and whether that is exact.
+
+        Tantivy's slop is Lucene's for two different words only (`slop.py`). Of longer phrases, and of those
+        with a repeated word, every pair of neighbours has to be within the slop; then rows are looked at.
+        """
         if len(tokens) == 1:
             return self._term(tokens[0].text), True
         if len({token.position for token in tokens}) == 1:
@@ -148,7 +155,12 @@ class _Terms:
             return every(self._term(token.text) for token in tokens), True
         if self.field.record != "position":
             return every(self._term(token.text) for token in tokens), False
-        return self._phrase(tokens, slop), True
+        if slop == 0 or (len(tokens) == 2 and tokens[0].text != tokens[1].text):
+            return self._phrase(tokens, slop), True
+        pairs = neighbours(tokens)
+        return every(self._phrase(pair, slop) for pair in pairs) if pairs else self._term(
+            tokens[0].text
+        ), False
 
     def _phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         first = tokens[0].position
