@@ -73,7 +73,7 @@ def test_slop_counts_the_moves_between_words(tmp_path, query, text, found):
 
 def test_the_page_shows_from_which_slop_on_a_text_matches(tmp_path):
     section = (ROOT / "docs" / "query-language.md").read_text().split("### Slop")[1].split("\n## ")[0]
-    shown = re.findall(r'^\| `"(.+?)"` \| (.+?) \| .*? \| (?:`~(\d+)`|never.*) \|$', section, re.MULTILINE)
+    shown = re.findall(r'^\| `"(.+?)"` \| (.+?) \| .*?\| (?:`~(\d+)`|never.*) \|$', section, re.MULTILINE)
     assert len(shown) == 8
     for number, (phrase, text, least) in enumerate(shown):
         path = tmp_path / str(number)
