@@ -12,7 +12,8 @@ import pytest
 from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
-from indextables.errors import CorruptLogError, LogError, OptionError, StoreError
+from indextables.errors import CorruptLogError, OptionError, StoreError
+from indextables.log.format.split_paths import relative_paths
 from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
@@ -172,12 +173,11 @@ def test_a_log_that_cannot_be_read_makes_nothing_an_orphan(tmp_path: Path) -> No
 
 
 def test_whole_urls_in_the_log_are_understood_or_refused(tmp_path: Path) -> None:
-    url = appended(tmp_path, 1).url
-    snapshot = log_of(tmp_path).snapshot()
-    named = pa.array(["z.split", f"{url}/day=1/b.split", f"{tmp_path}/a.split"])
-    assert purging._relative(named, snapshot).to_pylist() == ["a.split", "day=1/b.split", "z.split"]
-    with pytest.raises(LogError, match="not below the table's folder"):
-        purging._relative(pa.array(["s3://elsewhere/t/a.split"]), snapshot)
+    url = f"file://{tmp_path}"
+    named = pa.array(["z.split", f"{url}/day=1/b.split", f"{tmp_path}/a.split", f"file:{tmp_path}/c.split"])
+    assert relative_paths(named, url).to_pylist() == ["z.split", "day=1/b.split", "a.split", "c.split"]
+    in_bucket = pa.array(["s3a://b/t/x.split", "s3n://b/t/y.split", "s3://b/t/z.split"])
+    assert relative_paths(in_bucket, "s3://b/t").to_pylist() == ["x.split", "y.split", "z.split"]
 
 
 def test_no_more_files_than_allowed_go_at_once(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_deleting_is_tried_again_and_a_failure_is_told(
 
     def flaky(self, paths):
         paths = tuple(paths)
-        if not paths:
-            return 0
+        if not any(path.endswith(".split") for path in paths):
+            return real(self, paths)
         calls.append(paths)
         if len(calls) < 3:
             raise StoreError("the store is busy")

@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -12,7 +12,6 @@ from indextables.commands.command import Arguments, Clause, Command, Place, Work
 from indextables.commands.cursor import CommandCursor
 from indextables.errors import IndexTablesError
 from indextables.joint import withdraw
-from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
@@ -21,7 +20,6 @@ from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
 from indextables.options.maintenance import MERGE_MAX_PASSES
 from indextables.store import Store
-from indextables.version import ENGINE
 
 _MEGABYTE = 1 << 20
 
@@ -218,60 +216,13 @@ def _precommit(cursor: CommandCursor) -> None:
 # --- PURGE -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _PurgeState:
-    plan: purging.PurgePlan
-    found: int
-    found_bytes: int
-    limit_reached: bool
-    started_ms: int
-
-
-def _purge(place: Place, arguments: Arguments) -> pa.Table | Work:
-    started = time.time_ns() // 1_000_000
-    plan = purging.plan_purge(
+def _purge(place: Place, arguments: Arguments) -> pa.Table:
+    outcome = purging.purge(
         place.log,
         place.options,
         older_than_hours=arguments.get("older_than"),
         log_hours=arguments.get("log_retention"),
         dry_run=arguments.get("dry_run", False),
-    )
-    batches, reached = [], False
-    found = found_bytes = 0
-    for batch in purging.bounded(purging.orphans(place.store, plan), place.options):
-        if batch is None:
-            reached = True
-            break
-        found, found_bytes = found + len(batch.paths), found_bytes + batch.bytes
-        if not plan.dry_run:
-            batches.append(batch)
-    small = replace(plan, named=pa.array([], pa.string()))
-    state = _PurgeState(small, found, found_bytes, reached, started)
-    if not batches:
-        return _finish_purge(place, arguments, state, [])
-    public = place.options.public()
-    return Work(_run_purge, [(batch, small, public) for batch in batches], state)
-
-
-def _run_purge(task: tuple[purging.Orphans, purging.PurgePlan, Options], store: Store) -> purging.Deletion:
-    batch, plan, options = task
-    log = TransactionLog(store, options, engine=ENGINE)
-    return purging.delete(store, purging.still_orphans(log, plan, batch), options)
-
-
-def _finish_purge(
-    place: Place, arguments: Arguments, state: _PurgeState, results: Sequence[purging.Deletion]
-) -> pa.Table:
-    del arguments
-    if not state.plan.dry_run:
-        place.store.remove_abandoned(older_than_hours=state.plan.retention_hours)
-    outcome = purging.outcome(
-        state.plan,
-        results,
-        state.found,
-        state.found_bytes,
-        limit_reached=state.limit_reached,
-        duration_ms=time.time_ns() // 1_000_000 - state.started_ms,
     )
     return rows(_PURGE, {"table_path": place.store.url, "metrics": purge_figures(outcome)})
 
@@ -361,7 +312,6 @@ COMMANDS = (
         in_python="Table.purge",
         result=_PURGE,
         plan=_purge,
-        finish=_finish_purge,
         clauses=(
             hours("OLDER THAN", "older_than"),
             hours("TRANSACTION LOG RETENTION", "log_retention"),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from indextables.errors import CommitConflictError
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
+from indextables.log.purged import PURGE, purge_problem
 from indextables.log.snapshot import Snapshot
 
 OVERWRITE = "overwrite"
@@ -62,6 +63,8 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                     problem = _metadata_problem(draft, base, action)
                 case Protocol() if draft.protocol is not None:
                     problem = "it changed the protocol too"
+                case CommitInfo(operation=operation) if operation == PURGE:
+                    problem = purge_problem(draft.adds, action)
                 case CommitInfo(operation_parameters={"mode": mode}) if mode.startswith(OVERWRITE):
                     problem = _overwrite_problem(draft, mode, actions)
                 case Txn(app_id=app, version=batch) if batch >= applications.get(app, batch + 1):

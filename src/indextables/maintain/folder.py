@@ -1,6 +1,7 @@
 """The files of a table's folder that are splits, as a listing shows them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from indextables.log.format.names import LOG_FOLDER
 from indextables.store import ObjectInfo, Store
@@ -24,29 +25,57 @@ def split_of(path: str) -> str | None:
 
 
 class OwnFolder:
-    """Walks a table's folder, but not into other tables that lie inside it."""
+    """Walks a table's folder, but not into other tables inside it (PROTOCOL.md, "Tables inside tables").
+
+    Any folder that holds a log is another table, whatever its name: `tenant=acme` may be a partition or a
+    table. A listing is sorted, so the log of a folder is seen before most of its other files; only for
+    names that sort before it, storage is asked. Only the folders above the current file are remembered.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tables: dict[str, bool] = {}
+        # The folders above the current file, outermost first: whether each holds a log; None: not known yet.
+        self._above: list[tuple[str, bool | None]] = []
 
     def files(self) -> Iterator[ObjectInfo]:
         """Every split and checksum of a split that is this table's, sorted by path, one after the other."""
         for info in self._store.list():
-            if info.path.startswith(f"{LOG_FOLDER}/") or split_of(info.path) is None:
+            if info.path.startswith(f"{LOG_FOLDER}/"):
                 continue
-            if not self._in_another_table(info.path.rpartition("/")[0]):
-                yield info
+            self._descend(info.path)
+            if split_of(info.path) is None or self._in_another_table(info.path) or self._is_link(info.path):
+                continue
+            yield info
 
-    def _in_another_table(self, folder: str) -> bool:
-        if not folder:
-            return False
-        if folder not in self._tables:
-            parent, _, name = folder.rpartition("/")
-            # The folder of a partition is no table, and there may be a hundred thousand of them.
-            own = "=" not in name and self._is_table(folder)
-            self._tables[folder] = own or self._in_another_table(parent)
-        return self._tables[folder]
+    def _descend(self, path: str) -> None:
+        """Learn from the next path of the listing which folders it lies in."""
+        while self._above and not path.startswith(self._above[-1][0] + "/"):
+            self._above.pop()
+        start = len(self._above[-1][0]) + 1 if self._above else 0
+        while (end := path.find("/", start)) >= 0:
+            if path[start:end] == LOG_FOLDER:
+                if self._above:
+                    self._above[-1] = (self._above[-1][0], True)
+                return
+            self._above.append((path[:end], None))
+            start = end + 1
+
+    def _in_another_table(self, path: str) -> bool:
+        for number, (folder, held) in enumerate(self._above):
+            known = held
+            if known is None:
+                # Behind the place where its log would be listed, there is none; before it, storage is asked.
+                behind = path[len(folder) + 1 :] > f"{LOG_FOLDER}/"
+                known = not behind and self._is_table(folder)
+                self._above[number] = (folder, known)
+            if known:
+                return True
+        return False
 
     def _is_table(self, folder: str) -> bool:
         return next(self._store.list(f"{folder}/{LOG_FOLDER}"), None) is not None
+
+    def _is_link(self, path: str) -> bool:
+        """Whether it is a symbolic link of the local disk: what it leads to belongs to somebody else."""
+        local = self._store.local_path(path)
+        return local is not None and Path(local).is_symlink()

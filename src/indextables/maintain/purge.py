@@ -1,34 +1,46 @@
-"""Files that no version needs are deleted: splits, and old files of the log.
+"""Files that no version needs are deleted: splits, and old files of the log (PROTOCOL.md, "Purge").
 
 A split stays if any version that can still be read names it, and as long as it is young: a write that is
-still running has not named its splits yet. So the order is: first the log forgets versions that have
-outlived their retention, then the splits that no remaining version names may go.
+still running has not named its splits yet. So the order is:
 
 ```
-listing, file by file ─► old enough ─► named by no version ─► batches ─► deleted, with retries
+check the writer protocol ─► the log forgets versions that outlived their retention ─► named splits
+   ─► listing, file by file: old enough, named by no version? ─► a version PURGE: "up to this time"
+   ─► named splits, if others committed meanwhile ─► batches ─► named since? ─► deleted, with retries
 ```
+
+The version comes before the first deletion: a write that began before it and has files of that age fails
+instead of naming files that are being deleted (`log.purged`). How old a file is, is the store's to say: its
+times are compared with the time of an object that the purge itself writes there.
 
 The listing is never in memory as a whole; the paths that the log names are, as one Arrow array.
 """
 
+import secrets
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CredentialsError, LogError, OptionError, StoreError
+from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.log.conflict import Draft
+from indextables.log.format.names import LOG_FOLDER
+from indextables.log.format.protocol import check_writable
+from indextables.log.format.split_paths import relative_paths
+from indextables.log.purged import CLOCK_SKEW_MS, PURGE, purge_parameters
 from indextables.log.retention import Expired
-from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.folder import OwnFolder, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.store import ObjectInfo, Store, open_store
+from indextables.options.log import PROTOCOL_CHECK
+from indextables.store import ObjectInfo, Store
 
 HOUR_MS = 3_600_000
 # So many files of the listing are compared with the log at once, and so many are deleted by one call.
@@ -117,14 +129,16 @@ def plan_purge(
     older_than_hours: float | None = None,
     log_hours: float | None = None,
     dry_run: bool = False,
-    now_ms: int | None = None,
 ) -> PurgePlan:
     """Clean the log (a dry run only looks), and learn which splits it names after that."""
     kept = retention_of(options, older_than_hours)
     if log_hours is not None and log_hours < 0:
         raise OptionError(f"a log retention of {log_hours:g} hours is negative; give 0 or more")
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     snapshot = log.snapshot()
+    if log.options.get(PROTOCOL_CHECK):
+        check_writable(snapshot.protocol, snapshot.url)
+    # A dry run deletes nothing, so it may go by the clock of this machine, and writes nothing.
+    now = _local_time_ms() if dry_run else store_time_ms(log.store)
     if dry_run:
         found = log.expired(log_hours=log_hours)
         named = log.named_splits(without=found)
@@ -132,15 +146,51 @@ def plan_purge(
         found = log.clean(log_hours=log_hours)
         named = log.named_splits()
     return PurgePlan(
-        kept, int(now - kept * HOUR_MS), found, _relative(named, snapshot), snapshot.version, dry_run
+        kept, int(now - kept * HOUR_MS), found, _sorted(named, snapshot.url), snapshot.version, dry_run
     )
+
+
+def store_time_ms(store: Store) -> int:
+    """The time by the clock that stamps the store's files: that of an object written for the purpose.
+
+    Raises:
+        StoreError: this machine's clock is further from it than is tolerated: one of them is wrong.
+    """
+    path = f"{LOG_FOLDER}/.clock-{secrets.token_hex(16)}"
+    try:
+        store.put(path, b"clock")
+        now = store.head(path).modified_ms
+    finally:
+        with suppress(StoreError):
+            store.delete([path])
+    apart = abs(now - _local_time_ms())
+    if apart > CLOCK_SKEW_MS:
+        raise StoreError(
+            f"the clock of {store.url} and that of this machine are {apart // 1000} seconds apart, and a "
+            f"purge tolerates {CLOCK_SKEW_MS // 1000}: the age of files cannot be told; nothing was deleted; "
+            "set the clock that is wrong, and repeat"
+        )
+    return now
+
+
+def _local_time_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
+    """Commit the version that says what is deleted; the plan with all that versions up to it name."""
+    draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
+    after = log.commit(draft, log.snapshot())
+    if after.version == plan.version + 1:
+        return replace(plan, version=after.version)
+    return replace(plan, named=_sorted(log.named_splits(), after.url), version=after.version)
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
     """Batches of files that no version names and that are old enough, from the listing."""
     listed = OwnFolder(store).files()
     while chunk := list(islice(listed, _LISTED)):
-        old = [info for info in chunk if info.modified_ms < plan.before_ms]
+        old = [info for info in chunk if info.modified_ms <= plan.before_ms]
         if not old:
             continue
         splits = pa.array([split_of(info.path) for info in old], pa.string())
@@ -171,11 +221,12 @@ def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
 
 
 def still_orphans(log: TransactionLog, plan: PurgePlan, batch: Orphans) -> Orphans:
-    """The batch less what versions committed since the plan have named (a RESTORE can bring a split back)."""
+    """The batch less what versions committed since the plan have named."""
     newest = log.snapshot()
     if newest.version == plan.version:
         return batch
-    back = set(log.changes(since=plan.version).added["path"].to_pylist())
+    added = log.changes(since=plan.version).added["path"].combine_chunks()
+    back = set(relative_paths(added, newest.url).to_pylist())
     if not any(split_of(path) in back for path in batch.paths):
         return batch
     kept = tuple(path for path in batch.paths if split_of(path) not in back)
@@ -191,16 +242,23 @@ def purge(
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PurgeOutcome:
-    """Delete what no version needs, in this process."""
+    """Delete what no version needs, in this process; `purge.parallelism` batches at once."""
     started = time.monotonic()
     plan = plan_purge(log, options, older_than_hours=older_than_hours, log_hours=log_hours, dry_run=dry_run)
+    any_orphan = next(orphans(log.store, plan), None) is not None
+    if any_orphan and not dry_run:
+        plan = announce(log, plan)
     found = found_bytes = 0
     deletions: list[Deletion] = []
     reached = False
     workers = options.get(opt.PURGE_PARALLELISM)
-    with ThreadPoolExecutor(workers) as pool:
+
+    def work(batch: Orphans) -> Deletion:
+        return delete(log.store, still_orphans(log, plan, batch), options)
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="indextables-purge") as pool:
         running: set[Future[Deletion]] = set()
-        for batch in bounded(orphans(log.store, plan), options):
+        for batch in bounded(orphans(log.store, plan), options) if any_orphan else ():
             if batch is None:
                 reached = True
                 break
@@ -209,14 +267,14 @@ def purge(
                 progress(found, 0)
             if dry_run:
                 continue
-            running.add(pool.submit(delete, log.store, still_orphans(log, plan, batch), options))
+            # As many batches are held as can be deleted at once, and as many again.
             if len(running) >= 2 * workers:
-                done = next(as_completed(running))
-                running.remove(done)
-                deletions.append(done.result())
-        deletions += [done.result() for done in as_completed(running)]
+                done, running = wait(running, return_when="FIRST_COMPLETED")
+                deletions += [each.result() for each in done]
+            running.add(pool.submit(work, batch))
+        deletions += [each.result() for each in running]
     if not dry_run:
-        log.store.remove_abandoned(older_than_hours=plan.retention_hours)
+        log.store.remove_abandoned(older_than_hours=plan.retention_hours, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
     return outcome(plan, deletions, found, found_bytes, limit_reached=reached, duration_ms=elapsed)
 
@@ -286,21 +344,7 @@ def _text(value: pa.Scalar) -> str:
     return text
 
 
-def _relative(named: pa.Array, snapshot: Snapshot) -> pa.Array:
-    """Paths as a listing shows them, sorted: some writers name splits by their whole URL."""
-    whole = pc.or_(pc.match_substring(named, "://"), pc.starts_with(named, "/"))
-    if pc.any(whole).as_py():
-        inside = [_inside(path, snapshot.url) for path in named.filter(whole).to_pylist()]
-        named = pc.replace_with_mask(named, whole, pa.array(inside, pa.string()))
-    return named.take(pc.array_sort_indices(named))
-
-
-def _inside(path: str, table: str) -> str:
-    """A whole URL, relative to the table; refused if it leads elsewhere, as nothing is sure then."""
-    url = open_store(path).url
-    if not url.startswith(f"{table}/"):
-        raise LogError(
-            f"the log of {table} names the split {path}, which is not below the table's folder, so it cannot "
-            "be told which files there are needed; nothing was deleted"
-        )
-    return url.removeprefix(f"{table}/")
+def _sorted(named: pa.Array, table_url: str) -> pa.Array:
+    """Paths as a listing shows them, sorted as it is: some writers name splits by their whole URL."""
+    relative = relative_paths(named, table_url)
+    return relative.take(pc.array_sort_indices(relative))

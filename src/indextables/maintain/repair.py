@@ -12,13 +12,14 @@ from indextables.log.conflict import Draft, without_registry
 from indextables.log.format.actions import Metadata
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER
+from indextables.log.format.protocol import check_writable
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.presence import missing
 from indextables.maintain.rebuild import rebuilt
 from indextables.maintain.restore import with_mappings
 from indextables.options import Options
-from indextables.options.log import CACHE_ENABLED
+from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK
 from indextables.store import Store, open_store
 
 REPAIR = "REPAIR"
@@ -69,6 +70,9 @@ def repair(source: str, target: str | None, options: Options, *, engine: str) ->
 def _from_log(source: Store, target: Store, options: Options, engine: str) -> Repaired:
     _check_empty(target)
     snapshot = _readable(TransactionLog(source, options, engine=engine))
+    if options.get(PROTOCOL_CHECK):
+        # The new log would not ask for features that this release does not know.
+        check_writable(snapshot.protocol, snapshot.url)
     adds = to_adds(snapshot.files())
     lost = set(missing(source, [add.path for add in adds]))
     found = with_mappings([add for add in adds if add.path not in lost], snapshot)

@@ -135,6 +135,6 @@ class Backend(Protocol):
         """Delete objects; how many went, as well as the store tells. Nothing above `root` is touched."""
         ...
 
-    def remove_abandoned(self, folder: str, before_ms: int) -> int:
-        """Delete what killed uploads left behind before a time."""
+    def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:
+        """Delete what killed uploads left before a time, but not below folders with an entry of that name."""
         ...

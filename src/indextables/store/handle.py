@@ -198,13 +198,14 @@ class Store:
             deleted += backend.delete(batch, self._location.root)
         return deleted
 
-    def remove_abandoned(self, *, older_than_hours: float) -> int:
+    def remove_abandoned(self, *, older_than_hours: float, other_tables: str = "") -> int:
         """Delete the hidden leftovers of killed uploads on the local disk; how many there were.
 
-        Object stores keep parts of unfinished uploads out of sight; a lifecycle rule of the bucket ends them.
+        Folders below this one that hold an entry named `other_tables` are left alone. Object stores keep
+        parts of unfinished uploads out of sight; a lifecycle rule of the bucket ends them.
         """
         before = time.time() * 1000 - older_than_hours * _HOUR_MS
-        return self._use().remove_abandoned(self._location.root, int(before))
+        return self._use().remove_abandoned(self._location.root, int(before), other_tables)
 
     def check_create_if_absent(self) -> None:
         """Make sure that two writers cannot both create an object; UnsafeStoreError if they can.

@@ -117,14 +117,17 @@ class LocalBackend:
             _remove_empty(folder, root)
         return deleted
 
-    def remove_abandoned(self, folder: str, before_ms: int) -> int:
-        """Delete temporary files of killed processes."""
+    def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:
+        """Delete temporary files of killed processes; links to folders are not followed."""
         removed = 0
-        for path, _, names in os.walk(_path(folder)):
+        for path, folders, names in os.walk(_path(folder)):
+            if path != _path(folder) and other_tables in folders:
+                folders.clear()
+                continue
             for name in filter(_TEMPORARY.fullmatch, names):
                 full = os.path.join(path, name)
                 try:
-                    if os.stat(full).st_mtime_ns // 1_000_000 < before_ms:
+                    if os.lstat(full).st_mtime_ns // 1_000_000 < before_ms:
                         os.unlink(full)
                         removed += 1
                 except FileNotFoundError:  # its writer finished meanwhile
@@ -136,7 +139,11 @@ class LocalBackend:
         with _told(folder):
             try:
                 with os.scandir(_path(folder)) as found:
-                    entries = [(e.name + "/" if e.is_dir() else e.name, e) for e in found]
+                    entries = [
+                        (e.name + "/" if e.is_dir(follow_symlinks=False) else e.name, e)
+                        for e in found
+                        if not _leads_to_folder(e)
+                    ]
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return sorted(
@@ -215,7 +222,16 @@ def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
         found = entry.stat()
     except FileNotFoundError:  # deleted since the folder was read
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link that leads to itself
+            return None
+        raise
     return _object(key, found)
+
+
+def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
+    """A link to a folder is not listed: what is in there belongs elsewhere, and it may lead back here."""
+    return entry.is_symlink() and os.path.isdir(entry.path)
 
 
 Publish = Callable[[str, str], None]

@@ -131,7 +131,7 @@ class RemoteBackend:
             self._delete_batch(keys[at : at + _AZURE_BATCH])
         return len(keys)
 
-    def remove_abandoned(self, folder: str, before_ms: int) -> int:  # noqa: ARG002 - see Store.remove_abandoned
+    def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:  # noqa: ARG002
         """Unfinished uploads are out of sight; a rule of the bucket ends them."""
         return 0
 

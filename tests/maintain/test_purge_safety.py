@@ -1,0 +1,342 @@
+"""What a purge must never delete: files of other tables, of running writes, of versions it does not see."""
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from upkeep_tables import aged, appended, ids, log_of, orphan, splits
+
+import indextables as it
+from indextables.cli.main import main
+from indextables.errors import CommitConflictError, LogError, ProtocolError, StoreError
+from indextables.log.conflict import Draft
+from indextables.log.format import version_file
+from indextables.log.format.actions import Add, Protocol
+from indextables.log.format.files import to_adds
+from indextables.log.format.split_paths import relative_paths
+from indextables.maintain import purge as purging
+from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.repair import repair
+from indextables.options import Options
+from indextables.store import Store
+
+# --- paths -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://elsewhere/t/a.split",
+        "hdfs://name/t/a.split",
+        "file://host/t/a.split",
+        "../t/a.split",
+        "./a.split",
+        "day=1//a.split",
+        "day=1/..",
+        "a\\b.split",
+        "a\n.split",
+        "x" * 2000,
+        "/",
+        "",
+    ],
+)
+def test_a_purge_refuses_a_table_whose_log_names_a_path_it_cannot_compare(path: str) -> None:
+    with pytest.raises(LogError, match="nothing was deleted"):
+        relative_paths(pa.array(["a.split", path]), "file:///t")
+
+
+def test_a_live_split_named_by_a_hadoop_url_is_no_orphan(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    version = tmp_path / "_transaction_log" / "00000000000000000001.json"
+    actions = [
+        msgspec.structs.replace(action, path=f"file:{tmp_path}/{action.path}")
+        if isinstance(action, Add)
+        else action
+        for action in version_file.decode(version.read_bytes(), str(version))
+    ]
+    version.write_bytes(version_file.encode(actions))
+    aged(tmp_path, 1000)
+    before = splits(tmp_path)
+    assert purging.purge(log_of(tmp_path), Options()).orphans_found == 0
+    assert splits(tmp_path) == before
+
+
+# --- other tables ----------------------------------------------------------------------------------
+
+
+def test_a_table_in_a_folder_named_like_a_partition_is_another_table(tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    appended(outer, 1)
+    inner = outer / "tenant=acme"
+    appended(inner, 2)
+    deep = outer / "Region=eu" / "Tenant=acme"
+    appended(deep, 1)
+    # Names that a listing shows before the log of their folder.
+    orphan(inner, "0.split")
+    orphan(inner, "Day=0/0.split")
+    orphan(deep, "A=1/0.split")
+    lost = [orphan(outer, name) for name in ("Region=eu/0.split", "a/b/c.split", "tenant=acme2/0.split")]
+    aged(tmp_path, 1000)
+    before = splits(inner) | splits(deep)
+    assert purging.purge(log_of(outer), Options()).orphans_deleted == len(lost)
+    assert splits(inner) | splits(deep) == before
+    assert not any(path.exists() for path in lost)
+    assert len(ids(inner)) == 6
+
+
+def test_a_purge_follows_no_link(tmp_path: Path) -> None:
+    appended(tmp_path / "other", 1)
+    table = tmp_path / "table"
+    appended(table, 1)
+    (table / "old_copy").symlink_to(tmp_path / "other" / "day=0")
+    (table / "loop").symlink_to(".")
+    (table / "self").symlink_to("self")
+    linked = orphan(tmp_path, "elsewhere.split")
+    (table / "link.split").symlink_to(linked)
+    aged(table / "day=0", 1000)
+    aged(tmp_path / "other", 1000)
+    assert purging.purge(log_of(table), Options(), dry_run=True).orphans_found == 0
+    assert purging.purge(log_of(table), Options()).orphans_deleted == 0
+    assert linked.exists()
+    assert (table / "link.split").is_symlink()
+    assert len(ids(tmp_path / "other")) == 3
+
+
+def test_a_repair_adopts_no_split_of_another_table(tmp_path: Path) -> None:
+    appended(tmp_path / "table", 1)
+    appended(tmp_path / "table" / "day=7", 1, rows=5)
+    appended(tmp_path / "other", 1, rows=5)
+    (tmp_path / "table" / "day=8").symlink_to(tmp_path / "other" / "day=0")
+    other = next((tmp_path / "other" / "day=0").glob("*.split"))
+    (tmp_path / "table" / "day=0" / "linked.split").symlink_to(other)
+    for file in (tmp_path / "table" / "_transaction_log").iterdir():
+        file.unlink()
+    assert repair(str(tmp_path / "table"), None, Options(), engine="test").valid_splits == 1
+    assert ids(tmp_path / "table") == [0, 1, 2]
+
+
+def test_the_leftovers_of_uploads_to_other_tables_stay(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    appended(tmp_path / "inner", 1)
+    name = f".{'0' * 32}.indextables-part"
+    own, other = orphan(tmp_path / "day=0", name), orphan(tmp_path / "inner" / "day=0", name)
+    purging.purge(log_of(tmp_path), Options())
+    assert (own.exists(), other.exists()) == (False, True)
+
+
+# --- the writer protocol ---------------------------------------------------------------------------
+
+
+def _needs_a_newer_writer(table: Path) -> None:
+    log = log_of(table)
+    newer = Protocol(min_reader_version=4, min_writer_version=4, writer_features=["sharedSplits"])
+    log.commit(Draft(operation="UPGRADE", protocol=newer), log.snapshot())
+
+
+def test_a_table_that_asks_for_a_newer_writer_is_not_purged(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    lost = orphan(tmp_path)
+    _needs_a_newer_writer(tmp_path)
+    aged(tmp_path, 1000)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    for dry_run in (False, True):
+        with pytest.raises(ProtocolError, match="sharedSplits"):
+            purging.purge(log_of(tmp_path), Options(), dry_run=dry_run)
+    with pytest.raises(ProtocolError, match="sharedSplits"):
+        drop_partitions(log_of(tmp_path), "day = 0")
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert lost.exists()
+
+
+def test_a_log_that_asks_for_a_newer_writer_is_not_written_anew(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    _needs_a_newer_writer(tmp_path)
+    target = tmp_path / "copy" / "_transaction_log"
+    with pytest.raises(ProtocolError, match="sharedSplits"):
+        repair(str(tmp_path / "_transaction_log"), str(target), Options(), engine="test")
+    assert not target.exists()
+
+
+# --- clocks and running writes ---------------------------------------------------------------------
+
+
+def _store_clock(monkeypatch: pytest.MonkeyPatch, ahead_s: float) -> None:
+    """The store's clock is ahead of this machine's: so an object that is written now says."""
+    real = Store.head
+
+    def head(self, path):
+        info = real(self, path)
+        return replace(info, modified_ms=info.modified_ms + int(ahead_s * 1000))
+
+    monkeypatch.setattr(Store, "head", head)
+
+
+@pytest.mark.parametrize("ahead_s", [-3500, 3500])
+def test_a_purge_goes_by_the_clock_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    appended(tmp_path, 1)
+    young, old = orphan(tmp_path, "young.split"), orphan(tmp_path, "old.split")
+    for path, hours in ((young, 167.9), (old, 168.1)):
+        then = time.time() + ahead_s - hours * 3600
+        os.utime(path, (then, then))
+    _store_clock(monkeypatch, ahead_s)
+    assert purging.purge(log_of(tmp_path), Options()).orphans_deleted == 1
+    assert (young.exists(), old.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("ahead_s", [-3700, 3700])
+def test_a_purge_refuses_clocks_that_are_further_apart_than_is_tolerated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    appended(tmp_path, 1)
+    old = orphan(tmp_path)
+    _store_clock(monkeypatch, ahead_s)
+    with pytest.raises(StoreError, match="seconds apart, and a purge tolerates 3600"):
+        purging.purge(log_of(tmp_path), Options())
+    assert old.exists()
+    assert not list((tmp_path / "_transaction_log").glob(".clock-*"))
+
+
+def _uploaded(folder: Path, hours: float) -> Add:
+    """A split as a write that still runs has uploaded it."""
+    path = orphan(folder, "part-of-a-running-write.split", hours)
+    then = int((time.time() - hours * 3600) * 1000)
+    return Add(path=path.name, partition_values={"day": "1"}, size=100, modification_time=then)
+
+
+@pytest.mark.parametrize(("hours", "stands"), [(168.5, False), (167.5, False), (166.5, True)])
+def test_a_write_older_than_the_retention_of_a_purge_fails_instead_of_naming_lost_files(
+    tmp_path: Path, hours: float, stands
+) -> None:
+    appended(tmp_path, 1)
+    log = log_of(tmp_path)
+    base = log.snapshot()
+    add = _uploaded(tmp_path, hours)
+    orphan(tmp_path, "another.split")
+    assert purging.purge(log_of(tmp_path), Options()).orphans_deleted >= 1
+    draft = Draft(operation="WRITE", adds=(add,))
+    if stands:
+        log.commit(draft, base)
+        assert (tmp_path / add.path).exists()
+    else:
+        with pytest.raises(CommitConflictError, match="may have deleted it"):
+            log.commit(draft, base)
+        assert add.path not in log_of(tmp_path).snapshot().files()["path"].to_pylist()
+
+
+def test_a_commit_between_the_plan_and_the_version_of_a_purge_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path, 1)
+    add = _uploaded(tmp_path, 400)
+    lost = orphan(tmp_path)
+    real = purging.announce
+
+    def committed_first(log, plan):
+        other = log_of(tmp_path)
+        other.commit(Draft(operation="WRITE", adds=(add,)), other.snapshot())
+        return real(log, plan)
+
+    monkeypatch.setattr(purging, "announce", committed_first)
+    assert purging.purge(log_of(tmp_path), Options()).orphans_deleted == 1
+    assert (tmp_path / add.path).exists()
+    assert not lost.exists()
+
+
+def test_a_restore_that_a_purge_overtakes_fails_and_the_table_stays_readable(tmp_path: Path) -> None:
+    appended(tmp_path, 3)
+    drop_partitions(log_of(tmp_path), "day = 1")
+    log = log_of(tmp_path)
+    now, then = log.snapshot(), log.snapshot(version=3)
+    back = [
+        msgspec.structs.replace(add, modification_time=add.modification_time - 1000 * 3_600_000)
+        for add in to_adds(then.files())
+        if add.path.startswith("day=1/")
+    ]
+    # The version that names it is no longer there for others.
+    log_of(tmp_path).checkpoint()
+    (tmp_path / "_transaction_log" / "00000000000000000002.json").rename(tmp_path / "hidden")
+    aged(tmp_path / "day=1", 1000)
+    assert purging.purge(log_of(tmp_path), Options()).orphans_deleted == 1
+    with pytest.raises(CommitConflictError, match="may have deleted it"):
+        log.commit(Draft(operation="RESTORE", adds=tuple(back)), now)
+    assert len(ids(tmp_path)) == 6
+
+
+def test_a_purge_is_in_the_history_if_it_deletes_anything(tmp_path: Path) -> None:
+    appended(tmp_path, 1)
+    assert purging.purge(log_of(tmp_path), Options()).orphans_found == 0
+    orphan(tmp_path)
+    purging.purge(log_of(tmp_path), Options(), dry_run=True)
+    assert log_of(tmp_path).history()[0].operation == "WRITE"
+    purging.purge(log_of(tmp_path), Options())
+    newest = log_of(tmp_path).history()[0]
+    assert newest.operation == "PURGE"
+    assert newest.parameters["retentionHours"] == "168"
+    assert abs(int(newest.parameters["before"]) - (time.time() - 168 * 3600) * 1000) < 600_000
+
+
+# --- many files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["python", "sql", "shell"])
+def test_batches_are_deleted_side_by_side_through_every_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    appended(tmp_path, 1)
+    for n in range(6):
+        orphan(tmp_path, f"lost-{n}.split")
+    monkeypatch.setattr(purging, "_BATCH", 2)
+    together = threading.Barrier(3, timeout=60)
+    real = purging.delete
+
+    def delete(store, batch, options):
+        together.wait()
+        return real(store, batch, options)
+
+    monkeypatch.setattr(purging, "delete", delete)
+    if door == "python":
+        it.open(tmp_path, options={"purge.parallelism": 3}).purge()
+    elif door == "sql":
+        it.sql(f"PURGE INDEXTABLE '{tmp_path}'", options={"purge.parallelism": 3})
+    else:
+        assert main(["purge", str(tmp_path), "-o", "purge.parallelism=3"]) == 0
+    assert len(splits(tmp_path)) == 1
+
+
+def test_no_more_batches_are_held_than_are_deleted_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path, 1)
+    for n in range(20):
+        orphan(tmp_path, f"lost-{n}.split")
+    monkeypatch.setattr(purging, "_BATCH", 1)
+    real_orphans, real_delete = purging.orphans, purging.delete
+    listed = deleted = 0
+    ahead = []
+
+    def orphans(store, plan):
+        nonlocal listed
+        for batch in real_orphans(store, plan):
+            listed += 1
+            ahead.append(listed - deleted)
+            yield batch
+
+    def delete(store, batch, options):
+        nonlocal deleted
+        done = real_delete(store, batch, options)
+        deleted += 1
+        return done
+
+    monkeypatch.setattr(purging, "orphans", orphans)
+    monkeypatch.setattr(purging, "delete", delete)
+    few = Options.parse({"purge.parallelism": 1})
+    assert purging.purge(log_of(tmp_path), few).orphans_deleted == 20
+    # The first look for an orphan, two batches under way, and the one that waits.
+    assert max(ahead) <= 5
