@@ -10,6 +10,7 @@ import pyarrow as pa
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
+from indextables.predicate.query_words import split_path
 from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.split_reader import SplitReader
@@ -62,9 +63,7 @@ def search(  # noqa: PLR0913 - what the door's search takes
         highlight: Text columns for which `_highlight_<column>` is added: a fragment around the matches,
             which stand in `<b>` (the rest is escaped for HTML), or null.
     """
-    operator = Search(
-        SearchKind.INDEXQUERY, None if field is None else Column(tuple(field.split("."))), query
-    )
+    operator = Search(SearchKind.INDEXQUERY, None if field is None else _column(field, snapshot), query)
     both: Predicate = operator if where is None else And((operator, where))
     table, splits = prepare(snapshot, both, options)
     wanted = Ranked(operator, where, limit)
@@ -84,6 +83,12 @@ def search(  # noqa: PLR0913 - what the door's search takes
     whole = pa.concat_tables(parts) if parts else _empty(schema, marked)
     whole = whole.take(pa.array(chosen.order))
     return whole.append_column(SCORE, pa.array(chosen.scores, pa.float32())) if scores else whole
+
+
+def _column(field: str, snapshot: Snapshot) -> Column:
+    """The column of this name, or a path written with dots, as in queries."""
+    is_column = any(name.lower() == field.lower() for name in snapshot.schema.names)
+    return Column((field,) if is_column else split_path(field))
 
 
 @dataclass(frozen=True, slots=True)

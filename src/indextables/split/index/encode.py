@@ -220,11 +220,20 @@ def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
     else:
         text, partial = json_text(values)
         partial |= _longer(text, each.max_token)
+    partial |= _with_separators(text)
     if each.root:
         key = escaped(pa.array([each.root]))[0].as_py()
         wrapped = pc.binary_join_element_wise(f'{{"{key}":', text, "}", "")
         text = pc.if_else(pc.starts_with(text, "{"), text, wrapped)
     return text, "", partial
+
+
+def _with_separators(texts: pa.Array) -> Mask:
+    """Documents that may have a key with one of the characters by which the index separates keys."""
+    found: Mask = np.zeros(len(texts), np.bool_)
+    for escape in ("\\u0000", "\\u0001"):
+        found |= pc.match_substring(texts, escape).fill_null(False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _checked_json(strings: pa.Array) -> tuple[pa.Array, Mask]:

@@ -268,7 +268,9 @@ def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
             dictionaries.append(path)
         elif (encoding := _plain_encoding(field.type)) is not None:
             encodings[path] = encoding
-    return {"use_dictionary": dictionaries or False, "column_encoding": encodings or None}
+    # A column `a.b` and a field b of a struct a have one path, and so one encoding.
+    plain = {path: encoding for path, encoding in encodings.items() if path not in dictionaries}
+    return {"use_dictionary": dictionaries or False, "column_encoding": plain or None}
 
 
 def _leaves(schema: pa.Schema) -> list[tuple[str, int]]:

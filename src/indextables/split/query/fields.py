@@ -75,22 +75,36 @@ class Fields:
     def resolve(self, path: FieldPath, *, exact: bool = False) -> FieldRef:
         """The column that a name in a query means, and the path within it.
 
+        A dot leads into a column. Only where that leads nowhere, it is part of a column's name.
+
         Raises:
             UnknownFieldError: There is none, or it is not indexed.
         """
-        for end in range(len(path), 0, -1):
+        refused: UnknownFieldError | None = None
+        for end in range(1, len(path) + 1):
             found = self._names.get(".".join(path[:end]).lower())
             if found is None:
                 continue
-            if found not in self.searchable():
-                raise UnknownFieldError(
-                    f"the column '{found}' is not indexed, so it cannot be searched; use a comparison or "
-                    f"LIKE, or index it (spark.indextables.indexing.*); searchable are: "
-                    f"{', '.join(self.searchable())}"
-                )
-            inner = _inner(self.schema.field(found).type, path[end:], found)
-            return FieldRef(found, inner, exact)
-        raise _unknown(".".join(path), self.searchable())
+            try:
+                return self._within(found, path[end:], exact=exact)
+            except UnknownFieldError as error:
+                refused = refused or error
+        raise refused or _unknown(".".join(path), self.searchable())
+
+    def _within(self, column: str, path: Sequence[str], *, exact: bool) -> FieldRef:
+        if column not in self.searchable():
+            raise UnknownFieldError(
+                f"the column '{column}' is not indexed, so it cannot be searched; use a comparison or "
+                f"LIKE, or index it (spark.indextables.indexing.*); searchable are: "
+                f"{', '.join(self.searchable())}"
+            )
+        arrow = self.schema.field(column).type
+        if path and pa.types.is_string(arrow) and self.mappings and Kind.JSON not in self._kinds_of(column):
+            raise UnknownFieldError(f"'{column}' has no fields within it: {'.'.join(path)}")
+        return FieldRef(column, _inner(arrow, path, column), exact)
+
+    def _kinds_of(self, column: str) -> set[Kind]:
+        return self._kinds.get(column.lower(), set())
 
     def question(self, search: Search, options: Options) -> Question:
         """Understand a search operator: parse its query and check every field it names."""
@@ -109,7 +123,7 @@ class Fields:
 
     def _text_like(self) -> list[str]:
         wanted = set(_TEXT_LIKE)
-        found = [name for name in self.schema.names if self._kinds.get(name.lower(), set()) & wanted]
+        found = [name for name in self.schema.names if self._kinds_of(name) & wanted]
         if not found and self.mappings:
             raise UnknownFieldError(
                 "the table has no text or string column to search; name a column, or qualify the terms "
@@ -133,7 +147,7 @@ class Fields:
             return
         tokenized = kind is SearchKind.TEXTSEARCH
         for ref in refs:
-            kinds = self._kinds.get(ref.column.lower(), set())
+            kinds = self._kinds_of(ref.column)
             fits = self._has_tokens(ref.column) if tokenized else bool(kinds - {Kind.TEXT}) or not kinds
             if fits:
                 continue

@@ -39,9 +39,9 @@ def is_moment(text: str) -> bool:
 
 def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -> Verdict:
     partial = view.partial(field)
-    if not all(path):
-        return plain(ALL, ALL)  # an empty key cannot be written in a path
-    name = ".".join([field.name, *(key.replace(".", "\\.") for key in path)])
+    name = _name(field, path, view)
+    if name is None:
+        return plain(ALL, ALL)
     present = Query.exists_query(name, json_subpaths=True) if field.fast else ALL
     lookup = either((present, partial))
     match leaf:
@@ -58,6 +58,19 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
     found = [_value(text, field, name, view) for text in values]
     rows = either((*(query for query, _ in found), partial))
     return plain(rows, partial if all(sure for _, sure in found) else rows)
+
+
+def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
+    """The path as Tantivy writes it; None if it cannot write it, and rows have to be looked at.
+
+    It has no empty keys, ends paths by the character 0 and their keys by the character 1, and takes the
+    longest name of a field that a path begins with. Rows with these characters in keys are in `_partial`.
+    """
+    if not all(path) or any("\0" in key or "\1" in key for key in path) or "\\" in field.name:
+        return None
+    if any(other.name.startswith(f"{field.name}.") for other in view.mapping.fields):
+        return None
+    return ".".join([field.name, *(key.replace("\\", r"\\").replace(".", r"\.") for key in path)])
 
 
 def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy.Query, bool]:
