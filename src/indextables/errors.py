@@ -205,6 +205,15 @@ class UnreadableSplitError(SplitError):
         self.problem = problem
 
 
+class UnavailableSplitError(SplitError):
+    """Storage, or this machine, did not deliver a split that was to be merged; it need not be damaged."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"the split {path} could not be fetched: {problem}")
+        self.path = path
+        self.problem = problem
+
+
 class QuerySyntaxError(IndexTablesError):
     """A search query is malformed."""
 

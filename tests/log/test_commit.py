@@ -67,7 +67,8 @@ def test_version_zero_is_made_once(tmp_path, store):
     assert log.create(metadata()) is None
     actions = on_disk(tmp_path, 0)
     assert [type(a) for a in actions] == [CommitInfo, Protocol, Metadata]
-    assert (actions[1].min_reader_version, actions[1].min_writer_version) == (4, 4)
+    assert (actions[1].min_reader_version, actions[1].min_writer_version) == (5, 5)
+    assert actions[1].reader_features == actions[1].writer_features == ["parquetSplits"]
 
 
 def test_of_many_who_make_a_table_one_does(tmp_path):

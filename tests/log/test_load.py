@@ -294,8 +294,8 @@ def test_what_a_foreign_state_leaves_out_is_recalled_from_the_versions_before_it
 # --- protocol --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_protocol_versions_one_to_four_are_read(tmp_path, version):
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_protocol_versions_one_to_five_are_read(tmp_path, version):
     table = HandMade(tmp_path / "t")
     table.version(0, made.protocol(version), made.metadata())
     table.version(1, made.add("a.split"))
@@ -310,8 +310,8 @@ def test_a_table_without_a_protocol_is_of_version_one(tmp_path):
 
 def test_a_newer_protocol_is_refused_by_its_number(tmp_path):
     table = HandMade(tmp_path / "t")
-    table.version(0, made.protocol(5), made.metadata())
-    with pytest.raises(ProtocolError, match=r"reader version 5.*1 to 4"):
+    table.version(0, made.protocol(6), made.metadata())
+    with pytest.raises(ProtocolError, match=r"reader version 6.*1 to 5"):
         a_log(str(tmp_path / "t")).snapshot()
     assert a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"}).snapshot().version == 0
 
@@ -319,8 +319,8 @@ def test_a_newer_protocol_is_refused_by_its_number(tmp_path):
 def test_a_state_of_a_newer_protocol_is_refused(tmp_path):
     table = HandMade(tmp_path / "t")
     info = table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])
-    table.state(3, [info], metadata=made.metadata(), protocolVersion=5)
-    with pytest.raises(ProtocolError, match="reader version 5"):
+    table.state(3, [info], metadata=made.metadata(), protocolVersion=6)
+    with pytest.raises(ProtocolError, match="reader version 6"):
         a_log(str(tmp_path / "t")).snapshot()
 
 

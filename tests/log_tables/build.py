@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import Add, Format, Metadata, Remove
+from indextables.log.format import version_file
+from indextables.log.format.actions import Add, Format, Metadata, Protocol, Remove
+from indextables.log.format.names import version_file as version_path
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.options import Options
@@ -88,6 +90,15 @@ def a_table(
     """A new table at version 0."""
     log = a_log(where, options, clock=clock)
     assert log.create(metadata(columns, partition_by)) is not None
+    return log
+
+
+def on_old_protocol(where: str, **features: list[str]) -> TransactionLog:
+    """A new table at version 0 as the original makes it: protocol 4, without our features."""
+    log = a_log(where)
+    protocol = Protocol(min_reader_version=4, min_writer_version=4, **features)
+    data = version_file.encode([protocol, metadata()], compress=True)
+    log.store.create(f"_transaction_log/{version_path(0)}", data)
     return log
 
 

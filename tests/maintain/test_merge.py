@@ -1,19 +1,29 @@
 """Many small splits become few large ones, and no row changes."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.errors import CommitConflictError, IndexTablesError
+from indextables.errors import (
+    CommitConflictError,
+    IndexTablesError,
+    ObjectMissingError,
+    StoreError,
+    UnavailableSplitError,
+    UnreadableSplitError,
+)
 from indextables.log.conflict import Draft
 from indextables.log.format.files import removes_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import merge as merging
 from indextables.options import Options
+from indextables.split.merge import source_error
 from indextables.store import open_store
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
@@ -228,3 +238,92 @@ def test_wishes_that_merge_nothing_are_refused(tmp_path: Path, wish: dict[str, o
     written(tmp_path, 2)
     with pytest.raises(IndexTablesError, match=says):
         merging.MergeWish.of(log_of(tmp_path).snapshot(), Options(), **wish)
+
+
+# --- storage fails -----------------------------------------------------------------------------------
+
+
+def broken(store, monkeypatch, fails):
+    """The store, where calls on objects for which `fails(method, path)` says so end in a storage error."""
+    for method in ("get_range", "get_ranges", "open_upload", "head"):
+        whole = getattr(type(store), method)
+
+        def call(self, path, *rest, _whole=whole, _method=method, **more):
+            if fails(_method, path):
+                raise StoreError(f"{path}: 503 slow down")
+            return _whole(self, path, *rest, **more)
+
+        monkeypatch.setattr(type(store), method, call)
+
+
+def test_a_split_that_storage_does_not_deliver_leaves_its_group_out_and_rests_for_minutes(
+    tmp_path: Path, monkeypatch
+) -> None:
+    table = written(tmp_path, 8)
+    bad = table.files()["path"][2].as_py()
+    log = log_of(tmp_path)
+    with monkeypatch.context() as patch:
+        broken(log.store, patch, lambda method, path: path == bad)
+        outcome = merging.merge(log, Options())
+    assert [path for path, _ in outcome.unavailable] == [bad]
+    assert (outcome.skipped, outcome.failed) == ((), ())
+    # The other partition's group is committed; in the next pass the rest of this one, without the split.
+    assert (outcome.merged_splits, outcome.new_splits) == (7, 2)
+    skip = log.snapshot().skips[bad]
+    assert skip.retry_after - skip.skip_timestamp == 10 * 60_000
+    assert "503" in skip.reason
+    assert splits_on_disk(tmp_path) >= set(log.snapshot().files()["path"].to_pylist())
+    assert len(rows_of(tmp_path)) == 24
+
+
+def test_minutes_later_the_split_is_merged_again(tmp_path: Path, monkeypatch) -> None:
+    table = written(tmp_path, 4)
+    bad = table.files()["path"][0].as_py()
+    log, options = log_of(tmp_path), Options.parse({"skippedFiles.storageRetryMinutes": 3})
+    with monkeypatch.context() as patch:
+        broken(log.store, patch, lambda method, path: path == bad)
+        merging.merge(log, options)
+    rested = log.snapshot().skips[bad].skip_timestamp + 3 * 60_000
+    for now, found in ((rested - 1, False), (rested, True)):
+        tasks = merging.plan(log.snapshot(), options, target_bytes=1 << 30, now_ms=now)
+        assert any(bad in [ref.path for ref in task.sources] for task in tasks) is found
+
+
+def test_a_group_whose_result_cannot_be_stored_leaves_no_file_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch
+) -> None:
+    written(tmp_path, 8)
+    log = log_of(tmp_path)
+    with monkeypatch.context() as patch:
+        broken(log.store, patch, lambda method, path: method == "open_upload" and path.startswith("kind=a"))
+        outcome = merging.merge(log, Options())
+    assert (outcome.merged_splits, outcome.new_splits) == (4, 1)
+    assert outcome.failed
+    assert all("503" in reason for reason in outcome.failed)
+    assert log.snapshot().skips == {}
+    live = set(log.snapshot().files()["path"].to_pylist())
+    orphans = {path for path in splits_on_disk(tmp_path) if path.startswith("kind=a")} - live
+    assert orphans == set()
+    assert len(rows_of(tmp_path)) == 24
+
+
+def test_a_merge_reports_in_sql_what_storage_did_not_deliver(tmp_path: Path, monkeypatch) -> None:
+    table = written(tmp_path, 4)
+    bad = table.files()["path"][0].as_py()
+    broken(open_store(tmp_path), monkeypatch, lambda method, path: path == bad)
+    metrics = it.sql(f"MERGE SPLITS '{tmp_path}'")["metrics"][0].as_py()
+    assert metrics["status"] == "partial_success"
+    assert "not delivered by storage" in metrics["message"]
+    assert bad in metrics["message"]
+
+
+def test_a_machine_short_of_file_handles_makes_no_split_look_damaged() -> None:
+    assert isinstance(source_error("s", OSError(errno.EMFILE, "too many")), UnavailableSplitError)
+    assert isinstance(source_error("s", pa.ArrowMemoryError("no memory")), UnavailableSplitError)
+    assert isinstance(source_error("s", OSError("Couldn't deserialize thrift")), UnreadableSplitError)
+    assert isinstance(source_error("s", pa.ArrowInvalid("bad page")), UnreadableSplitError)
+    assert isinstance(source_error("s", ObjectMissingError("s")), UnreadableSplitError)
+
+
+def splits_on_disk(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*.split")}

@@ -132,6 +132,7 @@ def _pass(
 ) -> Work | None:
     """What one pass has to do; None if there is nothing, or passes enough were made."""
     snapshot, now_ms = place.log.snapshot(), time.time_ns() // 1_000_000
+    place.log.check_writable(snapshot)
     tasks = wish.tasks(snapshot, place.options, before, now_ms) if passes else []
     if not tasks:
         return None
@@ -189,10 +190,16 @@ def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merge
 def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
     status = "success" if outcome.new_splits else "no_action"
     message = nothing or f"{outcome.merged_splits} splits became {outcome.new_splits}"
-    if outcome.skipped:
+    for left, problem in (
+        (outcome.skipped, "could not be read and stay as they are"),
+        (outcome.unavailable, "were not delivered by storage and are tried again later"),
+    ):
+        if left:
+            status = "partial_success"
+            message += f"; {len(left)} {problem}, one is {left[0][0]}: {left[0][1]}"
+    if outcome.failed:
         status = "partial_success"
-        path, reason = outcome.skipped[0]
-        message += f"; {len(outcome.skipped)} could not be read and stay as they are, one is {path}: {reason}"
+        message += f"; {len(outcome.failed)} groups could not be merged, for one: {outcome.failed[0]}"
     row = {
         "table_path": place.store.url,
         "metrics": {

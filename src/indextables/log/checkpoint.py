@@ -38,7 +38,7 @@ from indextables.log.format.names import (
     state_folder,
 )
 from indextables.log.format.pointer import AVRO_STATE, Pointer, advance_pointer
-from indextables.log.format.protocol import CURRENT
+from indextables.log.format.protocol import STATES
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
     ManifestInfo,
@@ -280,8 +280,8 @@ def _at_least_current(protocol: Protocol) -> Protocol:
     """The protocol of a table with a state: older readers could not read it."""
     return msgspec.structs.replace(
         protocol,
-        min_reader_version=max(protocol.min_reader_version, CURRENT),
-        min_writer_version=max(protocol.min_writer_version, CURRENT),
+        min_reader_version=max(protocol.min_reader_version, STATES),
+        min_writer_version=max(protocol.min_writer_version, STATES),
     )
 
 

@@ -40,7 +40,7 @@ from indextables.log.conflict import (
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata
 from indextables.log.format.names import version_file as version_path
-from indextables.log.format.protocol import check_writable
+from indextables.log.format.protocol import check_writable, upgrade_for
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
 from indextables.log.load import Loader
 from indextables.log.overtaken import is_overtaken
@@ -192,8 +192,9 @@ def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine
     timestamp = max(now_ms, (current.timestamp or 0) + 1)
     adds, new_schemas = deduplicate(_by_their_own_hash(draft.adds, current.registry), current.registry)
     actions: list[Action] = [_info(draft, token=token, timestamp=timestamp, engine=engine)]
-    if draft.protocol is not None:
-        actions.append(draft.protocol)
+    protocol = upgrade_for(draft.adds, draft.protocol or current.protocol) or draft.protocol
+    if protocol is not None:
+        actions.append(protocol)
     if draft.metadata is not None or new_schemas:
         actions.append(_with_schemas(draft.metadata or current.metadata, current, new_schemas))
     actions += draft.removes

@@ -13,7 +13,7 @@ from indextables.log.format import files, version_file
 from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.names import version_file as version_path
-from indextables.log.format.protocol import check_readable
+from indextables.log.format.protocol import check_not_companion, check_readable
 from indextables.log.format.state_manifest import StateManifest, decode_state
 from indextables.log.replay import Delta
 from indextables.log.segment import Base, Segment, VersionFile, full_listing, stamp_of, version_files
@@ -75,6 +75,7 @@ class Loader:
         """The snapshot, if this release may read it."""
         if self.options.get(opt.PROTOCOL_CHECK):
             check_readable(snapshot.protocol, snapshot.url)
+        check_not_companion(snapshot.metadata, snapshot.url)
         return snapshot
 
     def versions(self, wanted: Sequence[VersionFile]) -> list[tuple[int, list[Action]]]:

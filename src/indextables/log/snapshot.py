@@ -25,6 +25,7 @@ from indextables.log.distinct import surely_distinct
 from indextables.log.format import files
 from indextables.log.format.actions import Action, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.manifest import read_manifest
+from indextables.log.format.protocol import companion_error
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
 from indextables.log.pruning.judge import bounds_may_match, prune
@@ -196,6 +197,8 @@ class Snapshot:
         with metrics.timed("indextables.state.read.duration_ms"):
             tombstones = self.base.state.tombstones if self.base.state else ()
             listed = _applied(self._base_files(where), self.delta, tombstones)
+        if listed["companionSourceFiles"].null_count < listed.num_rows:
+            raise companion_error(self.url)
         metrics.record("indextables.state.read.file_count", listed.num_rows)
         return listed
 

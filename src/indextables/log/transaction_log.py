@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,9 +14,9 @@ from indextables.log.changes import Changes, changes_since
 from indextables.log.checkpoint import Checkpointed, advance_to, checkpoint, existing, needs_compaction
 from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import CommitInfo, Metadata, Protocol
+from indextables.log.format.actions import CommitInfo, Metadata
 from indextables.log.format.names import LOG_FOLDER, Listing
-from indextables.log.format.protocol import CURRENT
+from indextables.log.format.protocol import check_writable, new_table_protocol
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.known import FileLists, KnownSnapshots, invalidate
 from indextables.log.load import Loader
@@ -81,6 +82,7 @@ class TransactionLog:
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
+        self._check_supported()
         return self._settled(lambda listing: history(self._loader, listing, limit))
 
     def reachable(self) -> list[int]:
@@ -89,6 +91,7 @@ class TransactionLog:
 
     def told(self, *, everything: bool = False) -> list[Told]:
         """What the files of the log say: the newest base and later versions, or every version there is."""
+        self._check_supported()
         return self._settled(lambda listing: list(told(self._loader, listing, everything=everything)))
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
@@ -116,18 +119,23 @@ class TransactionLog:
         draft = Draft(
             operation=operation,
             metadata=metadata,
-            protocol=Protocol(min_reader_version=CURRENT, min_writer_version=CURRENT),
+            protocol=new_table_protocol(),
         )
         if full_listing(self._loader.log).latest is not None:
             return None
         made = create_table(self._loader, draft, self._chance, self.engine)
         return self.snapshot() if made else None
 
+    def check_writable(self, snapshot: Snapshot) -> None:
+        """Refuse a table that our writes might harm, before work is done for it."""
+        if self.options.get(opt.PROTOCOL_CHECK):
+            check_writable(snapshot.protocol, snapshot.url)
+
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
         """Make the draft, which was made from `base`, the next version."""
         after = commit(self._loader, draft, base, self._chance, self.engine)
         self._known.put_newest(after, None)
-        self._checkpoint_if_due(draft, after)
+        self._checkpoint_if_due(draft, after, upgraded=after.protocol != base.protocol)
         return after
 
     def checkpoint(self, *, compact: bool = True) -> Checkpointed:
@@ -196,6 +204,11 @@ class TransactionLog:
             invalidate(self._loader.log.url)
         return version, found
 
+    def _check_supported(self) -> None:
+        """Refuse a table that this release may not read; what is damaged can still be described."""
+        with suppress(CorruptLogError):
+            self._newest()
+
     # --- within ----------------------------------------------------------------------------------
 
     def _settled(self, read: Callable[[Listing], T]) -> T:
@@ -258,13 +271,16 @@ class TransactionLog:
                     raise
                 segment = again
 
-    def _checkpoint_if_due(self, draft: Draft, after: Snapshot) -> None:
-        """A state now and then. That it fails never fails the commit it follows."""
+    def _checkpoint_if_due(self, draft: Draft, after: Snapshot, *, upgraded: bool) -> None:
+        """A state now and then. That it fails never fails the commit it follows.
+
+        A new protocol is followed by one at once: some releases of the original look at states only.
+        """
         interval = self.options.get(opt.CHECKPOINT_INTERVAL)
         if not self.options.get(opt.CHECKPOINT_ENABLED) or interval == 0:
             return
         merged = draft.operation == MERGE and self.options.get(opt.COMPACT_AFTER_MERGE)
-        if merged or after.version % interval == 0:
+        if merged or upgraded or after.version % interval == 0:
             try:
                 # From what is on storage now, so that the newest state is the one that is extended.
                 newest, _ = self._read_newest()

@@ -2,7 +2,9 @@
 
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
 becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
-split that cannot be read stays live and is left alone for a while (`mergeskip`).
+split that is damaged stays live, is left out of its group and rests for a day (`mergeskip`). Where storage
+fails, the whole group is left as it is: a split that storage did not deliver rests for minutes, other groups
+go on.
 """
 
 import time
@@ -14,7 +16,13 @@ from typing import IO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitUnknownError, IndexTablesError, OptionError, UnreadableSplitError
+from indextables.errors import (
+    CommitUnknownError,
+    IndexTablesError,
+    OptionError,
+    UnavailableSplitError,
+    UnreadableSplitError,
+)
 from indextables.joint import added, split_path, withdraw
 from indextables.log.conflict import Draft
 from indextables.log.format import files as file_lists
@@ -23,7 +31,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.maintain.jobs import Job, JobKind, job
 from indextables.maintain.partitions import in_partitions, partition_condition
-from indextables.maintain.sources import MergeFacts, SourceRef, open_source
+from indextables.maintain.sources import MergeFacts, SourceRef, damage, open_source
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
@@ -32,7 +40,8 @@ from indextables.store import Store
 
 T = TypeVar("T")
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 # The least size that a merged split may be wanted to have.
 MIN_TARGET = 1 << 20
 
@@ -48,16 +57,22 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What became of a task: the new split and the paths it holds, and the splits that were left out."""
+    """What became of a task: the new split and the paths it holds, and what was left out, with reasons.
+
+    `skipped` are damaged splits, `unavailable` splits that storage did not deliver, `failed` reasons why a
+    group as a whole could not be merged.
+    """
 
     add: Add | None
     paths: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    unavailable: tuple[tuple[str, str], ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What a merge did to the table."""
+    """What a merge did to the table, and what it left as it was (see `Merged`)."""
 
     merged_splits: int = 0
     new_splits: int = 0
@@ -65,6 +80,8 @@ class MergeOutcome:
     bytes_after: int = 0
     skipped: tuple[tuple[str, str], ...] = ()
     versions: tuple[int, ...] = ()
+    unavailable: tuple[tuple[str, str], ...] = ()
+    failed: tuple[str, ...] = ()
 
     def then(self, results: Sequence[Merged], sizes: dict[str, int], version: int | None) -> "MergeOutcome":
         """With one more pass."""
@@ -76,6 +93,8 @@ class MergeOutcome:
             self.bytes_after + sum(r.add.size for r in done if r.add),
             self.skipped + tuple(s for r in results for s in r.skipped),
             self.versions if version is None else (*self.versions, version),
+            self.unavailable + tuple(s for r in results for s in r.unavailable),
+            self.failed + tuple(reason for r in results for reason in r.failed),
         )
 
 
@@ -114,7 +133,10 @@ def plan(
 
 
 def run(task: MergeTask, store: Store, options: Options) -> Merged:
-    """Merge one group into a new split; sources that cannot be read are left out."""
+    """Merge one group into a new split; damaged sources are left out.
+
+    Nothing that storage does raises here: the group is left as it is, and the result says why.
+    """
     left = list(task.sources)
     skipped: list[tuple[str, str]] = []
     while len(left) > 1 or (left and not left[0].ours):
@@ -125,6 +147,14 @@ def run(task: MergeTask, store: Store, options: Options) -> Merged:
         except UnreadableSplitError as error:
             skipped.append((error.path, error.problem))
             left = [ref for ref in left if ref.path != error.path]
+        except UnavailableSplitError as error:
+            if (problem := damage(store, next(ref for ref in left if ref.path == error.path))) is not None:
+                skipped.append((error.path, problem))
+                left = [ref for ref in left if ref.path != error.path]
+                continue
+            return Merged(None, (), tuple(skipped), unavailable=((error.path, error.problem),))
+        except (IndexTablesError, OSError) as error:
+            return Merged(None, (), tuple(skipped), failed=(str(error),))
     return Merged(None, (), tuple(skipped))
 
 
@@ -230,6 +260,7 @@ def merge_as(
     outcome = before or MergeOutcome()
     for _ in range(options.get(opt.MERGE_MAX_PASSES) - (before is not None)):
         snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+        log.check_writable(snapshot)
         tasks = wish.tasks(snapshot, options, outcome, now_ms)
         if not tasks:
             break
@@ -321,13 +352,17 @@ def _skips(
 ) -> Iterator[MergeSkip]:
     if not options.get(opt.SKIP_TRACKING):
         return
-    for path, reason in (s for r in results for s in r.skipped):
+    damaged_ms = options.get(opt.SKIP_COOLDOWN_HOURS) * HOUR_MS
+    unavailable_ms = options.get(opt.SKIP_STORAGE_MINUTES) * MINUTE_MS
+    rests = [(*s, damaged_ms) for r in results for s in r.skipped]
+    rests += [(*s, unavailable_ms) for r in results for s in r.unavailable]
+    for path, reason, rest_ms in rests:
         before = snapshot.skips.get(path)
         yield MergeSkip(
             path=path,
             skip_timestamp=now_ms,
             reason=reason,
             operation="merge",
-            retry_after=now_ms + options.get(opt.SKIP_COOLDOWN_HOURS) * HOUR_MS,
+            retry_after=now_ms + rest_ms,
             skip_count=before.skip_count + 1 if before else 1,
         )

@@ -78,6 +78,10 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
             return
         with job(JobKind.MERGE, log.store.url, options) as record:
             outcome = merge_as(record, log, wanted.options(options), wanted.wish)
+        for path, reason in outcome.skipped + outcome.unavailable:
+            _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
+        for reason in outcome.failed:
+            _logger.warning("the merge after a write to %s left a group out: %s", log.store.url, reason)
     except Exception:
         _logger.warning(
             "the merge after a write to %s failed; the write stands", log.store.url, exc_info=True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from indextables.errors import ObjectMissingError, SplitError, StoreError, UnreadableSplitError
+from indextables.errors import ObjectMissingError, SplitError, StoreError
 from indextables.joint import indexing_of
 from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
@@ -13,7 +13,7 @@ from indextables.options import Options
 from indextables.schema.values import parse_values
 from indextables.split.footer import OUR_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for
-from indextables.split.merge import Source
+from indextables.split.merge import Source, source_error
 from indextables.split.original.bundle import original_rows
 from indextables.store import Store
 
@@ -51,15 +51,24 @@ class SourceRef:
 def open_source(
     store: Store, ref: SourceRef, facts: MergeFacts, values: dict[str, str | None], options: Options
 ) -> Source:
-    """The split, ready to be merged; UnreadableSplitError if it is not what the log says."""
+    """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
     if not ref.ours:
         return Source(ref.path, lambda: _original(store, ref, facts, values, options))
     try:
         return Source.of(store, read_footer(store, ref.path, ref.size), facts.schema)
+    except (SplitError, StoreError, OSError) as error:
+        raise source_error(ref.path, error) from error
+
+
+def damage(store: Store, ref: SourceRef) -> str | None:
+    """Why a split that could not be fetched never can be; nothing if storage may deliver it another time."""
+    try:
+        size = store.head(ref.path).size
     except ObjectMissingError:
-        raise UnreadableSplitError(ref.path, "the file is missing") from None
-    except (SplitError, StoreError) as error:
-        raise UnreadableSplitError(ref.path, str(error)) from error
+        return "the file is missing"
+    except StoreError:
+        return None
+    return None if size == ref.size else f"the file has {size} bytes, and the log says {ref.size}"
 
 
 def _original(
@@ -69,8 +78,8 @@ def _original(
     try:
         for batch in original_rows(store, ref.path, facts.schema, options, ref.size):
             yield _with_partition(batch, facts, values)
-    except (SplitError, StoreError) as error:
-        raise UnreadableSplitError(ref.path, str(error)) from error
+    except (SplitError, StoreError, OSError) as error:
+        raise source_error(ref.path, error) from error
 
 
 def _with_partition(

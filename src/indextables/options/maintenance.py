@@ -45,7 +45,14 @@ SKIP_COOLDOWN_HOURS = option(
     "skippedFiles.cooldownDuration",
     integer(0),
     24,
-    "Hours until a split that could not be read is tried again.",
+    "Hours until a split whose content is damaged, or whose file is missing, is tried again by a merge.",
+    where=_WHERE,
+)
+SKIP_STORAGE_MINUTES = option(
+    "skippedFiles.storageRetryMinutes",
+    integer(0),
+    10,
+    "Minutes until a split that storage did not deliver is tried again by a merge.",
     where=_WHERE,
 )
 

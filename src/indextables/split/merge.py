@@ -19,7 +19,13 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 import tantivy
 
-from indextables.errors import SplitError, UnreadableSplitError
+from indextables.errors import (
+    ObjectMissingError,
+    SplitError,
+    StoreError,
+    UnavailableSplitError,
+    UnreadableSplitError,
+)
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
 from indextables.schema.statistics import Recorded, Statistics, merge_texts
@@ -82,7 +88,8 @@ def merge_splits(
     """Write the rows of all sources as one split, in order; the caller closes the sink when it is done.
 
     `schema` is the table's, `plan` what `mapping_for` gives for it. Raises UnreadableSplitError, with the
-    path, if a source cannot be read; then nothing of the sink may be used.
+    path, if a source is damaged, and UnavailableSplitError if storage did not deliver it; then nothing of
+    the sink may be used.
     """
     mapping = _target(sources, schema, plan)
     values = dict(partition_values or {})
@@ -261,8 +268,8 @@ class _Merge:
             try:
                 unpack(store, footer, self._work)
                 (self._work / META).replace(self._work / f"{number}.source")
-            except (SplitError, OSError) as error:
-                raise UnreadableSplitError(footer.path, str(error)) from error
+            except (SplitError, StoreError, OSError) as error:
+                raise source_error(footer.path, error) from error
         if parts and len(parts) == len(self._parts):
             self._merge_segments()
 
@@ -308,10 +315,22 @@ def _arranged(sources: Sequence[Source], mapping: Mapping) -> list[_Part]:
 def _guarded(source: Source, read: Callable[[], Iterator[T]]) -> Iterator[T]:
     try:
         yield from read()
-    except UnreadableSplitError:
-        raise
-    except (SplitError, pa.ArrowException, OSError) as error:
-        raise UnreadableSplitError(source.path, str(error)) from error
+    except (SplitError, StoreError, pa.ArrowException, OSError) as error:
+        raise source_error(source.path, error) from error
+
+
+def source_error(path: str, error: Exception) -> SplitError:
+    """What an error says of the split that was read when it came: damaged, or only out of reach for now."""
+    match error:
+        case UnreadableSplitError() | UnavailableSplitError():
+            return error
+        case ObjectMissingError():
+            return UnreadableSplitError(path, "the file is missing")
+        case StoreError() | MemoryError() | OSError(errno=int()):
+            # An `OSError` without a number is Arrow's word for bytes that it cannot decode.
+            return UnavailableSplitError(path, str(error))
+        case _:
+            return UnreadableSplitError(path, str(error))
 
 
 def _widened(rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,10 +1,20 @@
-"""Which tables this release may read and write (PROTOCOL.md, "Protocol versions")."""
+"""Which tables this release may read and write (PROTOCOL.md, "Protocol versions and features")."""
+
+from collections.abc import Iterable
+
+import msgspec
 
 from indextables.errors import ProtocolError
-from indextables.log.format.actions import Protocol
+from indextables.log.format.actions import Add, Metadata, Protocol
+from indextables.schema.statistics import OURS_TAG
 
-CURRENT = 4
-_FEATURES = frozenset(
+# Tables with states. The original's releases check this number and nothing else.
+STATES = 4
+# Tables that list the features they need.
+FEATURES = 5
+PARQUET_SPLITS = "parquetSplits"
+
+_READER_FEATURES = frozenset(
     {
         "avroState",
         "extendedMetadata",
@@ -12,14 +22,45 @@ _FEATURES = frozenset(
         "multiPartCheckpoint",
         "schemaDeduplication",
         "skippedFiles",
+        PARQUET_SPLITS,
     }
 )
-_WRITER_FEATURES = _FEATURES | {"checkpoint", "optimizeWrite"}
+_WRITER_FEATURES = _READER_FEATURES | {"checkpoint", "optimizeWrite"}
+
+_COMPANION = "indextables.companion.enabled"
+
+
+def new_table_protocol() -> Protocol:
+    """The protocol of a table that this release creates."""
+    return _with_parquet_splits(Protocol())
+
+
+def upgrade_for(adds: Iterable[Add], protocol: Protocol) -> Protocol | None:
+    """The protocol that a table needs once it holds these splits; nothing if it has it already."""
+    if not any(OURS_TAG in (add.split_tags or ()) for add in adds):
+        return None
+    needed = _with_parquet_splits(protocol)
+    return None if needed == protocol else needed
+
+
+def _with_parquet_splits(protocol: Protocol) -> Protocol:
+    return msgspec.structs.replace(
+        protocol,
+        min_reader_version=max(protocol.min_reader_version, FEATURES),
+        min_writer_version=max(protocol.min_writer_version, FEATURES),
+        reader_features=_with_feature(protocol.reader_features),
+        writer_features=_with_feature(protocol.writer_features),
+    )
+
+
+def _with_feature(features: list[str] | None) -> list[str]:
+    present = features or []
+    return present if PARQUET_SPLITS in present else sorted([*present, PARQUET_SPLITS])
 
 
 def check_readable(protocol: Protocol, url: str) -> None:
     """Refuse a table whose data we might misread."""
-    _check(url, "reader", protocol.min_reader_version, protocol.reader_features, _FEATURES)
+    _check(url, "reader", protocol.min_reader_version, protocol.reader_features, _READER_FEATURES)
 
 
 def check_writable(protocol: Protocol, url: str) -> None:
@@ -28,14 +69,29 @@ def check_writable(protocol: Protocol, url: str) -> None:
     _check(url, "writer", protocol.min_writer_version, protocol.writer_features, _WRITER_FEATURES)
 
 
-def _check(url: str, role: str, version: int, features: list[str] | None, known: frozenset[str]) -> None:
-    if not 1 <= version <= CURRENT:
+def check_not_companion(metadata: Metadata, url: str) -> None:
+    """Refuse a companion table of the original: its splits index files of another table and hold no rows."""
+    if (metadata.configuration or {}).get(_COMPANION, "").lower() == "true":
+        raise companion_error(url)
+
+
+def companion_error(url: str) -> ProtocolError:
+    """The error of a companion table of the original, or of a table with such splits."""
+    return ProtocolError(
+        f"the table at {url} is a companion table of the original system: its splits index the files of "
+        "another table and hold no rows, so it cannot be read, written or maintained here; read the "
+        "source table and write it to a table of indextables (build your own index of it) instead"
+    )
+
+
+def _check(url: str, role: str, version: int, features: list[str] | None, supported: frozenset[str]) -> None:
+    if unknown := sorted(set(features or ()) - supported):
         raise ProtocolError(
-            f"the table at {url} asks for {role} version {version}, and this release has versions 1 to "
-            f"{CURRENT}; use a newer release of indextables"
-        )
-    if unknown := sorted(set(features or ()) - known):
-        raise ProtocolError(
-            f"the table at {url} asks for {role} features that this release does not have: "
+            f"the table at {url} requires {role} features that this release does not have: "
             f"{', '.join(unknown)}; use a newer release of indextables"
+        )
+    if not 1 <= version <= FEATURES:
+        raise ProtocolError(
+            f"the table at {url} requires {role} version {version}, and this release has versions 1 to "
+            f"{FEATURES}; use a newer release of indextables"
         )

@@ -1,0 +1,212 @@
+"""Which tables are refused, by name, and how a table comes by the features that its splits need."""
+
+import gzip
+import json
+from pathlib import Path
+
+import command_doors as doors
+import pytest
+from log_tables.build import a_log, a_table, append, on_old_protocol, split
+from upkeep_tables import appended
+
+import indextables as it
+from indextables.commands import COMMANDS, Wanted
+from indextables.errors import CommitConflictError, ProtocolError
+from indextables.log.conflict import Draft
+from indextables.log.format import version_file
+from indextables.log.format.actions import Add, Protocol
+from indextables.log.known import invalidate
+
+OURS = {"split_tags": ["parquet"]}
+
+
+def actions_of(table: Path, version: int) -> list:
+    path = table / f"_transaction_log/{version:020d}.json"
+    return version_file.decode(path.read_bytes(), "x")
+
+
+def rewritten(table: Path, version: int, change) -> None:
+    """A version file with each of its lines changed, as another engine might have written it."""
+    path = table / f"_transaction_log/{version:020d}.json"
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    path.write_bytes(b"".join(json.dumps(change(line)).encode() + b"\n" for line in lines))
+    invalidate()
+
+
+def without_features(line: dict) -> dict:
+    return {"protocol": {"minReaderVersion": 4, "minWriterVersion": 4}} if "protocol" in line else line
+
+
+def test_a_new_table_requires_the_feature_of_its_splits(tmp_path):
+    it.write(tmp_path / "t", [{"id": 1}])
+    protocol = it.open(tmp_path / "t")._snapshot.protocol
+    assert protocol == Protocol(
+        min_reader_version=5,
+        min_writer_version=5,
+        reader_features=["parquetSplits"],
+        writer_features=["parquetSplits"],
+    )
+
+
+def test_the_first_split_of_ours_upgrades_the_table_in_the_same_version(tmp_path):
+    log = on_old_protocol(str(tmp_path / "t"))
+    append(log, "original.split")
+    assert log.snapshot().protocol.min_reader_version == 4
+    after = append(log, split("ours.split", **OURS))
+    assert after.protocol.reader_features == after.protocol.writer_features == ["parquetSplits"]
+    version = actions_of(tmp_path / "t", after.version)
+    assert [a.path for a in version if isinstance(a, Add)] == ["ours.split"]
+    assert [a for a in version if isinstance(a, Protocol)] == [after.protocol]
+    again = append(log, split("more.split", **OURS))
+    assert not any(isinstance(a, Protocol) for a in actions_of(tmp_path / "t", again.version))
+
+
+def test_an_upgrade_keeps_the_features_that_a_table_has(tmp_path):
+    log = on_old_protocol(
+        str(tmp_path / "t"), reader_features=["skippedFiles"], writer_features=["checkpoint"]
+    )
+    after = append(log, split("ours.split", **OURS))
+    assert after.protocol.reader_features == ["parquetSplits", "skippedFiles"]
+    assert after.protocol.writer_features == ["checkpoint", "parquetSplits"]
+
+
+def test_an_upgrade_is_followed_by_a_state_that_says_so_to_releases_that_read_states_only(tmp_path):
+    on_old_protocol(str(tmp_path / "t"))
+    log = a_log(str(tmp_path / "t"), {"checkpoint.enabled": "true", "checkpoint.interval": "100"})
+    after = append(log, split("ours.split", **OURS))
+    invalidate()
+    read = a_log(str(tmp_path / "t")).snapshot()
+    assert read.base.version == after.version
+    assert read.base.state.protocol_version == 5
+    assert read.protocol == after.protocol
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_states_and_checkpoints_carry_the_features(tmp_path, form):
+    log = a_table(str(tmp_path / "t"), {"state.format": form})
+    append(log, split("ours.split", **OURS))
+    log.checkpoint()
+    log.truncate()
+    invalidate()
+    assert a_log(str(tmp_path / "t")).snapshot().protocol.reader_features == ["parquetSplits"]
+
+
+def test_a_state_of_a_table_of_the_original_leaves_it_to_the_original(tmp_path):
+    log = on_old_protocol(str(tmp_path / "t"))
+    append(log, "original.split")
+    log.checkpoint()
+    protocol = log.snapshot().protocol
+    assert (protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features) == (
+        4,
+        4,
+        None,
+    )
+
+
+def test_two_writers_that_both_upgrade_do_not_conflict(tmp_path):
+    log = on_old_protocol(str(tmp_path / "t"))
+    base = log.snapshot()
+    append(log, split("one.split", **OURS), base=base)
+    after = append(log, split("two.split", **OURS), base=base)
+    assert after.num_files == 2
+    assert not any(isinstance(a, Protocol) for a in actions_of(tmp_path / "t", after.version))
+
+
+def test_a_change_of_the_protocol_by_hand_still_conflicts_with_another_one(tmp_path):
+    log = on_old_protocol(str(tmp_path / "t"))
+    base = log.snapshot()
+    append(log, split("one.split", **OURS), base=base)
+    with pytest.raises(CommitConflictError, match="protocol"):
+        log.commit(Draft(operation="UPGRADE", protocol=Protocol(min_reader_version=4)), base)
+
+
+def test_a_table_of_an_earlier_release_is_read_and_gains_the_feature_with_the_next_write(tmp_path):
+    it.write(tmp_path / "t", [{"id": 1}])
+    rewritten(tmp_path / "t", 0, without_features)
+    assert it.open(tmp_path / "t").count() == 1
+    it.write(tmp_path / "t", [{"id": 2}], mode="append")
+    table = it.open(tmp_path / "t")
+    assert table.count() == 2
+    assert table._snapshot.protocol.reader_features == ["parquetSplits"]
+
+
+def test_a_restore_never_takes_a_feature_back(tmp_path):
+    it.write(tmp_path / "t", [{"id": 1}])
+    rewritten(tmp_path / "t", 0, without_features)
+    it.write(tmp_path / "t", [{"id": 2}], mode="overwrite")
+    it.open(tmp_path / "t").restore(version=1)
+    assert it.open(tmp_path / "t")._snapshot.protocol.reader_features == ["parquetSplits"]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        ({"minReaderVersion": 5, "minWriterVersion": 5, "readerFeatures": ["rowTracking"]}, "reader features.*rowTracking"),
+        ({"minReaderVersion": 6, "minWriterVersion": 5}, "reader version 6"),
+        ({"minReaderVersion": 6, "minWriterVersion": 6, "readerFeatures": ["rowTracking"]}, "reader features.*rowTracking"),
+    ],
+)  # fmt: skip
+def test_what_this_release_cannot_read_is_refused_by_name(tmp_path, said, refused):
+    it.write(tmp_path / "t", [{"id": 1}])
+    rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
+    with pytest.raises(ProtocolError, match=refused):
+        it.open(tmp_path / "t")
+
+
+def test_an_unknown_writer_feature_is_refused_for_writing_only(tmp_path):
+    for n in range(3):
+        it.write(tmp_path / "t", [{"id": n}], mode="append")
+    said = {"minReaderVersion": 5, "minWriterVersion": 5, "writerFeatures": ["rowTracking"]}
+    rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
+    table = it.open(tmp_path / "t")
+    assert table.count() == 3
+    before = sorted(tmp_path.rglob("*"))
+    for change in (
+        lambda: it.write(tmp_path / "t", [{"id": 9}], mode="append"),
+        table.merge,
+        lambda: table.restore(version=1),
+    ):
+        with pytest.raises(ProtocolError, match=r"writer features.*rowTracking"):
+            change()
+    assert sorted(tmp_path.rglob("*")) == before, "a split was written for nothing"
+
+
+# --- companion tables of the original ---------------------------------------------------------------
+
+
+def companion(table: Path) -> Path:
+    appended(table, 2)
+    configured = {"indextables.companion.enabled": "true"}
+
+    def change(line: dict) -> dict:
+        if "metaData" in line:
+            line["metaData"]["configuration"] = {**line["metaData"]["configuration"], **configured}
+        return line
+
+    for file in (table / "_transaction_log").glob("*.json"):
+        rewritten(table, int(file.stem), change)
+    return table
+
+
+@pytest.mark.parametrize("opening", [c.openings[0] for c in COMMANDS if c.target is Wanted.TABLE])
+def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_path):
+    table = companion(tmp_path / "t")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ProtocolError, match="companion table of the original"):
+        it.sql(doors.USES[opening].sql.format(table), options={"cache.disk.path": str(tmp_path / "cache")})
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_companion_table_of_the_original_is_neither_read_nor_written(tmp_path):
+    table = companion(tmp_path / "t")
+    with pytest.raises(ProtocolError, match="companion table of the original"):
+        it.open(table)
+    with pytest.raises(ProtocolError, match="companion table of the original"):
+        it.write(table, [{"id": 1}], mode="append")
+
+
+def test_splits_of_a_companion_are_refused_without_the_flag_too(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    append(log, split("c.split", companion_source_files=["part-0.parquet"]))
+    with pytest.raises(ProtocolError, match="companion table of the original"):
+        log.snapshot().files()
