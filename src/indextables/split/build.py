@@ -179,7 +179,7 @@ class SplitWriter:
 
 def close_split(rows: RowsWriter, sink: IO[bytes], facts: Facts) -> Built:
     """Write the footer; says what the split became."""
-    start = rows.close(encode_footer(facts))
+    start = rows.close(lambda checksums: encode_footer(facts, checksums))
     end = sink.tell()
     return Built(
         size=end,

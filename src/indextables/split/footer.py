@@ -7,22 +7,24 @@ ids of the index become row numbers (PROTOCOL.md, "The split"). Reading it costs
 import base64
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.errors import SplitError
+from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
 from indextables.split.parts import POSITIONS
 from indextables.store import Store
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # Splits of these formats are read.
-_READ_VERSIONS = (1, 2)
+_READ_VERSIONS = (1, 2, 3)
 FOOTER_KEY = b"indextables.split"
 CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
@@ -35,6 +37,9 @@ ROW_BITS = 32
 # Index files are packed in blocks of so many bytes.
 BLOCK_BYTES = 4 << 20
 _TAIL = 64 << 10
+
+# The checksums of column chunks, by row group and leaf column.
+Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ class Footer:
     """All that is known of a split without reading rows or index.
 
     `schema` is the table's, partition columns included, without `_row`. `parquet` is Parquet's own
-    metadata, to open the rows without reading it again.
+    metadata, to open the rows without reading it again. `checksums` are those of the rows; None in formats
+    that have none.
     """
 
     path: str
@@ -125,6 +131,7 @@ class Footer:
     chunks: tuple[Chunk, ...]
     index_files: tuple[IndexFile, ...]
     parquet: pq.FileMetaData
+    checksums: Checksums | None = None
 
     @property
     def footer_end(self) -> int:
@@ -163,8 +170,8 @@ class Footer:
         return starts[which] + (ids & ((1 << ROW_BITS) - 1))
 
 
-def encode_footer(footer: "Facts") -> dict[str, str]:
-    """The entries of the Parquet footer: the facts, and their checksum."""
+def encode_footer(footer: "Facts", checksums: Checksums) -> dict[str, str]:
+    """The entries of the Parquet footer: the facts, the checksums of the rows, and one of all that."""
     text = json.dumps(
         {
             "formatVersion": FORMAT_VERSION,
@@ -180,6 +187,7 @@ def encode_footer(footer: "Facts") -> dict[str, str]:
             "numMergeOps": footer.num_merge_ops,
             "chunks": [[c.source, c.start, c.rows] for c in footer.chunks],
             "index": [file.to_json() for file in footer.index_files],
+            "checksums": [[[c.chunk, c.column_index, c.offset_index] for c in group] for group in checksums],
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -231,23 +239,27 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
 
 def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) -> Footer:
     try:
+        sealed = is_sealed(tail[:-8])
         # Parquet metadata is read from the end, so the footer alone is enough of a file.
         parquet = pq.read_metadata(pa.BufferReader(MAGIC + tail))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise SplitError(f"{where}: the Parquet footer is damaged ({error})") from error
     text = (parquet.metadata or {}).get(FOOTER_KEY)
     if text is None:
         raise SplitError(f"{where}: a Parquet file, but not a split: its footer has no {FOOTER_KEY.decode()}")
-    if zlib.crc32(text) != int(parquet.metadata.get(CHECKSUM_KEY, b"0")):
+    if str(zlib.crc32(text)).encode() != parquet.metadata.get(CHECKSUM_KEY):
         raise SplitError(f"{where}: the split's footer is damaged (its checksum differs)")
     try:
-        return _footer_of(json.loads(text), path, size, footer_start, parquet)
+        footer = _footer_of(json.loads(text), path, size, footer_start, parquet)
     except SplitError as error:
         raise SplitError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise SplitError(
             f"{where}: the split's footer cannot be understood ({type(error).__name__}: {error})"
         ) from error
+    if footer.checksums is not None and not sealed:
+        raise SplitError(f"{where}: the Parquet footer is damaged (its checksum is missing)")
+    return footer
 
 
 def _footer_of(
@@ -255,7 +267,7 @@ def _footer_of(
 ) -> Footer:
     version = said["formatVersion"]
     if version not in _READ_VERSIONS:
-        known = " and ".join(map(str, _READ_VERSIONS))
+        known = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
         raise SplitError(f"split format {version} is not known, this release reads {known}; upgrade")
     files = tuple(IndexFile.from_json(file) for file in said["index"])
     chunks = tuple(Chunk(*chunk) for chunk in said["chunks"])
@@ -282,4 +294,12 @@ def _footer_of(
         chunks=chunks,
         index_files=files,
         parquet=parquet,
+        checksums=_checksums(said["checksums"], parquet) if version >= CHECKSUM_FORMAT else None,
     )
+
+
+def _checksums(said: list[list[list[int | None]]], parquet: pq.FileMetaData) -> Checksums:
+    found = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in said)  # type: ignore[arg-type]
+    if [len(group) for group in found] != [parquet.num_columns] * parquet.num_row_groups:
+        raise ValueError("its checksums are not those of its column chunks")
+    return found

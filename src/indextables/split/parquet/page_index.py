@@ -4,6 +4,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from indextables.split.checksum import add_extension, crc32s, split_extension
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, read_struct, write_struct
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -24,6 +25,28 @@ def page_locations(page_index: Bytes) -> Ints:
         return regular[0]
     places = read_struct(page_index)[0][1][1][1]
     return np.array([(p[1][1], p[2][1], p[3][1]) for p in places], np.int64).reshape(-1, 3)
+
+
+def with_checksums(page_index: bytes, chunk: Bytes, start: int) -> bytes:
+    """The same index with the checksums of what it locates in a chunk, which begins at `start` of its file.
+
+    The first is that of the bytes before the first data page: the dictionary page, or none.
+    """
+    table = page_locations(page_index)
+    inner, _ = split_extension(page_index, len(table) + 1)
+    data = memoryview(chunk)
+    starts = table[:, 0] - start
+    first = int(starts[0]) if len(starts) else len(data)
+    places = [(0, first), *zip(starts.tolist(), (starts + table[:, 1]).tolist(), strict=True)]
+    return add_extension(inner, crc32s(data[at:end] for at, end in places))
+
+
+def page_checksums(page_index: Bytes, pages: int) -> list[int]:
+    """The checksums of what an index locates: of the dictionary page, then of each data page."""
+    _, found = split_extension(bytes(page_index), pages + 1)
+    if found is None:
+        raise ValueError("a page index has no checksums of its pages")
+    return found
 
 
 def moved(page_index: bytes, by: int) -> bytes:

@@ -5,22 +5,29 @@ pages are fetched and put, with a footer that speaks of them alone, into a small
 the ordinary reader decodes.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from indextables.split.footer import MAGIC
 from indextables.split.parquet import fields
-from indextables.split.parquet.page_index import Bytes, Ints, page_locations
+from indextables.split.parquet.page_index import Bytes, Ints, page_checksums, page_locations
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, Struct, read_struct, write_struct
 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The data pages of one column chunk: where each begins, its length, and its first row in the group."""
+    """The data pages of one column chunk: where each begins, its length, and its first row in the group.
+
+    `checksums` are those of the dictionary page and of each data page; None in formats without them.
+    """
 
     offsets: Ints
     lengths: Ints
     first_rows: Ints
     dictionary: tuple[int, int] | None
+    checksums: Ints | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A Parquet footer taken apart: enough to make small files of pages. `flat` has the columns by name."""
+    """A Parquet footer taken apart: enough to make small files of pages.
+
+    `leaves` are the numbers of the leaf columns of every column, `flat` the columns that are leaves, by name.
+    """
 
     file: Struct
     root: Struct
+    leaves: dict[str, range]
     flat: dict[str, Leaf]
     groups: tuple[Group, ...]
 
@@ -59,7 +70,12 @@ class Layout:
             groups.append(Group(first, rows, group[fields.COLUMNS][1][1]))
             first += rows
         root, *elements = file[fields.SCHEMA][1][1]
-        return cls(file, root, _flat_leaves(elements), tuple(groups))
+        leaves, flat = _leaves(elements)
+        return cls(file, root, leaves, flat, tuple(groups))
+
+    def chunks(self, names: Iterable[str]) -> list[int]:
+        """The numbers of the leaf columns of some columns."""
+        return [number for name in names for number in self.leaves[name]]
 
     def page_index_range(self, group: int, leaf: Leaf) -> tuple[int, int]:
         """Where the page index of a column chunk lies."""
@@ -67,14 +83,15 @@ class Layout:
         start = chunk[fields.OFFSET_INDEX_AT][1]
         return start, start + chunk[fields.OFFSET_INDEX_LENGTH][1]
 
-    def pages(self, group: int, leaf: Leaf, page_index: Bytes) -> Pages:
+    def pages(self, group: int, leaf: Leaf, page_index: Bytes, *, checked: bool) -> Pages:
         """The pages of a column chunk, from the bytes of its page index."""
         table = page_locations(page_index)
         meta = self.groups[group].columns[leaf.number][fields.META_DATA][1]
         dictionary = None
         if fields.DICTIONARY_PAGE in meta and meta[fields.DICTIONARY_PAGE][1] < table[0, 0]:
             dictionary = (meta[fields.DICTIONARY_PAGE][1], int(table[0, 0]))
-        return Pages(table[:, 0], table[:, 1], table[:, 2], dictionary)
+        checksums = np.array(page_checksums(page_index, len(table)), np.int64) if checked else None
+        return Pages(table[:, 0], table[:, 1], table[:, 2], dictionary, checksums)
 
     def small_file(self, leaf: Leaf, parts: list[tuple[int, int, list[Bytes], Bytes]]) -> bytes:
         """A Parquet file of one column: from each `(group, rows, pages, dictionary page)` a row group."""
@@ -119,21 +136,21 @@ class Layout:
         return b"".join([*body, tail, len(tail).to_bytes(4, "little"), MAGIC])
 
 
-def _flat_leaves(elements: list[Struct]) -> dict[str, Leaf]:
-    """The columns that are leaves themselves, by name; the elements come parents first."""
+def _leaves(elements: list[Struct]) -> tuple[dict[str, range], dict[str, Leaf]]:
+    """The numbers of every column's leaves, and the columns that are leaves; parents come before children."""
+    leaves: dict[str, range] = {}
     flat: dict[str, Leaf] = {}
     number = position = 0
     while position < len(elements):
-        element = elements[position]
+        element, first = elements[position], number
+        name = element[fields.NAME][1].decode()
         if fields.CHILDREN not in element:
-            flat[element[fields.NAME][1].decode()] = Leaf(element, number)
-            number += 1
-            position += 1
-            continue
+            flat[name] = Leaf(element, number)
         left = 1
         while left:
             inner = elements[position]
             left += inner.get(fields.CHILDREN, (I32, 0))[1] - 1
             number += fields.CHILDREN not in inner
             position += 1
-    return flat
+        leaves[name] = range(first, number)
+    return leaves, flat

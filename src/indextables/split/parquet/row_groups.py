@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
 
-from indextables.split.footer import MAGIC
+from indextables.split.checksum import ChunkChecksums, crc32, seal
+from indextables.split.footer import MAGIC, Checksums
 from indextables.split.parquet import fields
-from indextables.split.parquet.page_index import Bytes, moved
+from indextables.split.parquet.page_index import Bytes, moved, with_checksums
 from indextables.split.parquet.thrift import (
     BINARY,
     I16,
@@ -24,6 +25,8 @@ from indextables.split.parquet.thrift import (
 )
 
 Ranges: TypeAlias = Callable[[list[tuple[int, int]]], Sequence[Bytes]]
+# The entries of the footer, from the checksums of the rows before it.
+KeyValues: TypeAlias = Callable[[Checksums], Mapping[str, str]]
 
 _LARGEST_ORDINAL = (1 << 15) - 1
 _PLACES = (fields.DATA_PAGE, fields.INDEX_PAGE, fields.DICTIONARY_PAGE)
@@ -38,6 +41,11 @@ class EncodedChunk:
     described: Struct
     column_index: bytes | None
     offset_index: bytes | None
+
+    def checksums(self) -> ChunkChecksums:
+        """The checksums of its bytes."""
+        indexes = (None if data is None else crc32(data) for data in (self.column_index, self.offset_index))
+        return ChunkChecksums(crc32(self.data), *indexes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,12 @@ class EncodedGroup:
     def with_last(self, other: "EncodedGroup") -> "EncodedGroup":
         """The same with the last column of another group."""
         return EncodedGroup(self.rows, (*self.chunks[:-1], other.chunks[-1]))
+
+    def check(self, checksums: Sequence[ChunkChecksums]) -> None:
+        """Raise ValueError if a chunk or a page index is not what it was when its checksum was taken."""
+        for number, (chunk, expected) in enumerate(zip(self.chunks, checksums, strict=True)):
+            if chunk.checksums() != expected:
+                raise ValueError(f"column chunk {number} or its page index differs from its checksum")
 
 
 _INDEXES = (
@@ -109,11 +123,13 @@ class RowGroups:
         self._rows = 0
         # Of every chunk: its metadata as written, its column index and its offset index.
         self._chunks: list[tuple[Struct, bytes | None, bytes | None]] = []
+        self._checksums: list[list[ChunkChecksums]] = []
         sink.write(MAGIC)
 
     def add(self, group: EncodedGroup) -> None:
         """Append a row group."""
         start = self._sink.tell()
+        self._checksums.append([])
         columns = [self._append(chunk) for chunk in group.chunks]
         metas = [column[fields.META_DATA][1] for column in columns]
         packed = sum(meta[fields.PACKED][1] for meta in metas)
@@ -129,7 +145,7 @@ class RowGroups:
         self._groups.append(made)
         self._rows += group.rows
 
-    def close(self, key_values: Mapping[str, str]) -> int:
+    def close(self, key_values: KeyValues) -> int:
         """Write the page indexes and the footer; says where the footer begins."""
         self._write_indexes(0, *_INDEXES[0])
         self._write_indexes(1, *_INDEXES[1])
@@ -137,13 +153,13 @@ class RowGroups:
         known = footer.get(fields.KEY_VALUES, (LIST, (STRUCT, [])))[1][1]
         ours = [
             {fields.KEY: (BINARY, key.encode()), fields.VALUE: (BINARY, value.encode())}
-            for key, value in key_values.items()
+            for key, value in key_values(self._checksums).items()
         ]
         footer[fields.NUM_ROWS] = (I64, self._rows)
         footer[fields.ROW_GROUPS] = (LIST, (STRUCT, self._groups))
         footer[fields.KEY_VALUES] = (LIST, (STRUCT, [*known, *ours]))
         start = self._sink.tell()
-        data = write_struct(footer)
+        data = seal(write_struct(footer))
         self._sink.write(data + len(data).to_bytes(4, "little") + MAGIC)
         return start
 
@@ -158,8 +174,13 @@ class RowGroups:
         column[fields.CHUNK_OFFSET] = (I64, 0)
         for index in fields.PAGE_INDEXES:
             column.pop(index, None)
-        offsets = None if chunk.offset_index is None else moved(chunk.offset_index, by)
+        offsets = chunk.offset_index
+        if offsets is not None:
+            offsets = moved(with_checksums(offsets, chunk.data, chunk.start), by)
         self._chunks.append((column, chunk.column_index, offsets))
+        self._checksums[-1].append(
+            EncodedChunk(chunk.data, 0, column, chunk.column_index, offsets).checksums()
+        )
         return column
 
     def _write_indexes(self, which: int, at: int, length: int) -> None:

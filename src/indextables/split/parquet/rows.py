@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.errors import SplitError
+from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
 from indextables.split.parquet.carried import carry
+from indextables.split.parquet.fetched_file import FetchedFile
 from indextables.split.parquet.fields import ROW_GROUPS
 from indextables.split.parquet.pages import Layout, Leaf, Pages
-from indextables.split.parquet.row_groups import EncodedGroup, RowGroups
-from indextables.split.parquet.store_file import StoreFile
+from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, chunk_range
 from indextables.split.parquet.thrift import Struct
 from indextables.store import Store
 
@@ -57,13 +58,15 @@ class _Plan:
     """What to fetch of a column.
 
     By group its number, the rows of the chosen pages, their number, and whether a dictionary comes before
-    them; where the wanted rows stand among those of all chosen pages; the ranges to read, and their bytes.
+    them; where the wanted rows stand among those of all chosen pages; the ranges to read, their bytes, and
+    the checksum of each, unless the format has none.
     """
 
     groups: list[tuple[int, int, int, bool]]
     positions: Ints
     ranges: list[tuple[int, int]]
     size: int
+    checksums: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ class Rows:
         for group in groups:
             position = self._layout.groups[group].first_row
             with self._damage():
-                batches = self._open().iter_batches(
+                batches = self._open(group, names).iter_batches(
                     batch_rows, row_groups=[group], columns=names, use_threads=pa.cpu_count() > 1
                 )
             while True:
@@ -202,11 +205,13 @@ class Rows:
     def _coded(self, number: int) -> "CodedGroup":
         group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
         encoded = EncodedGroup.read(group, self._ranges)
+        if self._footer.checksums is not None:
+            encoded.check(self._footer.checksums[number])
         # Decoded from the copy, so that what will be written is known to be readable.
         copy = io.BytesIO()
         file = RowGroups(copy, self._layout.file)
         file.add(encoded)
-        file.close({})
+        file.close(lambda _: {})
         names = self._footer.schema.names
         table = pq.ParquetFile(pa.BufferReader(copy.getbuffer())).read(columns=names)
         if table.num_rows != encoded.rows:
@@ -226,21 +231,35 @@ class Rows:
         """What a decoder says of damaged bytes, as our error."""
         try:
             yield
-        except (pa.ArrowException, OSError, LookupError, ValueError) as error:
-            raise SplitError(f"{self._where}: the rows cannot be read ({error})") from error
+        except (pa.ArrowException, OSError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+            raise SplitError(
+                f"{self._where}: the rows cannot be read ({error}); the split is damaged"
+            ) from error
 
     @cached_property
     def _layout(self) -> Layout:
         sink = pa.BufferOutputStream()
-        self._footer.parquet.write_metadata_file(sink)
-        return Layout.of(sink.getvalue().to_pybytes()[4:-8])
+        with self._damage():
+            self._footer.parquet.write_metadata_file(sink)
+            return Layout.of(sink.getvalue().to_pybytes()[4:-8])
 
-    def _open(self) -> pq.ParquetFile:
-        """A reader of its own for every call: they are cheap, and not made for sharing."""
-        source = (
-            pa.BufferReader(self._map) if self._map is not None else StoreFile.open(self._store, self._footer)
-        )
-        return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=self._map is None)
+    def _open(self, group: int, names: list[str]) -> pq.ParquetFile:
+        """A reader of some columns of a row group, after a look at their checksums.
+
+        Every call has a reader of its own: they are cheap, and not made for sharing.
+        """
+        numbers = self._layout.chunks(names)
+        places = [chunk_range(self._layout.groups[group].columns[number]) for number in numbers]
+        data = self._ranges(places)
+        if self._footer.checksums is not None:
+            for number, chunk in zip(numbers, data, strict=True):
+                _check(chunk, self._footer.checksums[group][number].chunk, "a column chunk")
+        if self._map is not None:
+            source = pa.BufferReader(self._map)
+        else:
+            parts = {start: bytes(chunk) for (start, _), chunk in zip(places, data, strict=True)}
+            source = FetchedFile.open(self._footer.size, parts)
+        return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=False)
 
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
@@ -283,8 +302,12 @@ class Rows:
         keys = [(group, leaf) for leaf in leaves for group, _ in parts]
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
         read = self._ranges([self._layout.page_index_range(group, leaf) for group, leaf in missing])
+        checksums = self._footer.checksums
         for (group, leaf), data in zip(missing, read, strict=True):
-            self._pages[group, leaf.number] = self._layout.pages(group, leaf, data)
+            if checksums is not None:
+                _check(data, checksums[group][leaf.number].offset_index, "a page index")
+            checked = checksums is not None
+            self._pages[group, leaf.number] = self._layout.pages(group, leaf, data, checked=checked)
         return {(group, leaf.number): self._pages[group, leaf.number] for group, leaf in keys}
 
     def _decode(
@@ -295,7 +318,12 @@ class Rows:
         plans = [self._plan(leaf, parts, pages, known) for leaf in leaves]
         # The largest first, so that no thread is left alone with it.
         order = sorted(range(len(plans)), key=lambda i: -plans[i].size)
-        data = iter(self._ranges([each for i in order for each in plans[i].ranges]))
+        read = self._ranges([each for i in order for each in plans[i].ranges])
+        if self._footer.checksums is not None:
+            expected = [crc for i in order for crc in plans[i].checksums]
+            if crc32s(read) != expected:
+                raise ValueError("a page differs from its checksum")
+        data = iter(read)
         many = len(plans) > 1 and sum(plan.size for plan in plans) > _THREADS_WORTH
         decoded: list[Any] = [None] * len(plans)
         for i in order:
@@ -320,6 +348,7 @@ class Rows:
         groups: list[tuple[int, int, int, bool]] = []
         positions: list[Ints] = []
         ranges: list[tuple[int, int]] = []
+        checksums: list[int] = []
         before = 0
         for group, local in parts:
             own = pages[group, leaf.number]
@@ -329,10 +358,13 @@ class Rows:
                 ranges.append(own.dictionary)
             starts = own.offsets[chosen]
             ranges.extend(zip(starts.tolist(), (starts + own.lengths[chosen]).tolist(), strict=True))
+            if own.checksums is not None:
+                checksums += own.checksums[:1].tolist() if own.dictionary is not None else []
+                checksums += own.checksums[1 + chosen].tolist()
             groups.append((group, rows, len(chosen), own.dictionary is not None))
             before += rows
         size = sum(end - start for start, end in ranges)
-        return _Plan(groups, np.concatenate(positions), ranges, size)
+        return _Plan(groups, np.concatenate(positions), ranges, size, checksums)
 
     def _chosen(self, group: int, first_rows: Ints, local: Ints, known: "_Known") -> tuple[Ints, Ints, int]:
         """The pages that hold rows of a group, where the rows stand in them, and how many rows they have.
@@ -353,14 +385,16 @@ class Rows:
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Columns with fields of their own: their pages do not line up, so whole row groups are read."""
-        file = self._open()
-        tables = [file.read_row_group(g, columns=names).take(pa.array(local)) for g, local in parts]
+        tables = [
+            self._open(group, names).read_row_group(group, columns=names).take(pa.array(local))
+            for group, local in parts
+        ]
         table = pa.concat_tables(tables)
         return {name: table.column(name) for name in names}
 
     def _group(self, group: int, names: list[str], start: int, end: int) -> pa.Table:
         first = self._layout.groups[group].first_row
-        table = self._open().read_row_group(group, columns=names)
+        table = self._open(group, names).read_row_group(group, columns=names)
         low, high = max(0, start - first), min(self._layout.groups[group].rows, end - first)
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
 
@@ -376,6 +410,11 @@ def _mapped(path: str, size: int) -> mmap.mmap:
             f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or cut"
         )
     return mapped
+
+
+def _check(data: bytes | memoryview, expected: int | None, what: str) -> None:
+    if crc32(data) != expected:
+        raise ValueError(f"{what} differs from its checksum")
 
 
 def _at_once(work: Callable[..., pa.Array], *arguments: object) -> Future[pa.Array]:

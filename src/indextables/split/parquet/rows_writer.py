@@ -16,7 +16,13 @@ from indextables.split.footer import ROW_COLUMN
 from indextables.split.parquet.carried import carried_schema, carried_type, carry
 from indextables.split.parquet.fields import ROW_GROUPS, SCHEMA
 from indextables.split.parquet.never_null import unmarked
-from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, file_metadata, group_bytes
+from indextables.split.parquet.row_groups import (
+    EncodedGroup,
+    KeyValues,
+    RowGroups,
+    file_metadata,
+    group_bytes,
+)
 from indextables.split.parquet.thrift import Struct
 
 # A row group is worth copying as it is if it is at least this part of a full one.
@@ -97,7 +103,7 @@ class RowsWriter:
         self._flush()
         self._wait()
 
-    def close(self, footer: dict[str, str]) -> int:
+    def close(self, footer: KeyValues) -> int:
         """Write the Parquet footer, with the split's own facts; says where it begins."""
         self._thread.shutdown()
         return self._groups.close(footer)
@@ -197,6 +203,8 @@ def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str
         "compression": {path: codecs.get(path, "none") for path, _ in leaves},
         "compression_level": {path: _level(codec, level) for path, codec in codecs.items()} or None,
         "write_page_index": True,
+        # For readers of others; ours compare the checksums of the split.
+        "write_page_checksum": True,
         "write_statistics": [path for path, top in leaves if top not in long] if long else True,
     }
 

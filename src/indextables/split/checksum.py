@@ -1,0 +1,88 @@
+"""Checksums of a split's rows and footer (PROTOCOL.md, "Checksums").
+
+All are CRC-32. Those of pages and of the Parquet footer stand in field 32767 of a Thrift struct, which
+Parquet reserves for extensions: other readers skip it. An extension is the last field of its struct and
+starts with an identifier of ours.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from isal import isal_zlib
+
+# The first format of splits whose rows and footer have checksums.
+CHECKSUM_FORMAT = 3
+# Tells our extensions from those of others.
+_IDENTIFIER = bytes.fromhex("6b1f0c8e5d3a4f7b9e2246d08c71a5f3")
+# The header of field 32767, binary: type, and the number as Thrift writes it when the field before is far.
+_FIELD = b"\x08\xfe\xff\x03"
+_STOP = b"\x00"
+_CRC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkChecksums:
+    """The CRC-32 of a column chunk's bytes, and of its column index and offset index, if it has them."""
+
+    chunk: int
+    column_index: int | None
+    offset_index: int | None
+
+
+def crc32(data: bytes | memoryview) -> int:
+    """The CRC-32 of some bytes, as zlib and Parquet compute it."""
+    found: int = isal_zlib.crc32(data)
+    return found
+
+
+def crc32s(parts: Iterable[bytes | memoryview]) -> list[int]:
+    """The CRC-32 of each of many parts."""
+    return list(map(isal_zlib.crc32, parts))
+
+
+def add_extension(struct: bytes, checksums: Sequence[int]) -> bytes:
+    """A Thrift struct with checksums in its extension."""
+    payload = _IDENTIFIER + b"".join(crc.to_bytes(_CRC_BYTES, "little") for crc in checksums)
+    return struct[:-1] + _FIELD + _length(len(payload)) + payload + _STOP
+
+
+def split_extension(struct: bytes, count: int) -> tuple[bytes, list[int] | None]:
+    r"""A Thrift struct without its extension of `count` checksums, and these; None if it has none.
+
+    >>> split_extension(add_extension(b"some struct.", [7, 8]), 2)
+    (b'some struct\x00', [7, 8])
+    """
+    size = len(_IDENTIFIER) + count * _CRC_BYTES
+    head = _FIELD + _length(size) + _IDENTIFIER
+    start = len(struct) - len(_STOP) - count * _CRC_BYTES - len(head)
+    if start < 0 or struct[start : start + len(head)] != head or struct[-1:] != _STOP:
+        return struct, None
+    numbers = struct[start + len(head) : -1]
+    found = [
+        int.from_bytes(numbers[at : at + _CRC_BYTES], "little") for at in range(0, len(numbers), _CRC_BYTES)
+    ]
+    return struct[:start] + _STOP, found
+
+
+def seal(footer: bytes) -> bytes:
+    """A Parquet footer with its own checksum."""
+    return add_extension(footer, [crc32(footer[:-1])])
+
+
+def is_sealed(footer: bytes) -> bool:
+    """Whether a Parquet footer has a checksum; ValueError if it has another one than it should."""
+    inner, found = split_extension(footer, 1)
+    if found is None:
+        return False
+    if found != [crc32(inner[:-1])]:
+        raise ValueError("its checksum differs")
+    return True
+
+
+def _length(size: int) -> bytes:
+    out = bytearray()
+    while size >= 0x80:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    out.append(size)
+    return bytes(out)

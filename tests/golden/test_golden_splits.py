@@ -1,0 +1,58 @@
+"""Splits of every format that was ever written are read, searched and merged as they were."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tantivy
+from write_split import HERE, OPTIONS, SCHEMA, golden_rows
+
+from indextables.options import Options
+from indextables.split.checksum import CHECKSUM_FORMAT
+from indextables.split.footer import FORMAT_VERSION, read_footer
+from indextables.split.mapping import mapping_for
+from indextables.split.merge import Source, merge_splits
+from indextables.split.parquet.rows import Rows
+from indextables.split.query.search import close_indexes, open_index
+from indextables.store import open_store
+
+FORMATS = range(1, FORMAT_VERSION + 1)
+
+
+@pytest.fixture(params=FORMATS, ids=[f"format {number}" for number in FORMATS])
+def footer(request):
+    return read_footer(open_store(HERE), f"format-{request.param}.split")
+
+
+def test_there_is_a_golden_split_of_every_format():
+    assert sorted(path.name for path in HERE.glob("*.split")) == [f"format-{n}.split" for n in FORMATS]
+
+
+def test_the_rows_of_a_golden_split_are_those_that_were_written(footer):
+    rows, expected = Rows(open_store(HERE), footer), golden_rows()
+    assert pa.Table.from_batches(rows.scan(), SCHEMA).equals(expected)
+    numbers = np.array([0, 7, 150, 399])
+    assert rows.fetch(numbers).equals(expected.take(numbers))
+    assert (footer.checksums is None) == (footer.path < f"format-{CHECKSUM_FORMAT}.split")
+
+
+def test_the_index_of_a_golden_split_finds_its_rows(footer, tmp_path):
+    options = Options.parse({"cache.disk.path": str(tmp_path)})
+    index = open_index(open_store(HERE), footer, options)
+    index.load({"t:message"})
+    query = tantivy.Query.term_query(index.view.schema, "t:message", "timeout")
+    expected = [row["id"] for row in golden_rows().to_pylist() if "timeout" in (row["message"] or "").split()]
+    assert index.rows(query).tolist() == expected
+    close_indexes()
+
+
+def test_golden_splits_of_all_formats_are_merged_into_one(tmp_path):
+    store, target, options = open_store(HERE), open_store(tmp_path), Options.parse(OPTIONS)
+    names = [f"format-{number}.split" for number in FORMATS]
+    sources = [Source.of(store, read_footer(store, name), SCHEMA) for name in names]
+    sink = target.open_upload("merged.split")
+    merge_splits(sources, sink, SCHEMA, mapping_for(SCHEMA, options), options)
+    sink.close()
+    footer = read_footer(target, "merged.split")
+    assert footer.checksums is not None
+    found = pa.Table.from_batches(Rows(target, footer).scan(), SCHEMA)
+    assert found.equals(pa.concat_tables([golden_rows()] * len(FORMATS)))
