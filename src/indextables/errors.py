@@ -103,6 +103,13 @@ class OutcomeUnknownError(StoreError):
         self.cause = cause
 
 
+class NotDurableError(OutcomeUnknownError):
+    """An object was created and can be read, but the disk did not confirm that it survives a power cut.
+
+    Reading it back proves nothing: it may come from memory. Neither success nor failure may be concluded.
+    """
+
+
 class UnsafeStoreError(StoreError):
     """The store cannot create an object only if it is absent, so commits could be lost."""
 

@@ -1,8 +1,8 @@
 """An HTTP proxy in front of a server: it remembers requests, rewrites them, and fails them on demand."""
 
-import asyncio
 import contextlib
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +21,8 @@ class Fault(StrEnum):
     DROP_BEFORE = "the connection breaks, and nothing done"
     CUT_BODY = "the answer ends half way"
     DENIED = "403, and nothing done"
+    NO_OBJECT = "404, no such object"
+    NO_BUCKET = "404, no such bucket"
 
 
 _REPLIES = {
@@ -29,6 +31,8 @@ _REPLIES = {
     Fault.BUSY: (503, "SlowDown"),
     Fault.TOO_MANY: (429, "TooManyRequests"),
     Fault.DENIED: (403, "AccessDenied"),
+    Fault.NO_OBJECT: (404, "NoSuchKey"),
+    Fault.NO_BUCKET: (404, "NoSuchBucket"),
 }
 _FORWARDED = {Fault.ERROR_AFTER, Fault.DROP_AFTER, Fault.HANG_AFTER, Fault.CUT_BODY}
 
@@ -68,6 +72,10 @@ class Proxy:
     port: int = 0
     requests: list[Request] = field(default_factory=list)
     fault: Callable[[Request], Fault | None] = lambda _request: None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _sockets: set[socket.socket] = field(default_factory=set)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def fail(self, fault: Fault, times: int, *, methods: tuple[str, ...] = ("PUT",)) -> None:
         """Fail the next so many requests of these methods."""
@@ -84,76 +92,110 @@ class Proxy:
     def count(self, method: str) -> int:
         return sum(request.method == method for request in self.requests)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?im)^content-length: *(\d+)", head)
-            request = Request(head, await reader.readexactly(int(length[1]) if length else 0))
-            self.requests.append(request)
-            await self._reply(request, writer)
-            await writer.drain()
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Proxy"]:
+        """Serve until the block ends; afterwards no thread and no socket is left."""
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as server:
+            self.port = server.getsockname()[1]
+            acceptor = threading.Thread(target=self._accept, args=(server,), name="proxy")
+            acceptor.start()
+            try:
+                yield self
+            finally:
+                with self._lock:
+                    self._stopped.set()
+                    for connection in self._sockets:
+                        _shut_down(connection)
+                _shut_down(server)  # wakes the acceptor
+                acceptor.join()
+                for thread in self._threads:
+                    thread.join()
 
-    async def _reply(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, server: socket.socket) -> None:
+        while not self._stopped.is_set():
+            try:
+                connection, _ = server.accept()
+            except OSError:  # shut down
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), name="proxied")
+            self._threads.append(thread)
+            thread.start()
+
+    @contextlib.contextmanager
+    def _open(self, connection: socket.socket) -> Iterator[socket.socket]:
+        """A connection that ends, at the latest, when the proxy does."""
+        with connection:
+            with self._lock:
+                self._sockets.add(connection)
+                if self._stopped.is_set():
+                    _shut_down(connection)
+            try:
+                yield connection
+            finally:
+                with self._lock:
+                    self._sockets.discard(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError), self._open(connection):
+            request = _read_request(connection)
+            self.requests.append(request)
+            connection.sendall(self._reply(request))
+
+    def _reply(self, request: Request) -> bytes:
         fault = self.fault(request)
-        answer = await self._forward(self.rewrite(request)) if fault is None or fault in _FORWARDED else b""
+        answer = self._forward(self.rewrite(request)) if fault is None or fault in _FORWARDED else b""
         if fault is None:
-            writer.write(self.answer(request, answer))
-        elif fault is Fault.HANG_AFTER:
-            await asyncio.sleep(30)
-        elif fault is Fault.CUT_BODY:
-            writer.write(answer[: len(answer) - len(answer) // 2])
-        elif fault in _REPLIES:
+            return self.answer(request, answer)
+        if fault is Fault.HANG_AFTER:
+            self._stopped.wait(30)
+        if fault is Fault.CUT_BODY:
+            return answer[: len(answer) - len(answer) // 2]
+        if fault in _REPLIES:
             status, code = _REPLIES[fault]
             body = f"<Error><Code>{code}</Code></Error>".encode()
             head = f"HTTP/1.1 {status} {code}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode() + body)
+            return head.encode() + (body if request.method != "HEAD" else b"")
+        return b""
 
-    async def _forward(self, request: Request) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+    def _forward(self, request: Request) -> bytes:
         head = request.without("connection").head
-        writer.write(head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1) + request.body)
-        await writer.drain()
-        answer = await reader.read(-1)
-        writer.close()
-        return answer
+        head = head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+        with self._open(socket.create_connection(("127.0.0.1", self.upstream), timeout=60)) as upstream:
+            upstream.sendall(head + request.body)
+            return b"".join(iter(lambda: upstream.recv(1 << 16), b""))
 
 
-@contextlib.contextmanager
+def _shut_down(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it was never connected, or is no longer
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _read_request(connection: socket.socket) -> Request:
+    data = bytearray()
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        data += _some(connection)
+    head = bytes(data[: end + 4])
+    length = re.search(rb"(?im)^content-length: *(\d+)", head)
+    size = int(length[1]) if length else 0
+    body = data[end + 4 :]
+    while len(body) < size:
+        body += _some(connection)
+    return Request(head, bytes(body[:size]))
+
+
+def _some(connection: socket.socket) -> bytes:
+    if not (data := connection.recv(1 << 20)):
+        raise EOFError
+    return data
+
+
 def proxy(
     upstream: int,
     rewrite: Rewrite = lambda request: request,
     answer: Answer = lambda _request, answer: answer,
-) -> Iterator[Proxy]:
-    """Run a proxy in a thread of this process."""
-    made = Proxy(upstream, rewrite, answer)
-    loop = asyncio.new_event_loop()
-    started = threading.Event()
-    stop = asyncio.Event()
-
-    async def main() -> None:
-        server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=1 << 26)
-        made.port = server.sockets[0].getsockname()[1]
-        started.set()
-        await stop.wait()
-        server.close()
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        await asyncio.sleep(0.01)  # closed transports let go of their sockets
-
-    def run() -> None:
-        with contextlib.closing(loop):
-            loop.run_until_complete(main())
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    started.wait(10)
-    try:
-        yield made
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
+) -> contextlib.AbstractContextManager[Proxy]:
+    """Run a proxy in threads of this process."""
+    return Proxy(upstream, rewrite, answer).running()
 
 
 def ignore_conditions(request: Request) -> Request:

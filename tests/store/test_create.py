@@ -13,6 +13,8 @@ from indextables.store import Store, open_store
 
 pytestmark = pytest.mark.server
 
+UNCLEAR = [f for f in Fault if f not in (Fault.DENIED, Fault.CUT_BODY, Fault.NO_BUCKET, Fault.NO_OBJECT)]
+
 
 @pytest.fixture
 def behind(moto_server, faulty_s3):
@@ -29,7 +31,7 @@ def behind(moto_server, faulty_s3):
     return make
 
 
-@pytest.mark.parametrize("fault", [f for f in Fault if f not in (Fault.DENIED, Fault.CUT_BODY)])
+@pytest.mark.parametrize("fault", UNCLEAR)
 def test_a_create_that_failed_once_or_twice_still_wins(behind, faulty_s3, fault):
     store, truth = behind()
     faulty_s3.fail(fault, 1 if fault is Fault.HANG_AFTER else 2)
@@ -37,7 +39,7 @@ def test_a_create_that_failed_once_or_twice_still_wins(behind, faulty_s3, fault)
     assert truth.get("v1") == b"ours"
 
 
-@pytest.mark.parametrize("fault", [f for f in Fault if f not in (Fault.DENIED, Fault.CUT_BODY)])
+@pytest.mark.parametrize("fault", UNCLEAR)
 def test_a_create_that_failed_does_not_take_the_object_of_another(behind, faulty_s3, fault):
     store, truth = behind()
     truth.put("v1", b"theirs")
@@ -77,6 +79,24 @@ def test_a_create_denied_after_a_lost_answer_is_unknown(behind, faulty_s3):
     faulty_s3.fault = lambda request: next(faults, None)
     with pytest.raises(OutcomeUnknownError):
         store.create("v1", b"ours")
+
+
+def test_a_create_after_a_lost_answer_whose_bucket_is_gone_is_unknown(behind, faulty_s3):
+    store, truth = behind()
+    faults = iter([Fault.DROP_BEFORE, Fault.NO_OBJECT, Fault.NO_BUCKET])
+    faulty_s3.fault = lambda request: next(faults, None)
+    with pytest.raises(OutcomeUnknownError, match="no such bucket"):
+        store.create("v1", b"ours")
+    assert not truth.exists("v1")
+
+
+def test_a_create_refused_at_once_is_no_doubt(behind, faulty_s3):
+    store, truth = behind()
+    faulty_s3.fail(Fault.NO_BUCKET, 1)
+    with pytest.raises(StoreError, match="no such bucket") as caught:
+        store.create("v1", b"ours")
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert not truth.exists("v1")
 
 
 def test_the_probe_refuses_a_store_that_ignores_the_condition(moto_server, careless_s3):

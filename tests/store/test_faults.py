@@ -11,7 +11,8 @@ from indextables.store import open_store
 
 pytestmark = pytest.mark.server
 
-TRANSIENT = [f for f in Fault if f not in (Fault.DENIED, Fault.CONFLICT)]
+FINAL = (Fault.DENIED, Fault.CONFLICT, Fault.NO_BUCKET, Fault.NO_OBJECT)
+TRANSIENT = [f for f in Fault if f not in FINAL]
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The local disk: durable, whole, and tidy."""
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from indextables.errors import CredentialsError, OutcomeUnknownError, StoreError, UnsafeStoreError
-from indextables.store import open_store
+from indextables.errors import (
+    CredentialsError,
+    NotDurableError,
+    OutcomeUnknownError,
+    StoreError,
+    UnsafeStoreError,
+)
+from indextables.store import local, open_store
 
 _WRITE_FOREVER = """
 import sys
@@ -94,18 +102,160 @@ def test_content_is_on_disk_before_it_has_a_name_and_the_name_after(store, monke
     assert steps == ["folder", "folder", "file", "link", "folder"]
 
 
-def test_a_create_whose_folder_cannot_be_flushed_is_unknown(store, monkeypatch):
+def fail(monkeypatch, name, number, *, took_effect=False, when=lambda *_: True, times=1):
+    """Let a call of the operating system fail, before or after it did what it was asked to do."""
+    real = getattr(os, name)
+    left = [times]
+
+    def failing(*args, **more):
+        if left[0] and when(*args):
+            left[0] -= 1
+            if took_effect:
+                real(*args, **more)
+            raise OSError(number, os.strerror(number), *args[:1] if name != "fsync" else ())
+        return real(*args, **more)
+
+    monkeypatch.setattr(os, name, failing)
+
+
+def is_folder(descriptor, *_):
+    return Path(f"/proc/self/fd/{descriptor}").is_dir()
+
+
+def test_a_create_whose_folder_cannot_be_flushed_is_unknown_though_it_can_be_read(store, monkeypatch):
     store.put("warm", b"")
-    real = os.fsync
-
-    def fails_for_folders(fd):
-        if Path(f"/proc/self/fd/{fd}").is_dir():
-            raise OSError(5, "Input/output error")
-        real(fd)
-
-    monkeypatch.setattr(os, "fsync", fails_for_folders)
-    with pytest.raises(OutcomeUnknownError, match="could not be flushed"):
+    fail(monkeypatch, "fsync", errno.EIO, when=is_folder)
+    with pytest.raises(NotDurableError, match="could not be flushed"):
         store.create("v1", b"1")
+    assert store.get("v1") == b"1"
+
+
+@pytest.mark.parametrize("data", [b"ours", b"theirs"])
+def test_a_lost_create_is_not_judged_by_bytes_that_may_not_be_on_the_disk(store, monkeypatch, data):
+    store.put("v1", data)
+    fail(monkeypatch, "fsync", errno.EIO, when=is_folder)
+    with pytest.raises(NotDurableError):
+        store.create("v1", b"ours")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE, errno.EPERM])
+def test_a_link_that_took_effect_before_its_error_is_a_create(store, monkeypatch, number):
+    store.put("warm", b"")
+    fail(monkeypatch, "link", number, took_effect=True)
+    assert store.create("v1", b"ours") is True
+    assert [info.path for info in store.list()] == ["v1", "warm"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT])
+def test_a_link_refused_by_the_system_created_nothing(store, monkeypatch, tmp_path, number):
+    store.put("warm", b"")
+    fail(monkeypatch, "link", number)
+    with pytest.raises(StoreError) as caught:
+        store.create("v1", b"ours")
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert names(tmp_path / "table") == ["warm"]
+
+
+def test_a_link_that_never_says_what_it_did_is_unknown(store, monkeypatch):
+    monkeypatch.setattr("indextables.store.handle.pause", lambda _: None)
+    store.put("warm", b"")
+    fail(monkeypatch, "link", errno.EIO, times=100)
+    with pytest.raises(OutcomeUnknownError):
+        store.create("v1", b"ours")
+
+
+def test_any_error_after_an_attempt_in_doubt_is_unknown(store, monkeypatch):
+    monkeypatch.setattr("indextables.store.handle.pause", lambda _: None)
+    store.put("warm", b"")
+    answers = iter([errno.EIO, errno.ENOSPC])
+
+    def link(*_):
+        number = next(answers)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(OutcomeUnknownError, match="disk is full"):
+        store.create("v1", b"ours")
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_a_create_that_fails_before_the_link_created_nothing(store, monkeypatch, tmp_path, call):
+    store.put("warm", b"")
+    fail(monkeypatch, call, errno.EMFILE)
+    with pytest.raises(StoreError) as caught:
+        store.create("v1", b"ours")
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert names(tmp_path / "table") == ["warm"]
+
+
+@pytest.fixture
+def one_megabyte_files():
+    """No file of this process may grow beyond a megabyte: a write across that limit is cut short."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("way", ["upload", "put", "create", "open_upload"])
+def test_a_write_that_the_disk_cuts_short_is_an_error_and_leaves_nothing(store, tmp_path, request, way):
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * (3 << 20))
+    store.put("warm", b"")
+    request.getfixturevalue("one_megabyte_files")
+
+    def write():
+        if way == "upload":
+            store.upload("x", source)
+        elif way == "open_upload":
+            with store.open_upload("x") as sink:
+                sink.write(b"x" * (3 << 20))
+        else:
+            getattr(store, way)("x", b"x" * (3 << 20))
+
+    with pytest.raises(StoreError, match="File too large"):
+        write()
+    assert names(tmp_path / "table") == ["warm"]
+
+
+class _ShortWrites:
+    """A file that takes at most a thousand bytes at a time, as files may."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def write(self, data):
+        return self._file.write(memoryview(data)[:1000])
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._file.__exit__(*error)
+
+
+@pytest.mark.parametrize("way", ["upload", "put", "create", "open_upload"])
+def test_a_file_system_that_takes_few_bytes_at_a_time_gets_them_all(store, tmp_path, monkeypatch, way):
+    data = bytes(range(256)) * 40
+    source = tmp_path / "source"
+    source.write_bytes(data)
+
+    def short(path, mode, **more):
+        file = Path(path).open(mode, **more)  # noqa: SIM115 - the store closes it
+        return _ShortWrites(file) if "x" in mode else file
+
+    monkeypatch.setattr(local, "open", short, raising=False)
+    if way == "upload":
+        assert store.upload("x", source) == len(data)
+    elif way == "open_upload":
+        with store.open_upload("x") as sink:
+            sink.write(data)
+    else:
+        getattr(store, way)("x", data)
+    assert store.get("x") == data
 
 
 def test_a_file_system_without_links_is_refused_by_name(store, monkeypatch):
@@ -145,6 +295,63 @@ def test_writers_and_deleters_of_one_folder_do_not_disturb_each_other(store):
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_a_folder_removed_between_two_looks_at_it_is_made_again(store, tmp_path, monkeypatch):
+    store.put("warm", b"")
+    folder = tmp_path / "table" / "p=1"
+    real = os.mkdir
+
+    def another_made_and_removed_it(path, *more):
+        if not done:
+            done.append(path)
+            real(path, *more)
+            folder.rmdir()
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        return real(path, *more)
+
+    done: list[str] = []
+    monkeypatch.setattr(os, "mkdir", another_made_and_removed_it)
+    store.put("p=1/x", b"1")
+    assert done
+    assert store.get("p=1/x") == b"1"
+
+
+def test_the_name_of_a_folder_that_another_process_made_is_flushed_before_it_is_relied_on(
+    store, tmp_path, monkeypatch
+):
+    store.put("warm", b"")
+    (tmp_path / "table" / "p=1" / "q=1").mkdir(parents=True)
+    flushed = []
+    real = os.fsync
+
+    def fsync(descriptor):
+        flushed.append(os.path.realpath(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store.put("p=1/q=1/x", b"1")
+    table = str(tmp_path / "table")
+    assert flushed[:2] == [table, f"{table}/p=1"]
+    assert flushed[-1] == f"{table}/p=1/q=1"
+    flushed.clear()
+    store.put("p=1/q=1/y", b"1")
+    assert len(flushed) == 2
+    # a folder that was removed and made anew by another is another folder
+    for name in ("x", "y"):
+        (tmp_path / "table" / "p=1" / "q=1" / name).unlink()
+    (tmp_path / "table" / "p=1" / "q=1").rename(tmp_path / "table" / "p=1" / "old")
+    (tmp_path / "table" / "p=1" / "q=1").mkdir()
+    flushed.clear()
+    store.put("p=1/q=1/x", b"1")
+    assert flushed[0] == f"{table}/p=1"
+
+
+def test_a_folder_that_leads_nowhere_is_named(store, tmp_path):
+    store.put("warm", b"")
+    (tmp_path / "table" / "p=1").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match="leads nowhere"):
+        store.put("p=1/x", b"")
 
 
 def test_an_empty_folder_does_not_exist(store, tmp_path):

@@ -11,7 +11,6 @@ from typing import Any
 
 from indextables import metrics
 from indextables.errors import (
-    CredentialsError,
     ForkedStoreError,
     ObjectMissingError,
     OutcomeUnknownError,
@@ -149,10 +148,22 @@ class Store:
 
         A store may say "exists" of our own write (a lost answer and a retry) or of nothing at all (a
         conflict), so every such answer is checked by reading the object. Give each attempt bytes of its own
-        (a token in them): equal bytes count as ours. OutcomeUnknownError if it cannot be told.
+        (a token in them): equal bytes count as ours.
+
+        What the outcome proves:
+
+        - True: the object is there with our bytes, and stays there after a power cut.
+        - False: the object of another is there; ours never was, and never will be.
+        - A `StoreError` other than `OutcomeUnknownError`: nothing was created, and nothing will appear later.
+          The store refused before it did anything (no right, no bucket, another region, a full or read-only
+          disk, no hard links), or was never asked (a path that is not allowed, a handle of a parent process),
+          and no earlier attempt of this call is in doubt.
+        - `OutcomeUnknownError`: the object may be there or appear later. `NotDurableError`, which is one: it
+          is there, but the disk did not confirm it, so that reading it back proves nothing.
+        - Anything else that is raised (an interrupt, a lack of memory) proves nothing.
         """
         backend, key = self._use(), self._key(path)
-        cause = ""
+        doubt = ""  # why the object may be there, once an attempt may have arrived
         attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
         for attempt in range(attempts):
             if attempt:
@@ -160,11 +171,13 @@ class Store:
             try:
                 backend.create(key, data)
             except MaybeCreated as maybe:
-                cause = maybe.cause
-            except CredentialsError as error:
-                if cause:  # an earlier attempt may have arrived
-                    raise OutcomeUnknownError(self._url(path), str(error)) from None
+                doubt = maybe.cause or "no answer came"
+            except OutcomeUnknownError:
                 raise
+            except Exception as error:
+                if not doubt:
+                    raise
+                raise OutcomeUnknownError(self._url(path), f"{doubt}; then: {error}") from None
             else:
                 return True
             try:
@@ -172,8 +185,8 @@ class Store:
             except ObjectMissingError:
                 continue
             except StoreError as error:
-                cause = str(error)
-        raise OutcomeUnknownError(self._url(path), cause)
+                doubt = str(error)
+        raise OutcomeUnknownError(self._url(path), doubt)
 
     def upload(self, path: str, local_file: str | os.PathLike[str]) -> int:
         """Write an object from a local file of any size, replacing one that is there; its size."""

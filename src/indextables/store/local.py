@@ -2,26 +2,27 @@
 
 Bytes go into a hidden temporary file beside the target, are flushed to the disk, and only then get their
 name: by a hard link, which fails if the name is taken (create), or by a rename (put). The folder is flushed
-too, so an acknowledged commit survives a power cut. A killed process leaves at most its temporary file,
-which listings do not show.
+too, and so are the names of the folders above it, so an acknowledged commit survives a power cut. A killed
+process leaves at most its temporary file, which listings do not show.
 """
 
 # Strings, not Path objects: one is built for every file of a listing.
-# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH113, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH114, PTH116, PTH118, PTH120, PTH123
 
 import errno
 import os
 import re
 import secrets
-import shutil
+import stat
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
 from indextables.errors import (
     CredentialsError,
+    NotDurableError,
     ObjectMissingError,
-    OutcomeUnknownError,
     StoreError,
     UnsafeStoreError,
 )
@@ -30,7 +31,23 @@ from indextables.store.paths import join
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+# What link() says before it does anything; after any other error the name may be there.
+_NOT_LINKED = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.ELOOP,
+    errno.EMLINK,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EROFS,
+    errno.EXDEV,
+}
+# A folder that may not be opened, or a file system that does not flush folders.
+_NO_FLUSH = {errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP}
 _COPY_BYTES = 8 << 20
+_MAX_FLUSHED_FOLDERS = 4096
 
 
 class LocalBackend:
@@ -50,7 +67,7 @@ class LocalBackend:
         """Size and time of a file; a folder is not an object."""
         with _told(key):
             found = os.stat(_path(key))
-            if not os.path.isfile(_path(key)):
+            if not stat.S_ISREG(found.st_mode):
                 raise ObjectMissingError(_url(key))
             return _object(key, found)
 
@@ -85,16 +102,12 @@ class LocalBackend:
     def create(self, key: str, data: bytes) -> None:
         """Write a file if there is none; who made one that is there is the handle's question."""
         with _told(key):
-            try:
-                _write(key, lambda file: _write_all(file, data), _link)
-            except FileExistsError:
-                raise MaybeCreated("a file is there") from None
+            _write(key, lambda file: _write_all(file, data), _link)
 
     def upload(self, key: str, local_file: str) -> int:
         """Copy a local file in, atomically."""
-        with _told(key), open(local_file, "rb") as source:
-            _write(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), _rename)
-            return source.tell()
+        with _told(key), open(local_file, "rb", buffering=0) as source:
+            return _write(key, lambda file: _copy(source, file), _rename)
 
     def open_upload(self, key: str) -> Sink:
         """Write a file piece by piece."""
@@ -126,12 +139,13 @@ class LocalBackend:
                 continue
             for name in filter(_TEMPORARY.fullmatch, names):
                 full = os.path.join(path, name)
-                try:
-                    if os.lstat(full).st_mtime_ns // 1_000_000 < before_ms:
-                        os.unlink(full)
-                        removed += 1
-                except FileNotFoundError:  # its writer finished meanwhile
-                    continue
+                with _told(full[1:]):
+                    try:
+                        if os.lstat(full).st_mtime_ns // 1_000_000 < before_ms:
+                            os.unlink(full)
+                            removed += 1
+                    except FileNotFoundError:  # its writer finished meanwhile
+                        continue
         return removed
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
@@ -168,8 +182,7 @@ class _LocalSink(Sink):
             _finish(self._file, self._temporary, _path(self._key), _rename)
 
     def _discard(self) -> None:
-        self._file.close()
-        _unlink_quietly(self._temporary)
+        _abandon(self._file, self._temporary)
 
 
 def _path(key: str) -> str:
@@ -218,15 +231,16 @@ def _object(key: str, found: os.stat_result) -> ObjectInfo:
 
 
 def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
-    try:
-        found = entry.stat()
-    except FileNotFoundError:  # deleted since the folder was read
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # a link that leads to itself
+    with _told(key):
+        try:
+            found = entry.stat()
+        except FileNotFoundError:  # deleted since the folder was read
             return None
-        raise
-    return _object(key, found)
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link that leads to itself
+                return None
+            raise
+        return _object(key, found)
 
 
 def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
@@ -234,19 +248,21 @@ def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
     return entry.is_symlink() and os.path.isdir(entry.path)
 
 
+Fill = Callable[[IO[bytes]], int]
 Publish = Callable[[str, str], None]
 
 
-def _write(key: str, fill: Callable[[IO[bytes]], None], publish: Publish) -> None:
+def _write(key: str, fill: Fill, publish: Publish) -> int:
+    """Write a file and publish it under its name; how many bytes it has."""
     target = _path(key)
     temporary, file = _open_temporary(target)
     try:
-        fill(file)
+        size = fill(file)
     except BaseException:
-        file.close()
-        _unlink_quietly(temporary)
+        _abandon(file, temporary)
         raise
     _finish(file, temporary, target, publish)
+    return size
 
 
 def _open_temporary(target: str) -> tuple[str, IO[bytes]]:
@@ -266,66 +282,136 @@ def _finish(file: IO[bytes], temporary: str, target: str, publish: Publish) -> N
             os.fsync(file.fileno())
         publish(temporary, target)
     except BaseException:
-        _unlink_quietly(temporary)
+        _abandon(file, temporary)
         raise
 
 
+def _abandon(file: IO[bytes], temporary: str) -> None:
+    """Close and remove a temporary file; nothing that fails here hides the error that led here."""
+    with suppress(OSError):
+        file.close()
+    with suppress(OSError):
+        os.unlink(temporary)
+
+
 def _rename(temporary: str, target: str) -> None:
-    os.replace(temporary, target)
-    _flush_folder(os.path.dirname(target))
+    with _open_folder(os.path.dirname(target)) as folder:
+        os.replace(temporary, target)
+        os.fsync(folder)
 
 
 def _link(temporary: str, target: str) -> None:
+    """Give a file its name if nobody has it.
+
+    An ordinary error means that nothing was created; MaybeCreated, that a file is there or may be. Whoever
+    finds our bytes under the name afterwards may rely on them, for the folder was flushed; NotDurableError
+    says that it could not be.
+    """
+    # opened before, so that a lack of file handles cannot come between the link and the flush
+    with _open_folder(os.path.dirname(target)) as folder:
+        doubt = _link_error(temporary, target)
+        with suppress(OSError):  # a second, hidden name is harmless
+            os.unlink(temporary)
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            raise NotDurableError(f"file://{target}", f"its folder could not be flushed: {error}") from error
+    if doubt is not None:
+        raise MaybeCreated(doubt)
+
+
+def _link_error(temporary: str, target: str) -> str | None:
+    """Link a file; None if it has the name now, else why that is not known."""
     try:
         os.link(temporary, target)
     except OSError as error:
+        try:
+            if os.path.samestat(os.stat(temporary), os.stat(target)):
+                return None  # it took effect, and the answer was lost
+        except OSError:
+            pass
         if error.errno in _NO_LINKS:
             raise UnsafeStoreError(
                 f"file://{target} lies in a file system without hard links: a file cannot be created there "
                 "only if it is absent; keep the table on an ordinary local disk or an object store"
             ) from error
-        raise
-    with suppress(OSError):  # the file is there; a second, hidden name is harmless
-        os.unlink(temporary)
-    try:
-        _flush_folder(os.path.dirname(target))
-    except OSError as error:  # visible now, but perhaps not after a power cut: neither yes nor no
-        raise OutcomeUnknownError(f"file://{target}", f"its folder could not be flushed: {error}") from error
+        if error.errno in _NOT_LINKED:
+            raise
+        return "a file is there" if error.errno == errno.EEXIST else str(error)
+    return None
 
 
-def _write_all(file: IO[bytes], data: bytes | memoryview) -> None:
+def _write_all(file: IO[bytes], data: bytes | memoryview) -> int:
+    """Write all bytes: the system may take fewer at a time; how many there were."""
     view = memoryview(data)
     while view:
-        view = view[file.write(view) :]
+        written = file.write(view)
+        if not written:
+            raise OSError(errno.EIO, "the file system takes no more bytes")
+        view = view[written:]
+    return len(data)
+
+
+def _copy(source: IO[bytes], file: IO[bytes]) -> int:
+    size = 0
+    while part := source.read(_COPY_BYTES):
+        size += _write_all(file, part)
+    return size
+
+
+# Folders whose name is on the disk for good, and which folder that was: (device, inode).
+_flushed: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
 
 def _make_folder(folder: str) -> None:
-    """Make a folder and those above it; each new name is flushed, or a power cut could lose it."""
-    if os.path.isdir(folder):
-        return
+    """Make a folder and those above it, and flush their names, or a power cut could lose them.
+
+    The name of a folder that is there is flushed too, once: who made it may not have come to that yet.
+    """
     parent = os.path.dirname(folder)
     if parent == folder:
         return
     while True:
+        try:
+            found = os.stat(folder)
+        except FileNotFoundError:
+            if os.path.islink(folder):
+                raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere", folder) from None
+            _make_folder(parent)
+            # the parent may be removed by a delete that found it empty, the folder made by another writer
+            with suppress(FileNotFoundError, FileExistsError):
+                os.mkdir(folder)
+            continue
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "a file has the name of a folder", folder)
+        identity = (found.st_dev, found.st_ino)
+        if _flushed.get(folder) == identity:
+            return
         _make_folder(parent)
         try:
-            try:
-                os.mkdir(folder)
-            except FileExistsError:
-                if os.path.lexists(folder) and not os.path.isdir(folder):
-                    raise  # a file of that name
-            _flush_folder(parent)
-        except FileNotFoundError:  # the parent was empty, and removed by a delete
+            with _open_folder(parent) as descriptor:
+                os.fsync(descriptor)
+        except FileNotFoundError:
             continue
+        except OSError as error:
+            # in a folder that this user may not list, or that cannot be flushed, he did not make this one
+            if error.errno not in _NO_FLUSH:
+                raise
+        _flushed[folder] = identity
+        while len(_flushed) > _MAX_FLUSHED_FOLDERS:
+            with suppress(KeyError):  # another thread took it
+                _flushed.popitem(last=False)
         return
 
 
-def _flush_folder(folder: str) -> None:
+@contextmanager
+def _open_folder(folder: str) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 def _remove_empty(folder: str, root: str) -> None:
@@ -334,9 +420,5 @@ def _remove_empty(folder: str, root: str) -> None:
             os.rmdir(_path(folder))
         except OSError:  # not empty, gone already, or not ours to remove
             return
+        _flushed.pop(_path(folder), None)
         folder = folder.rpartition("/")[0]
-
-
-def _unlink_quietly(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
