@@ -1,5 +1,7 @@
 """Jobs: the processes of a machine know of each other's."""
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -7,6 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import indextables as it
@@ -85,7 +88,9 @@ def test_a_job_whose_process_died_has_failed() -> None:
 def test_a_process_that_has_got_the_number_of_a_dead_one_is_another() -> None:
     made = jobs.begin(JobKind.MERGE, "file:///t", NONE, owner=1)
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.WAITING
-    job_files.save(made.id, {**(job_files.load(made.id) or {}), "born": "0"})
+    record = job_files.load(made.id)
+    assert record is not None
+    job_files.save(made.id, {**msgspec.structs.asdict(record), "born": "0"})
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.FAILED
 
 
@@ -132,3 +137,91 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_no_job_is_not_read(own_fol
     assert [job.table for job in jobs.jobs(JobKind.MERGE)] == ["file:///u"]
     with pytest.raises(CommandError, match="there is no merge job 'x'; DESCRIBE INDEXTABLES MERGE JOBS"):
         jobs.found(JobKind.MERGE, None, "x")
+
+
+def test_a_link_in_place_of_the_folder_of_jobs_is_not_followed(
+    own_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    victim = own_folder / "home"
+    victim.mkdir()
+    for name in ("thesis.tex", "0123456789ab.json"):
+        (victim / name).write_text("x")
+        os.utime(victim / name, (1, 1))
+    (own_folder / f"indextables-jobs-{os.geteuid()}").symlink_to(victim)
+    for _ in range(2):
+        with jobs.job(JobKind.MERGE, "file:///t", NONE) as job:
+            assert job in jobs.jobs(JobKind.MERGE)
+    assert sorted(path.name for path in victim.iterdir()) == ["0123456789ab.json", "thesis.tex"]
+    (warning,) = (record.message for record in caplog.records)
+    assert warning.startswith("jobs are listed in their own process only: ")
+    assert warning.endswith("is a symbolic link)")
+
+
+def test_a_folder_of_jobs_that_another_user_made_is_not_used(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = os.geteuid() + 1
+    (own_folder / f"indextables-jobs-{other}").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert job_files.folder() is None
+
+
+def test_a_folder_of_jobs_that_was_open_to_others_is_closed(own_folder: Path) -> None:
+    home = own_folder / f"indextables-jobs-{os.geteuid()}"
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    assert job_files.folder() == home
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+ODD = {
+    "0123456789a0.json": '{"born": "1"}',
+    "0123456789a1.json": "[]",
+    "0123456789a2.json": '{"id": "another", "kind": "merge", "table": "t", "status": "RUNNING", "host": "h", "owner": 1}',
+    "0123456789a3.json": '{"id": "0123456789a3", "kind": "merge", "table": "t", "status": "RUNNING", "host": "h", "owner": "me"}',
+    "0123456789a4.json": '{"id": "0123456789a4", "kind": "dance", "table": "t", "status": "RUNNING", "host": "h", "owner": 1}',
+    "0123456789a5.json": '{"id": "0123456789a5", "kind": "merge", "table": "t", "status": "ASLEEP", "host": "h", "owner": 1}',
+    "0123456789a6.json": '{"id": "0123456789a6", "kind": "merge", "table": "t", "status": "RUNNING", "host": "h", "owner": 99999999999999999999}',
+    "0123456789a7.json": "[" * 100_000,
+    "0123456789a8.json": "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+}
+
+
+@pytest.mark.parametrize("age", [0, 7200])
+def test_odd_files_among_the_jobs_never_fail_a_merge(own_folder: Path, age: int) -> None:
+    home = job_files.folder()
+    assert home is not None
+    (home / "0123456789b0.json").mkdir()
+    os.mkfifo(home / "0123456789b1.json")
+    (home / "0123456789b2.json").symlink_to("/etc/passwd")
+    for name, text in ODD.items():
+        (home / name).write_text(text, encoding="latin-1")
+    for name in ("thesis.tex", "x.json", "0123456789ab.json.bak"):
+        (home / name).write_text('{"born": "1"}')
+    for path in home.iterdir():
+        if not path.is_symlink():
+            then = path.stat().st_mtime - age
+            os.utime(path, (then, then))
+    with jobs.job(JobKind.MERGE, "file:///t", NONE) as job:
+        assert [each.id for each in jobs.jobs(JobKind.MERGE)] == [job.id]
+    left = {path.name for path in home.iterdir()} - {f"{job.id}.json"}
+    # What is no job's file stays, however old.
+    assert {"thesis.tex", "x.json", "0123456789ab.json.bak", "0123456789b0.json"} <= left
+    assert bool(left & ODD.keys()) == (age == 0)
+
+
+def test_a_field_of_a_newer_release_is_passed_over() -> None:
+    home = job_files.folder()
+    assert home is not None
+    newer = {
+        "id": "0123456789ab",
+        "kind": "merge",
+        "table": "t",
+        "status": "RUNNING",
+        "host": "another-machine",
+        "owner": 1,
+        "priority": {"high": True},
+    }
+    (home / "0123456789ab.json").write_text(json.dumps(newer))
+    (job,) = jobs.jobs(JobKind.MERGE)
+    assert (job.id, job.table, job.total) == ("0123456789ab", "t", 0)

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import tempfile
 import threading
 import time
 import zlib
@@ -13,6 +14,7 @@ import pytest
 
 from indextables.errors import SplitError
 from indextables.options import Options
+from indextables.split.index import cache as caches
 from indextables.split.index.cache import IndexCache, Lease, index_cache
 from indextables.split.index.entry import Copied, whole_files
 
@@ -280,3 +282,93 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SplitError, match=r"file.*cache\.disk\.path"):
         IndexCache(tmp_path / "file")
+
+
+def test_a_copy_that_takes_longer_than_an_hour_is_not_swept_away(tmp_path):
+    cache = IndexCache(tmp_path)
+    IndexCache(tmp_path).lease("old", SIZE, fill).close()
+
+    def slowly(folder: Path) -> list[Copied]:
+        copied = fill(folder)
+        os.utime(folder, (1, 1))
+        IndexCache(tmp_path).flush()
+        assert (folder / "a.term").exists()
+        return copied
+
+    with cache.lease("k", SIZE, slowly) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+
+
+def test_what_a_dead_process_left_on_its_way_is_swept_away(tmp_path):
+    cache = IndexCache(tmp_path)
+    left = tmp_path / "arriving" / "1-0123"
+    left.mkdir()
+    (left / "a.term").write_bytes(b"half")
+    lock = tmp_path / "arriving" / "k.lock"
+    lock.touch()
+    for path in (left, lock):
+        os.utime(path, (1, 1))
+    cache.flush()
+    assert list((tmp_path / "arriving").iterdir()) == []
+
+
+@pytest.fixture
+def shared_space(tmp_path, monkeypatch):
+    """A place like /tmp, and nothing known of it yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    caches._warn_private.cache_clear()
+    caches._private_folder.cache_clear()
+    yield tmp_path / f"indextables-cache-{os.geteuid()}"
+    caches._private_folder.cache_clear()
+
+
+def test_the_cache_in_shared_space_is_closed_to_others(shared_space):
+    shared_space.mkdir(mode=0o755)
+    index_cache(Options()).lease("k", SIZE, fill).close()
+    for folder in (shared_space, *(shared_space / name for name in ("entries", "locks", "arriving"))):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("planted", ["link", "file", "other user"])
+def test_what_others_put_in_the_place_of_the_cache_does_not_switch_searching_off(
+    shared_space, monkeypatch, caplog, planted
+):
+    victim = shared_space.parent / "victim"
+    (victim / "arriving").mkdir(parents=True)
+    thesis = victim / "arriving" / "thesis.tex"
+    thesis.write_text("x")
+    os.utime(thesis, (1, 1))
+    if planted == "link":
+        shared_space.symlink_to(victim)
+    elif planted == "file":
+        shared_space.write_text("")
+    else:
+        other = os.geteuid() + 1
+        (shared_space.parent / f"indextables-cache-{other}").mkdir()
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+        assert caches._shared_folder(Options()) == caches._private_folder()
+        return
+    for _ in range(2):
+        index_cache(Options()).lease("k", SIZE, fill).close()
+    index_cache(Options()).flush()
+    assert thesis.exists()
+    assert index_cache(Options()).folder == caches._private_folder()
+    (warning,) = (record.message for record in caplog.records)
+    assert "cached for this process only" in warning
+
+
+def test_a_named_cache_folder_keeps_its_mode_and_may_be_reached_by_a_link(tmp_path):
+    real = tmp_path / "real"
+    real.mkdir()
+    real.chmod(0o755)
+    (tmp_path / "link").symlink_to(real)
+    cache = index_cache(Options.parse({"cache.disk.path": str(tmp_path / "link")}))
+    cache.lease("k", SIZE, fill).close()
+    assert real.stat().st_mode & 0o777 == 0o755
+    assert (real / "entries").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_named_cache_folder_that_everyone_can_write_to_is_refused(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(SplitError, match="everyone can write to"):
+        IndexCache(tmp_path)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+
+import msgspec
 
 from indextables.errors import CommandError
 from indextables.maintain import job_files
@@ -195,7 +196,8 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
     """The jobs of this machine, oldest first."""
     with _lock:
         own = dict(_jobs)
-    others = (_judged(_of(r)) for r in job_files.load_all() if r["id"] not in own)
+    told = (_of(record) for record in job_files.load_all() if record.id not in own)
+    others = (_judged(each) for each in told if each is not None)
     found = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
     return sorted(found, key=lambda j: j.started)
 
@@ -226,7 +228,8 @@ def _now(each: Job) -> Job:
         if each.id in _jobs:
             return _jobs[each.id]
     record = job_files.load(each.id)
-    return each if record is None else _judged(_of(record))
+    told = None if record is None else _of(record)
+    return each if told is None else _judged(told)
 
 
 def _change(job_id: str, change: Callable[[Job], None]) -> None:
@@ -242,8 +245,13 @@ def _change(job_id: str, change: Callable[[Job], None]) -> None:
             found.finished.set()
 
 
-def _of(record: dict[str, Any]) -> Job:
-    return Job(**{**record, "kind": JobKind(record["kind"]), "status": JobStatus(record["status"])})
+def _of(record: job_files.JobRecord) -> Job | None:
+    """The job of a record; None if it is of a kind, or in a state, that only a newer release has."""
+    try:
+        kind, status = JobKind(record.kind), JobStatus(record.status)
+    except ValueError:
+        return None
+    return Job(**{**msgspec.structs.asdict(record), "kind": kind, "status": status})
 
 
 def _judged(found: Job) -> Job:

@@ -20,6 +20,7 @@ of `entry.json` says when the entry was last used.
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
@@ -36,6 +37,7 @@ from typing import Self
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
+from indextables.private_folder import NotPrivateError, make_own, make_private
 from indextables.split.index.entry import (
     ENTRY,
     Copied,
@@ -47,7 +49,16 @@ from indextables.split.index.entry import (
     sound,
     tell,
 )
-from indextables.split.index.locks import alone, identity, locked_folder, take_lock, try_lock
+from indextables.split.index.locks import (
+    alone,
+    identity,
+    locked_folder,
+    take_lock,
+    try_lock,
+    try_lock_folder,
+)
+
+_logger = logging.getLogger(__name__)
 
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
@@ -156,8 +167,9 @@ class IndexCache:
 
     def _make_folders(self) -> None:
         """Have the folders: someone may have deleted them since."""
-        for part in (self.folder, *(self.folder / name for name in ("entries", "locks", "arriving"))):
-            _own_folder(part)
+        _own_folder(self.folder, make_own)
+        for name in ("entries", "locks", "arriving"):
+            _own_folder(self.folder / name, make_private)
 
     def lease(self, key: str, size: int | None, write: Writer) -> Lease:
         """The folder of an entry; if it is not there, `write(folder)` makes its files first.
@@ -258,6 +270,8 @@ class IndexCache:
     def _arrive(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
+        # Held until it has its place: however long the copy takes, nobody takes it for abandoned.
+        held = try_lock_folder(arriving)
         try:
             pieces = write(arriving)
             files = {item.name: item.stat().st_size for item in os.scandir(arriving)}
@@ -275,6 +289,8 @@ class IndexCache:
             raise self._cannot_write(error) from error
         finally:
             shutil.rmtree(arriving, ignore_errors=True)
+            if held is not None:
+                os.close(held)
 
     def _cannot_write(self, error: OSError) -> SplitError:
         return SplitError(
@@ -348,15 +364,23 @@ class IndexCache:
         return True
 
     def _sweep(self) -> None:
-        """Remove what processes that died left on its way."""
+        """Remove what processes that died left on its way; those that live hold a lock on it."""
         now = time.time()
         for item in list(os.scandir(self.folder / "arriving")):
             with contextlib.suppress(OSError):
-                if now - item.stat().st_mtime > _STALE_ARRIVAL_S:
-                    if item.is_dir():
+                if now - item.stat(follow_symlinks=False).st_mtime <= _STALE_ARRIVAL_S:
+                    continue
+                is_folder = item.is_dir(follow_symlinks=False)
+                lock = (try_lock_folder if is_folder else try_lock)(Path(item.path))
+                if lock is None:
+                    continue
+                try:
+                    if is_folder:
                         shutil.rmtree(item.path, ignore_errors=True)
                     else:
                         Path(item.path).unlink()
+                finally:
+                    os.close(lock)
 
     def _count(self, *, hits: int = 0, misses: int = 0, bytes_fetched: int = 0) -> None:
         with self._mutex:
@@ -368,21 +392,20 @@ class IndexCache:
             metrics.record("indextables.cache.disk.fetched_bytes", bytes_fetched)
 
 
-def _own_folder(folder: Path) -> None:
-    """Make a folder that only this user can write; refuse one that someone else put there."""
+def _own_folder(folder: Path, make: Callable[[Path], None]) -> None:
+    """Make a folder of this user; refuse what someone else put there."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = folder.stat().st_uid
+        make(folder)
     except OSError as error:
         raise SplitError(
             f"the cache folder {folder} cannot be used ({error.strerror or error}); set "
             "spark.indextables.cache.disk.path to a folder on a local disk that this process may write"
         ) from error
-    if owner != os.getuid():
+    except NotPrivateError as error:
         raise SplitError(
-            f"the cache folder {folder} belongs to another user, who could change what is read from it; set "
+            f"the cache folder cannot be used: {error}, so others could change what is read from it; set "
             "spark.indextables.cache.disk.path to a folder of your own"
-        )
+        ) from error
 
 
 def _touch(path: Path) -> None:
@@ -408,11 +431,28 @@ def index_cache(options: Options) -> IndexCache:
 def _shared_folder(options: Options) -> Path:
     named = options.get(reading.DISK_CACHE_PATH) or options.get(reading.CACHE_DIRECTORY)
     if named is not None:
-        return Path(named).absolute()
+        return Path(named).resolve()  # a link that the user names is the user's wish
     local_disk = Path("/local_disk0")
-    if local_disk.is_dir() and os.access(local_disk, os.W_OK):
-        return local_disk / f"indextables-cache-{os.getuid()}"
-    return Path(tempfile.gettempdir()).absolute() / f"indextables-cache-{os.getuid()}"
+    usual = local_disk.is_dir() and os.access(local_disk, os.W_OK)
+    root = local_disk if usual else Path(tempfile.gettempdir()).absolute()
+    folder = root / f"indextables-cache-{os.geteuid()}"
+    try:
+        make_private(folder)
+    except (NotPrivateError, OSError) as error:
+        _warn_private(str(folder), str(error))
+        return _private_folder()
+    return folder
+
+
+@lru_cache(maxsize=16)
+def _warn_private(folder: str, problem: str) -> None:
+    """Once for a folder: that someone else made it first must not switch searching off."""
+    _logger.warning(
+        "indexes are cached for this process only: %s cannot be used (%s); set "
+        "spark.indextables.cache.disk.path to a folder of your own",
+        folder,
+        problem,
+    )
 
 
 @lru_cache(maxsize=1)

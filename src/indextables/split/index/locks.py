@@ -69,6 +69,17 @@ def try_lock(path: Path) -> int | None:
     return None
 
 
+def try_lock_folder(folder: Path) -> int | None:
+    """Take an exclusive lock on a folder if nobody has one; None otherwise."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
 def _same_file(handle: int, path: Path) -> bool:
     try:
         return _identity(os.fstat(handle)) == identity(path)

@@ -1,0 +1,34 @@
+"""How large things read from a table may become: limits that are checked before memory is taken.
+
+Tables, splits and logs are input of strangers. Whatever they say about sizes is compared with these numbers
+first (PROTOCOL.md, "Limits").
+"""
+
+MIB = 1 << 20
+
+# An object that is read as a whole: a version file, a state, a manifest, a part of a checkpoint.
+MAX_OBJECT = 1024 * MIB
+# What such an object is unpacked: this much at most, and not much more than its size lets one expect.
+MAX_UNPACKED = 512 * MIB
+_FREE_UNPACKED = 16 * MIB
+_MOST_TIMES = 200
+
+# The Parquet footer of a split; the fields, list elements and map entries in it; how deep they are nested.
+MAX_PARQUET_FOOTER = 128 * MIB
+MAX_THRIFT_VALUES = 10_000_000
+MAX_THRIFT_DEPTH = 32
+# `meta.json` of an index, and the list of files of the original's bundles.
+MAX_INDEX_META = 16 * MIB
+# All index files of a split together, unpacked on disk.
+MAX_INDEX_BYTES = 1 << 40
+# How deep types are nested in the schema of an Avro file.
+MAX_AVRO_DEPTH = 16
+
+
+def unpacked_limit(packed: int) -> int:
+    """The most bytes that so many packed bytes may become.
+
+    >>> unpacked_limit(24_000) // 1_000_000, unpacked_limit(1 << 30) == MAX_UNPACKED
+    (21, True)
+    """
+    return min(MAX_UNPACKED, _FREE_UNPACKED + _MOST_TIMES * packed)
