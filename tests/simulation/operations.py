@@ -1,0 +1,426 @@
+"""What processes do: each operation calls the same functions as a user's call does."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from simulation.oracle import Oracle, VersionRecord
+from simulation.schedule import Process
+from simulation.seams import SCHEME
+from simulation.storage import TABLE
+
+from indextables.errors import CommitUnknownError, ObjectMissingError, VersionNotFoundError
+from indextables.ingest import Mode, write_table
+from indextables.log.conflict import Draft
+from indextables.log.format.files import to_adds
+from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.merge import MergeWish, merge
+from indextables.maintain.purge import purge
+from indextables.maintain.restore import restore
+from indextables.maintain.truncate import truncate
+from indextables.options import Options
+from indextables.store import Store, open_store
+
+if TYPE_CHECKING:
+    from simulation.run import World
+
+PARTITIONS = ("a", "b")
+# How old orphans must be before a purge deletes them; no operation of a run takes as long.
+PURGE_HOURS = 8.0
+
+
+def open_table(process: Process, options: Options) -> Store:
+    """The table, as a process opens it."""
+    return open_store(f"{SCHEME}{process.alias}/{TABLE}", options)
+
+
+def open_log(process: Process, options: Options) -> TransactionLog:
+    """The table's log, as a process opens it."""
+    return TransactionLog(open_table(process, options), options, engine=process.name)
+
+
+@dataclass(eq=False)
+class Operation:
+    """One call of a process."""
+
+    kind: str
+    options: dict[str, str] = field(default_factory=dict)
+    # Filled in when it begins: the number of versions there were, and which table.
+    seen: int = 0
+    epoch: int = 0
+    outcome: str = "not begun"
+
+    def __str__(self) -> str:
+        return self.kind
+
+    def run(self, world: "World", process: Process) -> int | None:
+        """Do it; the version that it made, if it made one whose effect is checked."""
+        raise NotImplementedError
+
+    def problem(
+        self, oracle: Oracle, record: VersionRecord, came: set[int], went: set[int], rows: set[int]
+    ) -> str | None:
+        """What is wrong with a version that this operation made: by default it changes no row."""
+        return f"rows {sorted(came)} came and {sorted(went)} went" if came or went else None
+
+    def parsed(self, world: "World", extra: Mapping[str, str] | None = None) -> Options:
+        """The options of the run, with those of this operation."""
+        return world.options({**self.options, **(extra or {})})
+
+
+@dataclass(eq=False)
+class Write(Operation):
+    """Rows are written: the mode says what they replace."""
+
+    mode: Mode = Mode.APPEND
+    rows: dict[int, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    text_type: pa.DataType = field(default_factory=pa.string)
+    new_column: bool = False
+    repeat: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind} {','.join(f'{row}{part}' for row, part in self.rows.items())}"
+
+    @property
+    def partitions(self) -> set[str]:
+        """The partitions that get rows."""
+        return set(self.rows.values())
+
+    def data(self) -> pa.Table:
+        """The rows."""
+        texts: Sequence[object] = [str(row) for row in self.rows]
+        columns = {
+            "id": pa.array(self.rows, pa.int64()),
+            "part": pa.array(self.rows.values(), pa.string()),
+            "text": pa.array(texts, pa.string()).cast(self.text_type),
+        }
+        if self.new_column:
+            columns["extra"] = pa.array(self.rows, pa.int64())
+        return pa.table(columns)
+
+    def run(self, world: "World", process: Process) -> int | None:
+        for row in self.rows:
+            world.oracle.writers[row] = self
+        options = self.parsed(world)
+        try:
+            return self._write(process, options)
+        except CommitUnknownError:
+            if not self.repeat:
+                raise
+            # A batch of a stream may be written again: it is never in the table twice.
+            world.note(process, "repeats its batch")
+            return self._write(process, options)
+
+    def _write(self, process: Process, options: Options) -> int | None:
+        written = write_table(
+            open_table(process, options),
+            self.data(),
+            mode=self.mode,
+            partition_by=self.partition_by,
+            options=options,
+            engine=process.name,
+        )
+        return written.snapshot.version if written.committed and not self.repeat else None
+
+    def problem(
+        self, oracle: Oracle, record: VersionRecord, came: set[int], went: set[int], rows: set[int]
+    ) -> str | None:
+        if record.name == "CREATE TABLE" and not record.added:
+            return None
+        if came != set(self.rows):
+            return f"rows {sorted(came)} came, and {sorted(self.rows)} were written"
+        if self.mode in (Mode.IGNORE, Mode.ERROR) and oracle.truth[0].operation is not self:
+            return "it wrote into a table that another operation had made"
+        if self.mode is not Mode.OVERWRITE:
+            return f"rows {sorted(went)} went" if went else None
+        return self._overwrite_problem(oracle, bool(record.partition_columns), came, went, rows)
+
+    def _overwrite_problem(
+        self, oracle: Oracle, partitioned: bool, came: set[int], went: set[int], rows: set[int]
+    ) -> str | None:
+        versions = {
+            record.operation: record.version for record in oracle.truth if record.operation is not None
+        }
+        for row in sorted(rows - came):
+            other = oracle.writers[row]
+            if partitioned and not self._covers(oracle.partition(row)):
+                continue
+            at = versions.get(other, -1)
+            if at < self.seen:
+                return f"row {row} of an earlier version was not replaced"
+            if isinstance(other, Write) and other.mode is Mode.OVERWRITE:
+                return f"row {row} of another overwrite stands, too ({other})"
+        outside = [row for row in went if partitioned and not self._covers(oracle.partition(row))]
+        return f"rows {outside} were replaced, and should not have been" if outside else None
+
+    def _covers(self, partition: str) -> bool:
+        if "partitionOverwriteMode" in self.options or "replaceWhere" in self.options:
+            return partition in self.partitions
+        return True
+
+
+@dataclass(eq=False)
+class Read(Operation):
+    """The newest version is read, with the rows of every split; sometimes splits are read later."""
+
+    hold_seconds: float = 0.0
+
+    def run(self, world: "World", process: Process) -> int | None:
+        oracle = world.oracle
+        log = open_log(process, self.parsed(world))
+        epoch, floor = oracle.epoch, len(oracle.truth) - 1
+        snapshot = log.snapshot()
+        if oracle.excused or oracle.epoch != epoch:
+            return None
+        oracle.check_read(snapshot, floor)
+        if self.hold_seconds:
+            world.scheduler.sleep(self.hold_seconds)
+        self.read_splits(world, log, snapshot.files()["path"].to_pylist(), epoch)
+        return None
+
+    def read_splits(self, world: "World", log: TransactionLog, paths: list[str], epoch: int) -> None:
+        """Every split that is still live must be there."""
+        oracle = world.oracle
+        for path in paths:
+            try:
+                log.store.get(path)
+            except ObjectMissingError:
+                if oracle.epoch == epoch and not oracle.excused and path in oracle.truth[-1].live:
+                    world.fail(f"{path} is live, and there is no such file")
+
+
+@dataclass(eq=False)
+class ReadVersion(Operation):
+    """An earlier version is read."""
+
+    back: int = 1
+
+    def run(self, world: "World", process: Process) -> int | None:
+        oracle = world.oracle
+        epoch, version = oracle.epoch, max(len(oracle.truth) - 1 - self.back, 0)
+        if not oracle.truth:
+            return None
+        try:
+            snapshot = open_log(process, self.parsed(world)).snapshot(version=version)
+        except VersionNotFoundError:
+            return None
+        if oracle.epoch == epoch and not oracle.excused:
+            oracle.check_content(snapshot)
+        return None
+
+
+@dataclass(eq=False)
+class Merge(Operation):
+    """Small splits become one."""
+
+    def run(self, world: "World", process: Process) -> int | None:
+        options = self.parsed(world)
+        log = open_log(process, options)
+        merge(log, options, MergeWish.of(log.snapshot(), options))
+        return None
+
+
+@dataclass(eq=False)
+class Purge(Operation):
+    """Old files that no version names go."""
+
+    log_hours: float | None = None
+
+    def run(self, world: "World", process: Process) -> int | None:
+        options = self.parsed(world, {"purge.retentionCheckEnabled": "false"})
+        purge(open_log(process, options), options, older_than_hours=PURGE_HOURS, log_hours=self.log_hours)
+        return None
+
+
+@dataclass(eq=False)
+class Truncate(Operation):
+    """All versions before the newest go."""
+
+    def run(self, world: "World", process: Process) -> int | None:
+        truncate(open_log(process, self.parsed(world)))
+        return None
+
+
+@dataclass(eq=False)
+class Checkpoint(Operation):
+    """A state is written."""
+
+    compact: bool = False
+
+    def run(self, world: "World", process: Process) -> int | None:
+        open_log(process, self.parsed(world)).checkpoint(compact=self.compact)
+        return None
+
+
+@dataclass(eq=False)
+class Restore(Operation):
+    """An earlier version becomes the newest."""
+
+    back: int = 1
+    target: int = 0
+
+    def __str__(self) -> str:
+        return f"restore version {self.target}"
+
+    def run(self, world: "World", process: Process) -> int | None:
+        if not world.oracle.truth:
+            return None
+        self.target = max(len(world.oracle.truth) - 1 - self.back, 0)
+        return restore(open_log(process, self.parsed(world)), version=self.target).version
+
+    def problem(
+        self, oracle: Oracle, record: VersionRecord, came: set[int], went: set[int], rows: set[int]
+    ) -> str | None:
+        wanted = set(oracle.rows(oracle.truth[self.target]))
+        if wanted - rows:
+            return f"rows {sorted(wanted - rows)} did not come back"
+        versions = {r.operation: r.version for r in oracle.truth if r.operation is not None}
+        old = [row for row in rows - wanted if versions.get(oracle.writers[row], -1) < self.seen]
+        return f"rows {sorted(old)} did not go" if old else None
+
+
+@dataclass(eq=False)
+class DropPartition(Operation):
+    """A partition goes."""
+
+    partition: str = "a"
+
+    def __str__(self) -> str:
+        return f"drop partition {self.partition}"
+
+    def run(self, world: "World", process: Process) -> int | None:
+        log = open_log(process, self.parsed(world))
+        if "part" not in log.snapshot().partition_columns:
+            return None
+        return drop_partitions(log, f"part = '{self.partition}'").version
+
+    def problem(
+        self, oracle: Oracle, record: VersionRecord, came: set[int], went: set[int], rows: set[int]
+    ) -> str | None:
+        wrong = [row for row in went if oracle.partition(row) != self.partition]
+        return f"rows {sorted(came)} came, rows {sorted(wrong)} went" if came or wrong else None
+
+
+@dataclass(eq=False)
+class AddAgain(Operation):
+    """Another engine names a live split once more, as some do to refresh its entry; then it may remove it."""
+
+    def run(self, world: "World", process: Process) -> int | None:
+        log = open_log(process, self.parsed(world))
+        snapshot = log.snapshot()
+        live = to_adds(snapshot.files())
+        if not live:
+            return None
+        chosen = process.random.choice(live)
+        return log.commit(Draft(operation="REFRESH", adds=(chosen,)), snapshot).version
+
+
+_WEIGHTS = {
+    "append": 6,
+    "append new column": 1,
+    "append batch": 2,
+    "overwrite": 3,
+    "overwrite partitions": 2,
+    "replace where": 2,
+    "overwrite schema": 2,
+    "overwrite partitioning": 1,
+    "overwrite indexing": 1,
+    "ignore": 1,
+    "error": 1,
+    "merge": 4,
+    "purge": 3,
+    "truncate": 3,
+    "checkpoint": 3,
+    "restore": 2,
+    "drop partition": 2,
+    "add again": 1,
+    "read": 4,
+    "read version": 1,
+}
+
+
+class Author:
+    """Writes the programs of a run's processes."""
+
+    def __init__(self, source: random.Random, partition_by: tuple[str, ...]) -> None:
+        self._random = source
+        self._partition_by = partition_by
+        self._rows = 0
+        self._batches = 0
+        # A run has some kinds of operations only, so that these meet often.
+        kinds = source.sample(sorted(_WEIGHTS), source.randrange(3, 9))
+        self.weights = {kind: _WEIGHTS[kind] for kind in kinds}
+
+    def program(self, length: int) -> list[Operation]:
+        """The operations of one process, one after the other."""
+        chosen = self._random.choices(list(self.weights), list(self.weights.values()), k=length)
+        return [self.operation(kind) for kind in chosen]
+
+    def operation(self, kind: str) -> Operation:
+        """One operation."""
+        source = self._random
+        match kind:
+            case "merge":
+                return Merge(kind)
+            case "purge":
+                return Purge(kind, log_hours=source.choice((None, 0, 5, 48)))
+            case "truncate":
+                return Truncate(kind)
+            case "checkpoint":
+                return Checkpoint(kind, compact=source.random() < 0.5)
+            case "restore":
+                return Restore(kind, back=source.randrange(1, 6))
+            case "drop partition":
+                return DropPartition(kind, partition=source.choice(PARTITIONS))
+            case "add again":
+                return AddAgain(kind)
+            case "read":
+                return Read(kind, hold_seconds=source.choice((0, 0, 0.5)))
+            case "read version":
+                return ReadVersion(kind, back=source.randrange(0, 5))
+            case _:
+                return self._write(kind)
+
+    def _write(self, kind: str) -> Write:
+        source = self._random
+        parts = source.sample(PARTITIONS, source.choice((1, 1, 2)))
+        rows = {}
+        for part in parts:
+            self._rows += 1
+            rows[self._rows] = part
+        made = Write(kind, rows=rows, partition_by=self._partition_by)
+        match kind:
+            case "append new column":
+                made.new_column, made.options = True, {"mergeSchema": "true"}
+            case "append batch":
+                self._batches += 1
+                made.options = {"txn.appId": "stream", "txn.version": str(self._batches)}
+                made.repeat = True
+            case "overwrite":
+                made.mode = Mode.OVERWRITE
+            case "overwrite partitions":
+                made.mode, made.options = Mode.OVERWRITE, {"partitionOverwriteMode": "dynamic"}
+            case "replace where" if self._partition_by:
+                self._rows += 1
+                made.rows = {self._rows: parts[0]}
+                made.mode, made.options = Mode.OVERWRITE, {"replaceWhere": f"part = '{parts[0]}'"}
+            case "overwrite schema":
+                made.mode, made.text_type = Mode.OVERWRITE, pa.int64()
+                made.options = {"overwriteSchema": "true"}
+            case "overwrite partitioning":
+                made.mode, made.options = Mode.OVERWRITE, {"overwriteSchema": "true"}
+                made.partition_by = () if self._partition_by else ("part",)
+            case "overwrite indexing":
+                made.mode = Mode.OVERWRITE
+                made.options = {"overwriteSchema": "true", "indexing.typemap.text": "text"}
+            case "ignore":
+                made.mode = Mode.IGNORE
+            case "error":
+                made.mode = Mode.ERROR
+            case _:
+                pass
+        return made

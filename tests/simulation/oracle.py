@@ -1,0 +1,249 @@
+"""What must be true at every moment, checked against the order in which versions really appeared.
+
+The simulated store reports every object at the moment it appears or goes. The first object that appears at a
+version is that version: what came later under the same name stands behind a truncation and must never be
+acknowledged. Replaying these objects with the standard library gives the only right answer at each version.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from log_tables.model import lines_of
+from simulation.schedule import Process
+from simulation.splits import SplitRecord, types_of
+from simulation.storage import LOG, TABLE, Storage, Watcher
+
+from indextables.log.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from simulation.operations import Operation
+
+_VERSION = re.compile(re.escape(LOG) + r"(\d{20})\.json")
+_TYPEMAP = "indexing.typemap."
+
+
+@dataclass
+class VersionRecord:
+    """One version as it appeared: who made it, and the table after it."""
+
+    version: int
+    operation: "Operation | None"
+    name: str
+    mode: str
+    live: dict[str, int]
+    metadata: dict[str, Any]
+    batches: dict[str, int]
+    added: list[str]
+    removed: list[str]
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The table's partition columns."""
+        return list(self.metadata.get("partitionColumns") or [])
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The table's columns and types."""
+        return types_of(self.metadata["schemaString"])
+
+    @property
+    def text_columns(self) -> set[str]:
+        """The columns that are indexed as words."""
+        settings = self.metadata.get("configuration") or {}
+        return {
+            key.removeprefix("spark.indextables.").removeprefix(_TYPEMAP)
+            for key, value in settings.items()
+            if _TYPEMAP in key and value == "text"
+        }
+
+
+@dataclass
+class Oracle(Watcher):
+    """The table as it should be."""
+
+    fail: Callable[[str], None]
+    storage: Storage | None = None
+    truth: list[VersionRecord] = field(default_factory=list)
+    splits: dict[str, SplitRecord] = field(default_factory=dict)
+    # Which operation wrote a row.
+    writers: dict[int, "Operation"] = field(default_factory=dict)
+    epoch: int = 0
+    # An old writer's version appeared in a new table before it could have looked again: all bets are off.
+    excused: bool = False
+    looked_since: set[str] = field(default_factory=set)
+    # Real splits are opaque: only what the log says is checked.
+    opaque: bool = False
+
+    # --- what the store reports ----------------------------------------------------------------------
+
+    def written(self, key: str, data: bytes, process: Process | None) -> None:
+        """Note new splits; check new versions."""
+        if key.endswith(".split"):
+            if not self.opaque:
+                self.splits[key.removeprefix(f"{TABLE}/")] = SplitRecord.decode(data)
+        elif match := _VERSION.fullmatch(key):
+            self._version(int(match[1]), lines_of(data), process)
+
+    def deleted(self, key: str, process: Process | None) -> None:
+        """A live split must not go."""
+        if not key.endswith(".split") or not self.truth or self.excused:
+            return
+        path = key.removeprefix(f"{TABLE}/")
+        if path in self.truth[-1].live:
+            who = f"{process.name}, {process.operation}" if process else "nobody"
+            self.fail(f"{who} deletes {path}, which is live at version {self.truth[-1].version}")
+
+    def looked(self, process: Process) -> None:
+        """A process has seen the log since the table was replaced."""
+        self.looked_since.add(process.name)
+
+    def replaced(self, truth: list[VersionRecord]) -> None:
+        """The table was deleted, and another one is there."""
+        self.epoch += 1
+        self.truth = list(truth)
+        self.looked_since.clear()
+
+    # --- what processes report -----------------------------------------------------------------------
+
+    def acknowledged(self, operation: "Operation", version: int) -> None:
+        """An operation was told that it made a version."""
+        if self.excused or operation.epoch != self.epoch:
+            return
+        if version >= len(self.truth) or self.truth[version].operation is not operation:
+            self.fail(f"{operation} was acknowledged as version {version}, which holds something else")
+
+    def failed(self, operation: "Operation") -> None:
+        """An operation was told that it did not happen: no version may hold its rows."""
+        if self.excused or operation.epoch != self.epoch:
+            return
+        for record in self.truth:
+            if record.operation is operation and (record.added or record.removed):
+                self.fail(f"{operation} was told that it failed, but it is version {record.version}")
+
+    def check_read(self, snapshot: Snapshot, floor: int) -> None:
+        """A snapshot is one version, the newest when the read began or a later one."""
+        version = snapshot.version
+        if version < floor:
+            self.fail(f"version {version} was read, after version {floor} was there")
+        elif version >= len(self.truth):
+            self.fail(f"version {version} was read, but only {len(self.truth)} versions ever appeared")
+        else:
+            self.check_content(snapshot)
+
+    def check_content(self, snapshot: Snapshot) -> None:
+        """A snapshot equals the replay of its version."""
+        record = self.truth[snapshot.version]
+        listed = snapshot.files()
+        found = Counter(listed["path"].to_pylist())
+        if found != Counter(dict.fromkeys(record.live, 1)):
+            extra, lost = found - Counter(record.live.keys()), Counter(record.live.keys()) - found
+            self.fail(
+                f"version {snapshot.version} read from base {snapshot.base.version} differs from the replay of "
+                f"its versions: it has {sorted(extra.elements())} and lacks {sorted(lost.elements())}"
+            )
+        if types_of(snapshot.metadata.schema_string) != record.schema:
+            self.fail(f"version {snapshot.version} was read with the schema of another version")
+        if list(snapshot.partition_columns) != record.partition_columns:
+            self.fail(f"version {snapshot.version} was read with the partition columns of another version")
+        if {app: txn.version for app, txn in snapshot.txns.items()} != record.batches:
+            self.fail(f"version {snapshot.version} was read with the batches of another version")
+
+    # --- within --------------------------------------------------------------------------------------
+
+    def _version(self, version: int, actions: list[dict[str, Any]], process: Process | None) -> None:
+        operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
+        if operation is not None and operation.epoch != self.epoch:
+            assert process is not None
+            if process.name in self.looked_since:
+                self.fail(f"{operation} made version {version} of another table than the one it read")
+            self.excused = True
+        if self.excused or version < len(self.truth):
+            return
+        if version > len(self.truth):
+            self.fail(f"version {version} appeared, and version {len(self.truth)} never did")
+            return
+        record = self._replay(version, operation, actions)
+        self.truth.append(record)
+        if not self.opaque:
+            self._check_version(record)
+
+    def _replay(
+        self, version: int, operation: "Operation | None", actions: list[dict[str, Any]]
+    ) -> VersionRecord:
+        before = self.truth[-1] if self.truth else None
+        info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+        record = VersionRecord(
+            version,
+            operation,
+            info.get("operation", ""),
+            (info.get("operationParameters") or {}).get("mode", ""),
+            dict(before.live) if before else {},
+            before.metadata if before else {},
+            dict(before.batches) if before else {},
+            [],
+            [],
+        )
+        for action in actions:
+            if "remove" in action:
+                path = action["remove"]["path"]
+                if path not in record.live:
+                    self.fail(f"version {version} ({operation}) removes {path}, which is not live")
+                record.live.pop(path, None)
+                record.removed.append(path)
+            elif "add" in action:
+                path = action["add"]["path"]
+                if path in record.live and not (operation and operation.kind == "add again"):
+                    self.fail(f"version {version} ({operation}) adds {path}, which is live")
+                record.live[path] = action["add"]["size"]
+                record.added.append(path)
+                assert self.storage is not None
+                if f"{TABLE}/{path}" not in self.storage.objects:
+                    self.fail(f"version {version} ({operation}) appeared, and its split {path} is gone")
+            elif "metaData" in action:
+                record.metadata = action["metaData"]
+            elif "txn" in action:
+                app, batch = action["txn"]["appId"], action["txn"]["version"]
+                if record.batches.get(app, -1) >= batch:
+                    self.fail(f"version {version} ({operation}) brings batch {batch} of {app} once more")
+                record.batches[app] = batch
+        return record
+
+    def rows(self, record: VersionRecord) -> Counter[int]:
+        """The rows of a version."""
+        return Counter(row for path in record.live for row in self.splits[path].rows)
+
+    def partition(self, row: int) -> str:
+        """The partition that a row was written to."""
+        rows: dict[int, str] = getattr(self.writers[row], "rows", {})
+        return rows[row]
+
+    def _check_version(self, record: VersionRecord) -> None:
+        operation = record.operation
+        rows = self.rows(record)
+        twice = [row for row, times in rows.items() if times > 1]
+        if twice:
+            self.fail(f"version {record.version} ({operation}) has rows {twice} twice")
+        self._check_form(record)
+        if operation is None:
+            return
+        before = self.rows(self.truth[-2]) if len(self.truth) > 1 else Counter()
+        came, went = set(rows - before), set(before - rows)
+        problem = operation.problem(self, record, came, went, set(rows))
+        if problem is not None:
+            self.fail(f"version {record.version} ({operation}): {problem}")
+
+    def _check_form(self, record: VersionRecord) -> None:
+        """Every live split was written for the schema, the partitions and the indexes that the table has."""
+        changed = len(self.truth) < 2 or record.metadata is not self.truth[-2].metadata
+        columns, schema, text = set(record.partition_columns), record.schema, record.text_columns
+        for path in record.live if changed else record.added:
+            split = self.splits[path]
+            if set(split.partition_values) != columns:
+                self.fail(f"version {record.version}: {path} is partitioned by {set(split.partition_values)}, not {columns}")
+            elif any(schema.get(name) != kind for name, kind in split.schema.items()):
+                self.fail(f"version {record.version}: {path} has the columns {split.schema}, not {schema}")
+            elif set(split.text_columns) != {name for name in text if name in split.schema}:
+                self.fail(f"version {record.version}: {path} has the text columns {split.text_columns}, not {text}")

@@ -1,0 +1,320 @@
+"""One seed, from its first call to the last check.
+
+Real: all code of `indextables.log`, `ingest`, `maintain` (merge, purge, truncate, restore, drop) and the store's
+handle, with its own retries, caches and error handling. Simulated: the store behind the handle, clocks, random
+numbers, waiting, and thread pools (their tasks run one after the other, in an order chosen by the seed). Stood
+in for: the bytes of a split (`splits.py`), the temporary files of a partitioned write, and the job record of a
+merge. Not covered: the local disk's and the object stores' own backends, and Spark.
+"""
+
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from simulation.faults import FaultPlan
+from simulation.operations import Author, Operation, Purge, Read, Write, open_log
+from simulation.oracle import Oracle, VersionRecord
+from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
+from simulation.seams import Current
+from simulation.splits import SplitRecord
+from simulation.storage import TABLE, Storage, StorageTraits, StoredObject
+
+from indextables.errors import (
+    CommitUnknownError,
+    CorruptLogError,
+    IndexTablesError,
+    StoreError,
+    VersionNotFoundError,
+)
+from indextables.log.known import invalidate
+from indextables.options import Options
+
+# The clocks of the processes and of the store differ by no more than this.
+MAX_SKEW_MS = 60_000
+IMAGES = 12
+
+_parsed: dict[tuple[tuple[str, str], ...], Options] = {}
+
+
+@dataclass
+class Result:
+    """How a run ended."""
+
+    seed: int
+    violation: str | None
+    history: list[str]
+    steps: int
+    outcomes: list[str]
+
+    def __str__(self) -> str:
+        shown = self.history if len(self.history) <= 400 else [*self.history[:20], "...", *self.history[-380:]]
+        return "\n".join([f"seed {self.seed}: {self.violation or 'all invariants hold'}", *shown])
+
+
+@dataclass
+class Image:
+    """A table that is there when a run begins."""
+
+    objects: dict[str, StoredObject]
+    truth: list[VersionRecord]
+    splits: dict[str, SplitRecord]
+    writers: dict[int, Operation]
+    partition_by: tuple[str, ...]
+
+
+_images: dict[int, Image] = {}
+
+
+@dataclass
+class World:
+    """Everything of one run."""
+
+    seed: int
+    settings: dict[str, str] = field(default_factory=dict)
+    violation: str | None = None
+    programs: list[list[Operation]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        source = random.Random(f"schedule {self.seed}")  # noqa: S311
+        self.scheduler = Scheduler(source, Strategy.choose(source))
+        self.oracle = Oracle(self.fail)
+        self.storage = Storage(
+            self.scheduler,
+            random.Random(f"storage {self.seed}"),  # noqa: S311
+            FaultPlan(),
+            StorageTraits(),
+            self.oracle,
+            self.replace_table,
+            MAX_SKEW_MS,
+        )
+        self.oracle.storage = self.storage
+        self.setup = Process("setup", lambda _: None, random.Random(f"setup {self.seed}"))  # noqa: S311
+        self.storage.setup = self.setup
+        Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
+
+    def options(self, extra: Mapping[str, str]) -> Options:
+        """The options of the run with others."""
+        key = tuple(sorted({**self.settings, **extra}.items()))
+        if key not in _parsed:
+            _parsed[key] = Options.parse(dict(key))
+        return _parsed[key]
+
+    def fail(self, problem: str) -> None:
+        """Note that an invariant does not hold; the run ends."""
+        if self.violation is None:
+            self.violation = problem
+            self.scheduler.stopping = True
+
+    def note(self, process: Process, text: str) -> None:
+        """Add a line to the history."""
+        self.storage.history.append((self.scheduler.steps, process.name, process.operation, "", "", text))
+
+    def replace_table(self) -> None:
+        """Somebody deletes the table and makes another one in its place."""
+        image = image_of(self.storage.source.randrange(IMAGES))
+        Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
+        self.storage.objects.clear()
+        self.storage.objects.update(image.objects)
+        self.oracle.splits.update(image.splits)
+        self.oracle.writers.update(image.writers)
+        self.oracle.replaced(image.truth)
+
+    def load(self, image: Image) -> None:
+        """Begin with a table."""
+        self.storage.objects.update(image.objects)
+        self.oracle.splits.update(image.splits)
+        self.oracle.writers.update(image.writers)
+        self.oracle.truth = list(image.truth)
+
+    # --- processes -----------------------------------------------------------------------------------
+
+    def work(self, program: list[Operation]) -> Callable[[Process], None]:
+        """What a process does: its operations, again and again started after a crash."""
+
+        def run(process: Process) -> None:
+            for operation in program:
+                self.perform(process, operation)
+                if process.crashed:
+                    process.crashed = False
+                    process.starts += 1
+                    self.scheduler.sleep(process.random.uniform(0, 2))
+
+        return run
+
+    def perform(self, process: Process, operation: Operation) -> None:
+        """One operation, and what its caller is told."""
+        oracle = self.oracle
+        process.operation, process.faults = operation, 0
+        operation.epoch, operation.seen = oracle.epoch, len(oracle.truth)
+        self.note(process, "begins")
+        try:
+            version = operation.run(self, process)
+        except Crash:
+            operation.outcome = "killed"
+        except CommitUnknownError as error:
+            operation.outcome = f"unknown: {error}"
+        except IndexTablesError as error:
+            operation.outcome = f"failed: {type(error).__name__}: {error}"
+            oracle.failed(operation)
+            surprising = isinstance(error, (CorruptLogError, StoreError))
+            if surprising and not process.faults and operation.epoch == oracle.epoch and not oracle.excused:
+                self.fail(f"{operation} fails though no call of it did: {error}")
+        else:
+            operation.outcome = "done" if version is None else f"done: version {version}"
+            if version is not None:
+                oracle.acknowledged(operation, version)
+        self.note(process, operation.outcome)
+
+    def on_error(self, process: Process, error: BaseException) -> None:
+        """An error that is none of ours came out of an operation."""
+        where = "".join(traceback.format_exception(error)[-6:])
+        self.fail(f"{process.name}, {process.operation}: {type(error).__name__}: {error}\n{where}")
+
+    # --- the end -------------------------------------------------------------------------------------
+
+    def check_end(self) -> None:
+        """All is quiet: what was acknowledged is there, every version can be read, and work goes on."""
+        self.scheduler.finish_later()
+        if self.violation or self.oracle.excused:
+            return
+        for program in self.programs:
+            for operation in program:
+                if operation.outcome.startswith("failed"):
+                    self.oracle.failed(operation)
+        invalidate()
+        self.setup.starts += 1
+        if not self.oracle.truth:
+            return
+        self._quietly(Read("last read"))
+        self._read_every_version()
+        last = self.oracle.truth[-1]
+        types = {"new_column": True} if "extra" in last.schema else {}
+        append = Write("last append", rows={1_000_000: "a"}, partition_by=tuple(last.partition_columns), **types)
+        if last.schema["text"] == "long":
+            append.text_type = __import__("pyarrow").int64()
+        self._quietly(append)
+        if append.outcome.startswith("failed"):
+            self.fail(f"a last append fails: {append.outcome}")
+        self._quietly(Read("last read"))
+
+    def _quietly(self, operation: Operation) -> None:
+        if self.violation:
+            return
+        try:
+            self.perform(self.setup, operation)
+        except Stop:
+            pass
+        except Exception as error:  # noqa: BLE001 - an error that is none of ours
+            self.on_error(self.setup, error)
+
+    def _read_every_version(self) -> None:
+        """Time travel: what can be reached equals its replay, and its splits are there."""
+        if self.violation:
+            return
+        log = open_log(self.setup, self.options({}))
+        oracle = self.oracle
+        try:
+            for version in log.reachable():
+                try:
+                    snapshot = log.snapshot(version=version)
+                except VersionNotFoundError:
+                    continue
+                if version >= len(oracle.truth):
+                    self.fail(f"version {version} can be read, but never appeared")
+                    return
+                oracle.check_content(snapshot)
+                lost = [p for p in oracle.truth[version].live if f"{TABLE}/{p}" not in self.storage.objects]
+                if lost:
+                    self.fail(f"version {version} can be read, but its splits {lost} are gone")
+        except Stop:
+            pass
+        except Exception as error:  # noqa: BLE001 - nothing fails any more
+            self.on_error(self.setup, error)
+
+
+def image_of(number: int) -> Image:
+    """A table that older operations have left: number 0 is none."""
+    if number in _images:
+        return _images[number]
+    outer = (Current.scheduler, Current.storage, Current.setup) if hasattr(Current, "scheduler") else None
+    world = World(-number)
+    source = random.Random(f"image {number}")  # noqa: S311
+    partition_by = ("part",) if number % 2 else ()
+    author = Author(source, partition_by)
+    world.settings = {
+        "checkpoint.enabled": source.choice(("true", "false")),
+        "checkpoint.interval": "3",
+        "state.compaction.tombstoneThreshold": source.choice(("0.1", "10")),
+    }
+    world.scheduler.now = START_MS - 45 * DAY_MS
+    kinds = ["append"] * 4 + ["overwrite", "merge", "checkpoint", "drop partition", "overwrite partitions"]
+    plan = ["append", "append"] + [source.choice(kinds) for _ in range(source.randrange(2, 9))]
+    for n, kind in enumerate(plan if number else []):
+        operation = author.operation(kind)
+        if isinstance(operation, Write):
+            operation.rows = {-(100 * number + 10 * n + m): p for m, p in enumerate(operation.rows.values(), 1)}
+        world.perform(world.setup, operation)
+        world.scheduler.advance(source.choice((1, 20, 90)) * 3_600_000)
+        assert world.violation is None, world.violation
+    truth = [replace(record, operation=None) for record in world.oracle.truth]
+    made = Image(dict(world.storage.objects), truth, world.oracle.splits, world.oracle.writers, partition_by)
+    _images[number] = made
+    if outer is not None:
+        Current.scheduler, Current.storage, Current.setup = outer
+    return made
+
+
+def run(seed: int) -> Result:
+    """Run one seed; call it within `seams.installed()`."""
+    source = random.Random(f"plan {seed}")  # noqa: S311
+    number = source.choice((0, *range(IMAGES)))
+    image = image_of(number)
+    world = World(seed)
+    world.load(image)
+    world.settings = _settings(source)
+    world.scheduler.now = START_MS
+    traits = world.storage.traits
+    traits.page = source.choice((2, 4, 8, 1000))
+    traits.seconds = source.random() < 0.5
+    traits.offsets = source.choice(((0,), (0,), (0, -1500, 700), (-20_000, 20_000)))
+    world.storage.faults = FaultPlan.random(source, replacement=source.random() < 0.06)
+    partition_by = image.partition_by if number else source.choice(((), ("part",)))
+    author = Author(source, partition_by)
+    processes = []
+    for n in range(source.choice((2, 2, 3, 3, 4))):
+        program = author.program(source.choice((1, 1, 2, 2, 3)))
+        world.programs.append(program)
+        process = Process(f"p{n}", world.work(program), random.Random(f"process {n} {seed}"))  # noqa: S311
+        process.skew_ms = source.choice((0, 0, int(source.uniform(-1, 1) * MAX_SKEW_MS)))
+        processes.append(process)
+    world.scheduler.run(processes, world.on_error)
+    world.check_end()
+    invalidate()
+    outcomes = [f"{operation}: {operation.outcome}" for program in world.programs for operation in program]
+    return Result(seed, world.violation, _told(world.storage.history), world.scheduler.steps, outcomes)
+
+
+def _settings(source: random.Random) -> dict[str, str]:
+    return {
+        "checkpoint.enabled": source.choice(("true", "true", "false")),
+        "checkpoint.interval": source.choice(("1", "2", "3", "5")),
+        "transaction.retry.maxAttempts": source.choice(("2", "4", "10")),
+        "cloud.maxRetries": source.choice(("0", "0", "1", "2")),
+        "state.retry.maxAttempts": source.choice(("1", "2")),
+        "state.compaction.tombstoneThreshold": source.choice(("0.1", "10")),
+        "state.retention.versions": source.choice(("0", "2")),
+        "state.retention.hours": source.choice(("0", "168")),
+        "transaction.cache.enabled": source.choice(("true", "true", "false")),
+    }
+
+
+def _told(history: list[tuple[object, ...]]) -> list[str]:
+    lines = []
+    for step, process, operation, call, key, result in history:
+        where = str(key).removeprefix(f"{TABLE}/").removeprefix("_transaction_log/")
+        lines.append(f"{step:>5} {process:<6} {str(operation or ''):<24} {call} {where} {result or ''}".rstrip())
+    return lines
+
+
+__all__ = ["Purge", "Result", "image_of", "run"]

@@ -1,0 +1,197 @@
+"""The real code, with its clock, random source, thread pools, connections and split builder replaced.
+
+Within `installed()` the modules of `indextables.log`, `ingest`, `maintain`, `store` and `joint` see simulated
+ones under the same names. They belong to the run that is current, and to the process that runs in it.
+"""
+
+import sys
+import types
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Self
+
+import pytest
+from simulation import splits
+from simulation.schedule import START_MS, Process, Scheduler
+from simulation.storage import SimulatedBackend, Storage
+
+import indextables.maintain.drop_partitions
+import indextables.maintain.merge
+import indextables.maintain.purge
+import indextables.maintain.restore
+import indextables.maintain.truncate
+import indextables.table
+from indextables.log.commit import Chance
+from indextables.store.backend import Backend
+
+_PACKAGES = ("log", "ingest", "maintain", "store", "joint")
+SCHEME = "memory://sim-"
+
+
+class Current:
+    """The run that the replaced names belong to."""
+
+    scheduler: Scheduler
+    storage: Storage
+    setup: Process
+    real_splits = False
+
+    @classmethod
+    def process(cls) -> Process:
+        """The process that runs now."""
+        return cls.scheduler.current or cls.setup
+
+
+class SimulatedTime:
+    """Stands in for the module `time`."""
+
+    def time_ns(self) -> int:
+        """The wall clock of the running process: it may be wrong."""
+        return int(Current.scheduler.now + Current.process().skew_ms) * 1_000_000
+
+    def time(self) -> float:
+        """The same in seconds."""
+        return self.time_ns() / 1e9
+
+    def monotonic(self) -> float:
+        """Seconds that no clock setting changes."""
+        return (Current.scheduler.now - START_MS) / 1000
+
+    perf_counter = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; others run meanwhile."""
+        Current.scheduler.sleep(seconds)
+
+
+class SimulatedRandom:
+    """Stands in for the modules `random` and `secrets`, and for the random part of `uuid`."""
+
+    def random(self) -> float:
+        """Between 0 and 1."""
+        return Current.process().random.random()
+
+    def uniform(self, low: float, high: float) -> float:
+        """Between two numbers."""
+        return Current.process().random.uniform(low, high)
+
+    def token_hex(self, size: int) -> str:
+        """Random bytes as text."""
+        return Current.process().random.randbytes(size).hex()
+
+    def token_bytes(self, size: int) -> bytes:
+        """Random bytes."""
+        return Current.process().random.randbytes(size)
+
+    def randbelow(self, limit: int) -> int:
+        """A number below a limit."""
+        return Current.process().random.randrange(limit)
+
+    def uuid4(self) -> uuid.UUID:
+        """A random id."""
+        return uuid.UUID(int=Current.process().random.getrandbits(128), version=4)
+
+
+class InlineExecutor:
+    """Stands in for `ThreadPoolExecutor`: tasks run at once, in an order chosen by the run."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, call: Callable[..., Any], *args: object, **named: object) -> "Future[Any]":
+        """Run a task."""
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*args, **named))
+        except Exception as error:  # noqa: BLE001 - the caller sees it when it asks
+            done.set_exception(error)
+        return done
+
+    def map(self, call: Callable[..., Any], *items: Iterable[Any]) -> Iterator[Any]:
+        """Run tasks; results in their order."""
+        arguments = list(zip(*items, strict=False))
+        order = list(range(len(arguments)))
+        Current.process().random.shuffle(order)
+        done: dict[int, Future[Any]] = {}
+        for n in order:
+            done[n] = self.submit(call, *arguments[n])
+        return iter([done[n].result() for n in range(len(arguments))])
+
+    def shutdown(self, *_: object, **__: object) -> None:
+        """Nothing runs."""
+
+
+def _as_completed(running: Iterable["Future[Any]"], timeout: float | None = None) -> Iterator["Future[Any]"]:
+    return iter(list(running))
+
+
+def _chance() -> Chance:
+    clock, dice = SimulatedTime(), SimulatedRandom()
+    return Chance(
+        now_ms=lambda: clock.time_ns() // 1_000_000,
+        token=lambda: dice.token_hex(16),
+        sleep=clock.sleep,
+        jitter=dice.random,
+    )
+
+
+@contextmanager
+def _job(*_: object) -> Iterator[types.SimpleNamespace]:
+    """Stands in for the record of a merge on this machine, which no other process reads here."""
+    yield types.SimpleNamespace(
+        total=0, total_batches=0, done=0, done_batches=0, advance=lambda _done, _total: None
+    )
+
+
+def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
+    def connected(location: Any, identity: Any) -> Backend:  # noqa: ANN401
+        if location.bucket.startswith("sim-"):
+            return SimulatedBackend(Current.storage)
+        return connect(location, identity)
+
+    return connected
+
+
+@contextmanager
+def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
+    """Replace the names, for as long as the body runs."""
+    clock, dice = SimulatedTime(), SimulatedRandom()
+    stand_ins: dict[str, object] = {
+        "time": clock,
+        "random": dice,
+        "secrets": dice,
+        "uuid": dice,
+        "ThreadPoolExecutor": InlineExecutor,
+        "as_completed": _as_completed,
+    }
+    prefixes = tuple(f"indextables.{name}" for name in _PACKAGES)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if not name.startswith(prefixes):
+                continue
+            for attribute, stand_in in stand_ins.items():
+                if attribute in vars(module):
+                    patch.setattr(module, attribute, stand_in)
+        from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
+        from indextables.log import transaction_log  # noqa: PLC0415
+        from indextables.maintain import merge, sources  # noqa: PLC0415
+        from indextables.store import handle  # noqa: PLC0415
+
+        patch.setattr(handle, "connect", _connect(handle.connect))
+        patch.setattr(transaction_log, "Chance", _chance)
+        patch.setattr(merge, "job", _job)
+        if not real_splits:
+            patch.setattr(ingest_splits, "SplitWriter", splits.SplitWriter)
+            patch.setattr(ingest_splits, "Spool", splits.Spool)
+            patch.setattr(merge, "merge_splits", splits.merge_splits)
+            patch.setattr(sources, "read_footer", splits.read_footer)
+            patch.setattr(sources, "Source", splits.Source)
+        yield patch
