@@ -1,5 +1,6 @@
 """Run seeds: `python -m simulation SEED`, or `python -m simulation FIRST LAST`, from the folder `tests`."""
 
+import logging
 import sys
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ from simulation.seams import installed
 
 def main(arguments: list[str]) -> int:
     """Print the history of one seed, or the seeds of a range that fail."""
+    logging.disable(logging.WARNING)
     first = int(arguments[0])
     with installed():
         if len(arguments) == 1:

@@ -1,5 +1,6 @@
 """What processes do: each operation calls the same functions as a user's call does."""
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,10 @@ import pyarrow as pa
 from simulation.oracle import Oracle, VersionRecord
 from simulation.schedule import Process
 from simulation.seams import SCHEME
-from simulation.storage import TABLE
+from simulation.storage import LOG, TABLE
 
 from indextables.errors import CommitUnknownError, ObjectMissingError, VersionNotFoundError
 from indextables.ingest import Mode, write_table
-from indextables.log.conflict import Draft
-from indextables.log.format.files import to_adds
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import MergeWish, merge
@@ -307,16 +306,24 @@ class DropPartition(Operation):
 
 @dataclass(eq=False)
 class AddAgain(Operation):
-    """Another engine names a live split once more, as some do to refresh its entry; then it may remove it."""
+    """Another engine names a live split once more, as some do to refresh its entry; later ones may remove it.
+
+    It is an engine of its own: its version appears in one step.
+    """
 
     def run(self, world: "World", process: Process) -> int | None:
-        log = open_log(process, self.parsed(world))
-        snapshot = log.snapshot()
-        live = to_adds(snapshot.files())
-        if not live:
+        world.scheduler.step()
+        truth = world.oracle.truth
+        if not truth or not truth[-1].live:
             return None
-        chosen = process.random.choice(live)
-        return log.commit(Draft(operation="REFRESH", adds=(chosen,)), snapshot).version
+        path = process.random.choice(sorted(truth[-1].live))
+        lines = [
+            {"commitInfo": {"timestamp": int(world.scheduler.now), "operation": "REFRESH"}},
+            {"add": truth[-1].live[path]},
+        ]
+        data = "\n".join(json.dumps(line) for line in lines).encode()
+        world.storage.create(f"{LOG}{len(truth):020d}.json", data, process)
+        return None
 
 
 _WEIGHTS = {

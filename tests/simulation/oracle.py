@@ -33,7 +33,7 @@ class VersionRecord:
     operation: "Operation | None"
     name: str
     mode: str
-    live: dict[str, int]
+    live: dict[str, dict[str, Any]]
     metadata: dict[str, Any]
     batches: dict[str, int]
     added: list[str]
@@ -84,11 +84,14 @@ class Oracle(Watcher):
         if key.endswith(".split"):
             if not self.opaque:
                 self.splits[key.removeprefix(f"{TABLE}/")] = SplitRecord.decode(data)
-        elif match := _VERSION.fullmatch(key):
+            return
+        self._check_epoch(key, process)
+        if match := _VERSION.fullmatch(key):
             self._version(int(match[1]), lines_of(data), process)
 
     def deleted(self, key: str, process: Process | None) -> None:
         """A live split must not go."""
+        self._check_epoch(key, process)
         if not key.endswith(".split") or not self.truth or self.excused:
             return
         path = key.removeprefix(f"{TABLE}/")
@@ -153,13 +156,22 @@ class Oracle(Watcher):
 
     # --- within --------------------------------------------------------------------------------------
 
+    def _check_epoch(self, key: str, process: Process | None) -> None:
+        """An operation that has looked since must know that the table is another one.
+
+        Without a look in between nothing can be known: then all bets are off, and nothing more is checked.
+        """
+        operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
+        if operation is None or operation.epoch == self.epoch or self.excused:
+            return
+        assert process is not None
+        if process.name not in self.looked_since:
+            self.excused = True
+        elif _VERSION.fullmatch(key):
+            self.fail(f"{operation} made {key} of another table than the one it read")
+
     def _version(self, version: int, actions: list[dict[str, Any]], process: Process | None) -> None:
         operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
-        if operation is not None and operation.epoch != self.epoch:
-            assert process is not None
-            if process.name in self.looked_since:
-                self.fail(f"{operation} made version {version} of another table than the one it read")
-            self.excused = True
         if self.excused or version < len(self.truth):
             return
         if version > len(self.truth):
@@ -197,7 +209,7 @@ class Oracle(Watcher):
                 path = action["add"]["path"]
                 if path in record.live and not (operation and operation.kind == "add again"):
                     self.fail(f"version {version} ({operation}) adds {path}, which is live")
-                record.live[path] = action["add"]["size"]
+                record.live[path] = action["add"]
                 record.added.append(path)
                 assert self.storage is not None
                 if f"{TABLE}/{path}" not in self.storage.objects:

@@ -7,11 +7,12 @@ ones under the same names. They belong to the run that is current, and to the pr
 import sys
 import types
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self
 
+import pyarrow as pa
 import pytest
 from simulation import splits
 from simulation.schedule import START_MS, Process, Scheduler
@@ -160,6 +161,24 @@ def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
     return connected
 
 
+_entries: dict[tuple[bytes, tuple[str, ...] | None], pa.Table] = {}
+
+
+def _decoded_once(entries: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    """Decoding a manifest costs more than all else, and equal bytes give equal entries: keep them."""
+
+    def decode(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
+        key = (data, None if columns is None else tuple(columns))
+        found = _entries.get(key)
+        if found is None:
+            if len(_entries) > 5000:
+                _entries.clear()
+            found = _entries[key] = entries(data, rows, columns)
+        return found
+
+    return decode
+
+
 @contextmanager
 def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
     """Replace the names, for as long as the body runs."""
@@ -182,12 +201,14 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
                     patch.setattr(module, attribute, stand_in)
         from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
         from indextables.log import transaction_log  # noqa: PLC0415
+        from indextables.log.format import manifest  # noqa: PLC0415
         from indextables.maintain import merge, sources  # noqa: PLC0415
         from indextables.store import handle  # noqa: PLC0415
 
         patch.setattr(handle, "connect", _connect(handle.connect))
         patch.setattr(transaction_log, "Chance", _chance)
         patch.setattr(merge, "job", _job)
+        patch.setattr(manifest, "_entries", _decoded_once(manifest._entries))
         if not real_splits:
             patch.setattr(ingest_splits, "SplitWriter", splits.SplitWriter)
             patch.setattr(ingest_splits, "Spool", splits.Spool)
