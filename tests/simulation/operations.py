@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from simulation.oracle import Oracle, VersionRecord
 from simulation.schedule import Process
-from simulation.seams import SCHEME
+from simulation.seams import SCHEME, Current
 from simulation.storage import LOG, TABLE
 
-from indextables.errors import CommitUnknownError, ObjectMissingError, VersionNotFoundError
+from indextables.errors import (
+    CommitUnknownError,
+    IndexTablesError,
+    ObjectMissingError,
+    VersionNotFoundError,
+)
 from indextables.ingest import Mode, write_table
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.drop_partitions import drop_partitions
@@ -22,6 +27,7 @@ from indextables.maintain.restore import restore
 from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.store import Store, open_store
+from indextables.table import Table
 
 if TYPE_CHECKING:
     from simulation.run import World
@@ -50,6 +56,9 @@ class Operation:
     # Filled in when it begins: the number of versions there were, and which table.
     seen: int = 0
     epoch: int = 0
+    looked: bool = False
+    # An operation that makes several versions may fail after the first.
+    all_or_nothing: bool = True
     outcome: str = "not begun"
 
     def __str__(self) -> str:
@@ -178,8 +187,25 @@ class Read(Operation):
         oracle.check_read(snapshot, floor)
         if self.hold_seconds:
             world.scheduler.sleep(self.hold_seconds)
+        if Current.real_splits:
+            self.scan(world, Table(log, snapshot), epoch)
+            return None
         self.read_splits(world, log, snapshot.files()["path"].to_pylist(), epoch)
         return None
+
+    def scan(self, world: "World", table: Table, epoch: int) -> None:
+        """The rows themselves, through a table."""
+        oracle = world.oracle
+        expected = sorted(oracle.rows(oracle.truth[table.version]).elements())
+        try:
+            rows = sorted(table.scan(["id"])["id"].to_pylist())
+        except IndexTablesError:
+            live = oracle.truth[-1].live if oracle.truth else {}
+            if oracle.epoch == epoch and any(path not in live for path in oracle.truth[table.version].live):
+                return  # Purged since.
+            raise
+        if rows != expected and oracle.epoch == epoch:
+            world.fail(f"version {table.version} has the rows {rows}, not {expected}")
 
     def read_splits(self, world: "World", log: TransactionLog, paths: list[str], epoch: int) -> None:
         """Every split that is still live must be there."""
@@ -317,11 +343,7 @@ class AddAgain(Operation):
         if not truth or not truth[-1].live:
             return None
         path = process.random.choice(sorted(truth[-1].live))
-        lines = [
-            {"commitInfo": {"timestamp": int(world.scheduler.now), "operation": "REFRESH"}},
-            {"add": truth[-1].live[path]},
-        ]
-        data = "\n".join(json.dumps(line) for line in lines).encode()
+        data = json.dumps({"add": truth[-1].live[path]}).encode()
         world.storage.create(f"{LOG}{len(truth):020d}.json", data, process)
         return None
 
@@ -372,7 +394,7 @@ class Author:
         source = self._random
         match kind:
             case "merge":
-                return Merge(kind)
+                return Merge(kind, all_or_nothing=False)
             case "purge":
                 return Purge(kind, log_hours=source.choice((None, 0, 5, 48)))
             case "truncate":

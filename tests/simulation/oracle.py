@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from log_tables.model import lines_of
 from simulation.schedule import Process
-from simulation.splits import SplitRecord, types_of
+from simulation.splits import SplitRecord, real_splits, types_of
 from simulation.storage import LOG, TABLE, Storage, Watcher
 
 from indextables.log.snapshot import Snapshot
@@ -74,24 +74,21 @@ class Oracle(Watcher):
     # An old writer's version appeared in a new table before it could have looked again: all bets are off.
     excused: bool = False
     looked_since: set[str] = field(default_factory=set)
-    # Real splits are opaque: only what the log says is checked.
-    opaque: bool = False
 
     # --- what the store reports ----------------------------------------------------------------------
 
     def written(self, key: str, data: bytes, process: Process | None) -> None:
         """Note new splits; check new versions."""
         if key.endswith(".split"):
-            if not self.opaque:
-                self.splits[key.removeprefix(f"{TABLE}/")] = SplitRecord.decode(data)
+            self.splits[key.removeprefix(f"{TABLE}/")] = real_splits.get(key) or SplitRecord.decode(data)
             return
-        self._check_epoch(key, process)
+        self._check_epoch(key, process, created=True)
         if match := _VERSION.fullmatch(key):
             self._version(int(match[1]), lines_of(data), process)
 
     def deleted(self, key: str, process: Process | None) -> None:
         """A live split must not go."""
-        self._check_epoch(key, process)
+        self._check_epoch(key, process, created=False)
         if not key.endswith(".split") or not self.truth or self.excused:
             return
         path = key.removeprefix(f"{TABLE}/")
@@ -100,8 +97,11 @@ class Oracle(Watcher):
             self.fail(f"{who} deletes {path}, which is live at version {self.truth[-1].version}")
 
     def looked(self, process: Process) -> None:
-        """A process has seen the log since the table was replaced."""
+        """A process has seen the log: an operation belongs to the table that it saw first."""
         self.looked_since.add(process.name)
+        operation: Operation | None = process.operation  # type: ignore[assignment]
+        if operation is not None and not operation.looked:
+            operation.looked, operation.epoch = True, self.epoch
 
     def replaced(self, truth: list[VersionRecord]) -> None:
         """The table was deleted, and another one is there."""
@@ -122,7 +122,7 @@ class Oracle(Watcher):
         """An operation was told that it did not happen: no version may hold its rows."""
         if self.excused or operation.epoch != self.epoch:
             return
-        for record in self.truth:
+        for record in self.truth if operation.all_or_nothing else ():
             if record.operation is operation and (record.added or record.removed):
                 self.fail(f"{operation} was told that it failed, but it is version {record.version}")
 
@@ -156,7 +156,7 @@ class Oracle(Watcher):
 
     # --- within --------------------------------------------------------------------------------------
 
-    def _check_epoch(self, key: str, process: Process | None) -> None:
+    def _check_epoch(self, key: str, process: Process | None, *, created: bool) -> None:
         """An operation that has looked since must know that the table is another one.
 
         Without a look in between nothing can be known: then all bets are off, and nothing more is checked.
@@ -165,9 +165,12 @@ class Oracle(Watcher):
         if operation is None or operation.epoch == self.epoch or self.excused:
             return
         assert process is not None
-        if process.name not in self.looked_since:
+        match = _VERSION.fullmatch(key)
+        if created and match and int(match[1]) == len(self.truth) == operation.seen == 0:
+            operation.epoch = self.epoch  # There was no table, and there is none.
+        elif process.name not in self.looked_since:
             self.excused = True
-        elif _VERSION.fullmatch(key):
+        elif created and match:
             self.fail(f"{operation} made {key} of another table than the one it read")
 
     def _version(self, version: int, actions: list[dict[str, Any]], process: Process | None) -> None:
@@ -179,8 +182,7 @@ class Oracle(Watcher):
             return
         record = self._replay(version, operation, actions)
         self.truth.append(record)
-        if not self.opaque:
-            self._check_version(record)
+        self._check_version(record)
 
     def _replay(
         self, version: int, operation: "Operation | None", actions: list[dict[str, Any]]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from simulation import splits
 from simulation.schedule import START_MS, Process, Scheduler
-from simulation.storage import SimulatedBackend, Storage
+from simulation.storage import TABLE, SimulatedBackend, Storage
 
 import indextables.maintain.drop_partitions
 import indextables.maintain.merge
@@ -191,7 +191,9 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         "ThreadPoolExecutor": InlineExecutor,
         "as_completed": _as_completed,
     }
-    prefixes = tuple(f"indextables.{name}" for name in _PACKAGES)
+    packages = (*_PACKAGES, "read", "split") if real_splits else _PACKAGES
+    prefixes = tuple(f"indextables.{name}" for name in packages)
+    Current.real_splits = real_splits
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
             if not name.startswith(prefixes):
@@ -209,7 +211,10 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(transaction_log, "Chance", _chance)
         patch.setattr(merge, "job", _job)
         patch.setattr(manifest, "_entries", _decoded_once(manifest._entries))
-        if not real_splits:
+        if real_splits:
+            patch.setattr(ingest_splits, "SplitWriter", splits.noting_writer(ingest_splits.SplitWriter))
+            patch.setattr(merge, "merge_splits", splits.noting_merge(merge.merge_splits, TABLE))
+        else:
             patch.setattr(ingest_splits, "SplitWriter", splits.SplitWriter)
             patch.setattr(ingest_splits, "Spool", splits.Spool)
             patch.setattr(merge, "merge_splits", splits.merge_splits)

@@ -1,13 +1,14 @@
 """Stand-ins for building and merging splits: small JSON objects that name their rows.
 
 Everything around them is real: which splits are written and where, how they are withdrawn, which ones a merge
-takes, what becomes of one that cannot be read, and what is committed.
+takes, what becomes of one that cannot be read, and what is committed. Runs with real splits use the writer and
+the merge as they are, and only note which rows they hold (`noting_writer`, `noting_merge`).
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import pyarrow as pa
 
@@ -184,3 +185,58 @@ def merge_splits(
     values = dict(partition_values or {})
     record = SplitRecord(tuple(rows), types_of(from_arrow(schema)), values, _text_columns(plan))
     return _built(record, sink, plan, 1)
+
+
+# Real splits by their key in the store: which rows they hold.
+real_splits: dict[str, SplitRecord] = {}
+
+
+def noting_writer(writer: type[Any]) -> type[Any]:
+    """The real writer of splits, which also notes the rows of each."""
+
+    class NotingWriter(writer):  # type: ignore[misc]
+        def __init__(
+            self,
+            sink: Any,  # noqa: ANN401
+            schema: pa.Schema,
+            mapping: FieldMapping,
+            options: Options,
+            partition_values: Mapping[str, str | None] | None = None,
+        ) -> None:
+            super().__init__(sink, schema, mapping, options, partition_values)
+            self._noted: list[int] = []
+            types = types_of(from_arrow(schema))
+            self._note = (sink.key, types, dict(partition_values or {}), _text_columns(mapping))
+
+        def write(self, batch: pa.RecordBatch) -> None:
+            super().write(batch)
+            self._noted += batch.column("id").to_pylist()
+
+        def finish(self) -> Built:
+            key, types, values, text = self._note
+            real_splits[key] = SplitRecord(tuple(self._noted), types, values, text)
+            built: Built = super().finish()
+            return built
+
+    return NotingWriter
+
+
+def noting_merge(merge: Callable[..., Built], folder: str) -> Callable[..., Built]:
+    """The real merge of splits, which also notes the rows of its result."""
+
+    def merged(
+        sources: Sequence[Any],
+        sink: Any,  # noqa: ANN401
+        schema: pa.Schema,
+        plan: FieldMapping,
+        options: Options,
+        partition_values: dict[str, str | None] | None = None,
+    ) -> Built:
+        rows = [row for source in sources for row in real_splits[f"{folder}/{source.path}"].rows]
+        values = dict(partition_values or {})
+        real_splits[sink.key] = SplitRecord(
+            tuple(rows), types_of(from_arrow(schema)), values, _text_columns(plan)
+        )
+        return merge(sources, sink, schema, plan, options, partition_values)
+
+    return merged

@@ -177,7 +177,7 @@ class Storage:
         if fault is Fault.PAUSE:
             self.scheduler.sleep(10 ** source.uniform(-1, 1.3))
         elif fault is Fault.LONG_PAUSE:
-            self.scheduler.sleep(source.uniform(0.5, 3) * HOUR_MS / 1000)
+            self.scheduler.sleep(source.choice((1.5, 3, 14)) * source.uniform(0.5, 1) * HOUR_MS / 1000)
         elif fault is Fault.CLOCK:
             process.skew_ms = int(source.uniform(-1, 1) * self.max_skew_ms)
         elif fault is Fault.STORE_CLOCK:
@@ -281,7 +281,7 @@ class SimulatedBackend:
             storage.raise_fault(keys[0], fault)
         return len(keys)
 
-    def remove_abandoned(self, folder: str, before_ms: int) -> int:
+    def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:
         """Unfinished uploads are out of sight."""
         return 0
 
@@ -312,14 +312,14 @@ class _SimulatedSink(Sink):
     def __init__(self, backend: SimulatedBackend, key: str) -> None:
         super().__init__()
         self._backend = backend
-        self._key = key
+        self.key = key
         self._parts: list[bytes] = []
 
     def _add(self, data: memoryview) -> None:
         self._parts.append(bytes(data))
 
     def _publish(self) -> None:
-        self._backend._writing("upload", self._key, b"".join(self._parts))
+        self._backend._writing("upload", self.key, b"".join(self._parts))
 
     def _discard(self) -> None:
         self._parts.clear()
