@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import indextables
 from indextables.errors import CommitUnknownError, CorruptLogError, IndexTablesError
@@ -23,10 +22,11 @@ class Notes:
     """What the process was told, for whoever reads it after its death."""
 
     def __init__(self, path: str) -> None:
-        self._file: IO[str] = Path(path).open("a", encoding="utf-8", buffering=1)
+        self._path = Path(path)
 
     def add(self, **facts: object) -> None:
-        self._file.write(json.dumps(facts) + "\n")
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
 
 
 def write_forever(url: str, who: str, options: dict[str, str], notes: Notes, dice: random.Random) -> None:

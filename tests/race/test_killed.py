@@ -158,15 +158,13 @@ def check_log(url: str, options: dict[str, str]) -> None:
         previous = version, live
 
 
-def check_killed(
-    server: s3.S3Server | azure.AzureServer, url: str, folder: Path, seconds: float
-) -> None:
+def check_killed(server: s3.S3Server | azure.AzureServer, url: str, folder: Path, seconds: float) -> None:
     dice = random.Random()
     with proxy(server.port) as between:
         options = {**_SETTINGS, **server.options(between.port)}
         rows = [{"id": "first", PARTITION: "first"}]
         indextables.write(url, rows, partition_by=[PARTITION], options=options)
-        with_faults(between, dice, 0.01)
+        with_faults(between, dice, 0.02)
         with at_work(Team(url, options, folder)) as team:
             kill_for(team, seconds, dice)
     # What was under way through the proxy ended with it; the server itself is well.
@@ -177,7 +175,12 @@ def check_killed(
     acknowledged = check_rows(team, found)
     check_log(url, options)
     problems = [note["problem"] for note in noted(team, "r0") if "problem" in note]
-    problems += [note["event"] for who in ("r0", "m0") for note in noted(team, who) if "corrupt" in note.get("event", "")]
+    problems += [
+        note["event"]
+        for who in ("r0", "m0")
+        for note in noted(team, who)
+        if "corrupt" in note.get("event", "")
+    ]
     assert not problems, problems
     reads = sum(note["event"] == "done" for note in noted(team, "r0"))
     print(f"{team.kills} kills, {acknowledged} acknowledged writes, {reads} reads")  # noqa: T201

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from simulation.oracle import Oracle, VersionRecord
-from simulation.schedule import Process
-from simulation.seams import SCHEME, Current
-from simulation.storage import LOG, TABLE
 
 from indextables.errors import (
     CommitUnknownError,
@@ -28,6 +24,10 @@ from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.store import Store, open_store
 from indextables.table import Table
+from simulation.oracle import Oracle, VersionRecord
+from simulation.schedule import Process
+from simulation.seams import SCHEME, Current
+from simulation.storage import LOG, TABLE
 
 if TYPE_CHECKING:
     from simulation.run import World
@@ -145,11 +145,12 @@ class Write(Operation):
             return "it wrote into a table that another operation had made"
         if self.mode is not Mode.OVERWRITE:
             return f"rows {sorted(went)} went" if went else None
-        return self._overwrite_problem(oracle, bool(record.partition_columns), came, went, rows)
+        return self._overwrite_problem(oracle, record, came, went, rows)
 
     def _overwrite_problem(
-        self, oracle: Oracle, partitioned: bool, came: set[int], went: set[int], rows: set[int]
+        self, oracle: Oracle, record: VersionRecord, came: set[int], went: set[int], rows: set[int]
     ) -> str | None:
+        partitioned = bool(record.partition_columns)
         versions = {
             record.operation: record.version for record in oracle.truth if record.operation is not None
         }

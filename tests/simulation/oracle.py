@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from log_tables.model import lines_of
+
+from indextables.log.snapshot import Snapshot
 from simulation.schedule import Process
 from simulation.splits import SplitRecord, real_splits, types_of
 from simulation.storage import LOG, TABLE, Storage, Watcher
-
-from indextables.log.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from simulation.operations import Operation
@@ -256,8 +256,12 @@ class Oracle(Watcher):
         for path in record.live if changed else record.added:
             split = self.splits[path]
             if set(split.partition_values) != columns:
-                self.fail(f"version {record.version}: {path} is partitioned by {set(split.partition_values)}, not {columns}")
+                self.fail(
+                    f"version {record.version}: {path} is partitioned by {set(split.partition_values)}, not {columns}"
+                )
             elif any(schema.get(name) != kind for name, kind in split.schema.items()):
                 self.fail(f"version {record.version}: {path} has the columns {split.schema}, not {schema}")
             elif set(split.text_columns) != {name for name in text if name in split.schema}:
-                self.fail(f"version {record.version}: {path} has the text columns {split.text_columns}, not {text}")
+                self.fail(
+                    f"version {record.version}: {path} has the text columns {split.text_columns}, not {text}"
+                )

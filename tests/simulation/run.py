@@ -13,13 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from simulation.faults import FaultPlan
-from simulation.operations import Author, Operation, Read, Write, open_log
-from simulation.oracle import Oracle, VersionRecord
-from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
-from simulation.seams import Current
-from simulation.splits import SplitRecord
-from simulation.storage import TABLE, Storage, StorageTraits, StoredObject
 
 from indextables.errors import (
     CommitUnknownError,
@@ -31,6 +24,13 @@ from indextables.errors import (
 from indextables.log.known import invalidate
 from indextables.log.purged import CLOCK_SKEW_MS
 from indextables.options import Options
+from simulation.faults import FaultPlan
+from simulation.operations import Author, Operation, Read, Write, open_log
+from simulation.oracle import Oracle, VersionRecord
+from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
+from simulation.seams import Current
+from simulation.splits import SplitRecord
+from simulation.storage import TABLE, Storage, StorageTraits, StoredObject
 
 # The clocks of the processes are off by no more than this: any two of them by less than PROTOCOL.md tolerates.
 MAX_SKEW_MS = CLOCK_SKEW_MS * 2 // 5
@@ -50,7 +50,9 @@ class Result:
     outcomes: list[str]
 
     def __str__(self) -> str:
-        shown = self.history if len(self.history) <= 400 else [*self.history[:20], "...", *self.history[-380:]]
+        shown = (
+            self.history if len(self.history) <= 400 else [*self.history[:20], "...", *self.history[-380:]]
+        )
         return "\n".join([f"seed {self.seed}: {self.violation or 'all invariants hold'}", *shown])
 
 
@@ -78,12 +80,12 @@ class World:
     programs: list[list[Operation]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        source = random.Random(f"schedule {self.seed}")  # noqa: S311
+        source = random.Random(f"schedule {self.seed}")
         self.scheduler = Scheduler(source, Strategy.choose(source))
         self.oracle = Oracle(self.fail)
         self.storage = Storage(
             self.scheduler,
-            random.Random(f"storage {self.seed}"),  # noqa: S311
+            random.Random(f"storage {self.seed}"),
             FaultPlan(),
             StorageTraits(),
             self.oracle,
@@ -91,7 +93,7 @@ class World:
             MAX_SKEW_MS,
         )
         self.oracle.storage = self.storage
-        self.setup = Process("setup", lambda _: None, random.Random(f"setup {self.seed}"))  # noqa: S311
+        self.setup = Process("setup", lambda _: None, random.Random(f"setup {self.seed}"))
         self.storage.setup = self.setup
         Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
 
@@ -194,7 +196,9 @@ class World:
         self._read_every_version()
         last = self.oracle.truth[-1]
         types = {"new_column": True} if "extra" in last.schema else {}
-        append = Write("last append", rows={1_000_000: "a"}, partition_by=tuple(last.partition_columns), **types)
+        append = Write(
+            "last append", rows={1_000_000: "a"}, partition_by=tuple(last.partition_columns), **types
+        )
         if last.schema["text"] == "long":
             append.text_type = pa.int64()
         self._quietly(append)
@@ -244,7 +248,7 @@ def image_of(number: int) -> Image:
         return _images[key]
     outer = (Current.scheduler, Current.storage, Current.setup) if hasattr(Current, "scheduler") else None
     world = World(-number)
-    source = random.Random(f"image {number}")  # noqa: S311
+    source = random.Random(f"image {number}")
     partition_by = ("part",) if number % 2 else ()
     author = Author(source, partition_by)
     world.settings = {
@@ -258,7 +262,9 @@ def image_of(number: int) -> Image:
     for n, kind in enumerate(plan if number else []):
         operation = author.operation(kind)
         if isinstance(operation, Write):
-            operation.rows = {-(100 * number + 10 * n + m): p for m, p in enumerate(operation.rows.values(), 1)}
+            operation.rows = {
+                -(100 * number + 10 * n + m): p for m, p in enumerate(operation.rows.values(), 1)
+            }
         world.perform(world.setup, operation)
         world.scheduler.advance(source.choice((1, 20, 90)) * 3_600_000)
         assert world.violation is None, world.violation
@@ -272,7 +278,7 @@ def image_of(number: int) -> Image:
 
 def run(seed: int) -> Result:
     """Run one seed; call it within `seams.installed()`."""
-    source = random.Random(f"plan {seed}")  # noqa: S311
+    source = random.Random(f"plan {seed}")
     number = source.choice((0, *range(IMAGES)))
     image = image_of(number)
     world = World(seed)
@@ -290,7 +296,7 @@ def run(seed: int) -> Result:
     for n in range(source.choice((2, 2, 3, 3, 4))):
         program = author.program(source.choice((1, 1, 2, 2, 3)))
         world.programs.append(program)
-        process = Process(f"p{n}", world.work(program), random.Random(f"process {n} {seed}"))  # noqa: S311
+        process = Process(f"p{n}", world.work(program), random.Random(f"process {n} {seed}"))
         process.skew_ms = source.choice((0, 0, int(source.uniform(-1, 1) * MAX_SKEW_MS)))
         processes.append(process)
     world.scheduler.run(processes, world.on_error)
@@ -318,6 +324,5 @@ def _told(history: list[tuple[object, ...]]) -> list[str]:
     lines = []
     for step, process, operation, call, key, result in history:
         where = str(key).removeprefix(f"{TABLE}/").removeprefix("_transaction_log/")
-        lines.append(f"{step:>5} {process:<6} {str(operation or ''):<24} {call} {where} {result or ''}".rstrip())
+        lines.append(f"{step:>5} {process:<6} {operation or ''!s:<24} {call} {where} {result or ''}".rstrip())
     return lines
-

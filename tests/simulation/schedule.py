@@ -24,7 +24,7 @@ class Stop(BaseException):
     """The run is over; every process unwinds without touching the store."""
 
 
-class Violation(Exception):
+class ViolationError(Exception):
     """An invariant does not hold."""
 
 
@@ -117,7 +117,7 @@ class Scheduler:
         if process is None:
             return
         if self.steps > MOST_STEPS:
-            raise Violation(f"the run does not end: {MOST_STEPS} calls of the store were made")
+            raise ViolationError(f"the run does not end: {MOST_STEPS} calls of the store were made")
         if self.steps in self._strategy.change_points:
             process.priority = -self.steps
         self._hand_over(process)

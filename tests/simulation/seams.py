@@ -14,18 +14,12 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pytest
+
+from indextables.log.commit import Chance
+from indextables.store.backend import Backend
 from simulation import splits
 from simulation.schedule import START_MS, Process, Scheduler
 from simulation.storage import TABLE, SimulatedBackend, Storage
-
-import indextables.maintain.drop_partitions
-import indextables.maintain.merge
-import indextables.maintain.purge
-import indextables.maintain.restore
-import indextables.maintain.truncate
-import indextables.table
-from indextables.log.commit import Chance
-from indextables.store.backend import Backend
 
 _PACKAGES = ("log", "ingest", "maintain", "store", "joint")
 SCHEME = "memory://sim-"
@@ -153,7 +147,7 @@ def _job(*_: object) -> Iterator[types.SimpleNamespace]:
 
 
 def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
-    def connected(location: Any, identity: Any) -> Backend:  # noqa: ANN401
+    def connected(location: Any, identity: Any) -> Backend:
         if location.bucket.startswith("sim-"):
             return SimulatedBackend(Current.storage)
         return connect(location, identity)

@@ -197,7 +197,7 @@ def noting_writer(writer: type[Any]) -> type[Any]:
     class NotingWriter(writer):  # type: ignore[misc]
         def __init__(
             self,
-            sink: Any,  # noqa: ANN401
+            sink: Any,
             schema: pa.Schema,
             mapping: FieldMapping,
             options: Options,
@@ -226,7 +226,7 @@ def noting_merge(merge: Callable[..., Built], folder: str) -> Callable[..., Buil
 
     def merged(
         sources: Sequence[Any],
-        sink: Any,  # noqa: ANN401
+        sink: Any,
         schema: pa.Schema,
         plan: FieldMapping,
         options: Options,

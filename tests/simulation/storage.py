@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from simulation.faults import CRASHES, HOUR_MS, PAUSES, Fault, FaultPlan
-from simulation.schedule import Crash, Process, Scheduler, Stop
-
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
+from simulation.faults import CRASHES, HOUR_MS, PAUSES, Fault, FaultPlan
+from simulation.schedule import Crash, Process, Scheduler, Stop
 
 TABLE = "table"
 LOG = f"{TABLE}/_transaction_log/"
