@@ -1,6 +1,5 @@
 """The disk cache: entries come whole, stay while used, go when too many, survive crashes."""
 
-import json
 import multiprocessing
 import os
 import shutil
@@ -8,6 +7,7 @@ import tempfile
 import threading
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ import pytest
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.index import cache as caches
+from indextables.split.index import entry as entries
 from indextables.split.index.cache import IndexCache, Lease, index_cache
-from indextables.split.index.entry import Copied, whole_files
+from indextables.split.index.entry import VERIFY_AFTER_S, Copied, read_facts, tell, whole_files
 
 CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())
@@ -106,8 +107,7 @@ def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, 
     cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
     (entry / "a.term").write_bytes(bytes(len(CONTENT["a.term"])))
-    facts = json.loads((entry / "entry.json").read_text())
-    (entry / "entry.json").write_text(json.dumps({**facts, "boot": "an earlier one"}))
+    tell(entry, replace(read_facts(entry), boot="an earlier one"))
     with cache.lease("k", SIZE, fill) as lease:
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
@@ -116,11 +116,101 @@ def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, 
 def test_a_sound_entry_survives_a_reboot(tmp_path, write):
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, write).close()
-    facts_file = tmp_path / "entries" / "k" / "entry.json"
-    facts = json.loads(facts_file.read_text())
-    facts_file.write_text(json.dumps({**facts, "boot": "an earlier one"}))
+    entry = tmp_path / "entries" / "k"
+    facts = read_facts(entry)
+    tell(entry, replace(facts, boot="an earlier one"))
     cache.lease("k", SIZE, never).close()
-    assert json.loads(facts_file.read_text())["boot"] == facts["boot"]
+    assert read_facts(entry).boot == facts.boot
+
+
+def spoil(path: Path) -> None:
+    """Change a byte in place, as other programs and failing disks do."""
+    with path.open("r+b") as file:
+        byte = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([byte ^ 1]))
+
+
+@pytest.mark.parametrize("name", ["a.term", "meta.json", "entry.json"])
+@pytest.mark.parametrize("by", ["this process", "another"])
+def test_a_changed_byte_is_noticed_and_the_entry_replaced_with_one_warning(tmp_path, caplog, name, by):
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    spoil(tmp_path / "entries" / "k" / name)
+    later = cache if by == "this process" else IndexCache(tmp_path)
+    for write in (fill, never):
+        with later.lease("k", SIZE, write) as lease:
+            assert {n: (lease.folder / n).read_bytes() for n in CONTENT} == CONTENT
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "entries/k was damaged; it was fetched from its split again" in caplog.text
+
+
+def test_whoever_uses_an_entry_notices_a_changed_byte(tmp_path):
+    cache = IndexCache(tmp_path)
+    with cache.lease("k", SIZE, fill) as lease:
+        assert lease.is_current()
+        os.utime(lease.folder / "a.term")
+        assert lease.is_current(), "another time, the same bytes"
+        spoil(lease.folder / "a.term")
+        assert not lease.is_current()
+
+
+def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path):
+    cache = IndexCache(tmp_path)
+    cache.lease("k", SIZE, fill).close()
+    entry = tmp_path / "entries" / "k"
+    spoil(entry / "a.term")
+    files = {path.name: path.stat() for path in entry.iterdir() if path.name in CONTENT}
+    stamps = {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in files.items()}
+    # The change does not show in the file's stamp.
+    tell(entry, replace(read_facts(entry), files=stamps))
+    cache.lease("k", SIZE, never).close()
+    tell(entry, replace(read_facts(entry), verified=time.time() - VERIFY_AFTER_S - 1))
+    with cache.lease("k", SIZE, fill) as lease:
+        assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
+
+
+def test_a_disk_that_keeps_nothing_is_an_error_not_a_loop(tmp_path, monkeypatch):
+    cache = IndexCache(tmp_path)
+    monkeypatch.setattr("indextables.split.index.cache.sound", lambda entry, facts: None)
+    with pytest.raises(SplitError, match=r"does not keep what is written to it.*cache\.disk\.path"):
+        cache.lease("k", SIZE, fill)
+
+
+def test_what_the_cache_holds_is_counted_seldom(tmp_path, monkeypatch):
+    """A cold search over many splits must not look at every entry for every split."""
+    cache = IndexCache(tmp_path)
+    looked = []
+    real = entries.bytes_there
+    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    for n in range(100):
+        cache.lease(f"k{n}", SIZE, fill).close()
+    assert len(looked) <= 100
+
+
+def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(tmp_path, monkeypatch):
+    cache = IndexCache(tmp_path, limit=100 * SIZE)
+    looked = []
+    real = entries.bytes_there
+    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    for n in range(300):
+        cache.lease(f"k{n}", SIZE, fill).close()
+        assert sum(1 for _ in (tmp_path / "entries").iterdir()) <= 101
+    assert cache.stats().entries >= 80
+    assert len(looked) < 300 * 100 / 2
+
+
+def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(tmp_path, monkeypatch):
+    cache = IndexCache(tmp_path, limit=0)
+    looked = []
+    real = entries.bytes_there
+    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    leases = [cache.lease(f"k{n}", SIZE, fill) for n in range(200)]
+    assert len(looked) < 10 * 200
+    for lease in leases:
+        lease.close()
+    cache.flush()
+    assert cache.stats().entries == 0
 
 
 def test_the_longest_unused_entry_goes_first(tmp_path):

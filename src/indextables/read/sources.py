@@ -14,8 +14,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
+from indextables.split.descriptors import files_to_keep, is_exhausted
 from indextables.split.footer import Chunk, Footer, read_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.original.bundle import original_rows
@@ -25,7 +27,7 @@ from indextables.store import Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-_KEPT = 512
+_MOST_KEPT = 512
 
 
 class Source(Protocol):
@@ -164,12 +166,22 @@ def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
         if (found := _kept.get(key)) is not None:
             _kept.move_to_end(key)
             return found
-    made: Source = OurSplit(store, ref) if ref.ours else OriginalSplit(store, ref, table)
+    try:
+        made = _opened(store, ref, table)
+    except SplitError as error:
+        if not is_exhausted(error) or not close_sources():
+            raise
+        made = _opened(store, ref, table)
+    most = files_to_keep(_MOST_KEPT)
     with _lock:
         kept = _kept.setdefault(key, made)
-        while len(_kept) > _KEPT:
+        while len(_kept) > most:
             _kept.popitem(last=False)
     return kept
+
+
+def _opened(store: Store, ref: SplitRef, table: TableFacts) -> Source:
+    return OurSplit(store, ref) if ref.ours else OriginalSplit(store, ref, table)
 
 
 def close_sources() -> int:

@@ -1,7 +1,7 @@
 """Indexes on the local disk, as far as they were needed, shared by the processes of a machine.
 
 ```
-<folder>/entries/<key>/          the index files of one split, and `entry.json` (sizes, pieces, boot)
+<folder>/entries/<key>/          the index files of one split, and `entry.json` (stamps, pieces, checksums)
 <folder>/locks/<key>             shared lock: in use; exclusive lock: being removed
 <folder>/arriving/<name>/        an entry on its way; renamed into place when complete
 <folder>/arriving/<key>.lock     exclusive lock: on its way, so nobody else need fetch it
@@ -13,9 +13,12 @@ never sees half of one.
 
 Its files have their full length from the beginning, and bytes only where someone needed them: `entry.json`
 tells the pieces that are there, with their checksums. Who needs more locks the entry's folder, writes the
-bytes to their place, and then tells so; others have the files open meanwhile, and do not look there. What a
-crash of the machine may have spoilt is caught by the checksums: they are checked once for each boot. The time
-of `entry.json` says when the entry was last used.
+bytes to their place, and then tells so; others have the files open meanwhile, and do not look there. The
+time of `entry.json` says when the entry was last used.
+
+What a crash of the machine, a failing disk or another program spoilt is caught by the checksums: they are
+compared when an entry is used and its files changed since the last time, after every boot, and now and then.
+A damaged entry is replaced from the split.
 """
 
 import contextlib
@@ -43,11 +46,13 @@ from indextables.split.index.entry import (
     Copied,
     Facts,
     Place,
-    boot,
     bytes_there,
     read_facts,
     sound,
+    stamps,
     tell,
+    verified_facts,
+    verify,
 )
 from indextables.split.index.locks import (
     alone,
@@ -62,6 +67,14 @@ _logger = logging.getLogger(__name__)
 
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
+# An entry that is not as it was written, so often in a row, is the fault of the disk.
+_ATTEMPTS = 3
+# Other processes fill the cache too: what it holds is counted anew after so many seconds.
+_COUNT_AFTER_S = 10.0
+# With so many entries, more is evicted at once than needed, since each time all of them are looked at.
+_MANY_ENTRIES = 64
+
+_logger = logging.getLogger(__name__)
 
 # Writes files into a folder; tells what it wrote.
 Writer = Callable[[Path], Sequence[Copied]]
@@ -102,22 +115,63 @@ class _Counters:
     bytes_evicted: int = 0
 
 
+class _Usage:
+    """How much room a cache has, as far as this process knows without counting what is there.
+
+    Counting takes time for every entry, so it is done when a part of the room was used up; when there is none
+    (all entries are in use), after a number of uses that grows with that of the entries.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._room = 0
+        self._grown = 0
+        self._uses = 0
+        self._entries = 0
+        self._time = -_COUNT_AFTER_S
+        self._began = 0.0
+        self._taken = 0.0
+
+    def grow(self, size: int) -> None:
+        """Bytes came into the cache."""
+        with self._lock:
+            self._grown += size
+
+    def due(self) -> bool:
+        """Whether what the cache holds should be counted now."""
+        with self._lock:
+            now = time.monotonic()
+            self._uses += 1
+            used_up = 4 * self._grown >= self._room if self._room > 0 else 8 * self._uses >= self._entries
+            late = now - self._time > max(_COUNT_AFTER_S, 20 * self._taken)
+            if used_up or late:
+                self._began = now
+            return used_up or late
+
+    def counted(self, room: int, entries: int) -> None:
+        """What the cache holds was counted, and evicted from."""
+        with self._lock:
+            now = time.monotonic()
+            self._room, self._grown, self._uses, self._entries = room, 0, 0, entries
+            self._taken, self._time = now - self._began, now
+
+
 class Lease:
     """The right to use an entry: it stays on disk until the lease is closed."""
 
     def __init__(self, cache: "IndexCache", folder: Path, lock: int, facts: Facts) -> None:
         self.folder = folder
-        self._id = facts.id
         self._identity = identity(folder)
         self._cache = cache
-        self._hold(facts.pieces)
+        self._hold(facts)
         # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
         # the collector may run while they are held.
         self._unlock = weakref.finalize(self, os.close, lock)
 
-    def _hold(self, pieces: Sequence[Copied]) -> None:
+    def _hold(self, facts: Facts) -> None:
         """Know the pieces that are there, and how many bytes they have."""
-        sizes = {(piece.file, piece.start): piece.size for piece in pieces}
+        self._facts = facts
+        sizes = {(piece.file, piece.start): piece.size for piece in facts.pieces}
         self.size = sum(sizes.values())
         self._places = sizes.keys()
 
@@ -128,14 +182,32 @@ class Lease:
     def fill(self, places: Collection[Place], write: Filler) -> None:
         """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
         if any(map(self.lacks, places)):
-            self._hold(self._cache.fill(self.folder, self._id, places, write))
+            self._hold(self._cache.fill(self.folder, self._facts.id, places, write))
+
+    @property
+    def files(self) -> int:
+        """How many files the entry has."""
+        return len(self._facts.files)
 
     def is_current(self) -> bool:
-        """Whether the entry is still where it was: nobody took it away in spite of the locks."""
+        """Whether the entry is still where it was and what it was: others may have changed it."""
         try:
-            return identity(self.folder) == self._identity
+            if identity(self.folder) != self._identity:
+                return False
+            if stamps(self.folder, self._facts.files) == self._facts.files:
+                return True
         except OSError:
             return False
+        found = sound(self.folder, self._facts)
+        if found is not None:
+            self._hold(found)
+        return found is not None
+
+    def discard(self) -> None:
+        """Give the entry back and remove it, whoever else uses it."""
+        self._unlock()
+        with contextlib.suppress(FileNotFoundError), locked_folder(self.folder):
+            self._cache.take_away(self.folder)
 
     def close(self) -> None:
         """Give the entry back; a second call does nothing."""
@@ -160,6 +232,7 @@ class IndexCache:
     _counters: _Counters = field(default_factory=_Counters)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     _loading: threading.Semaphore = field(init=False)
+    _usage: _Usage = field(default_factory=_Usage)
 
     def __post_init__(self) -> None:
         self._loading = threading.Semaphore(self.loads)
@@ -182,40 +255,55 @@ class IndexCache:
         """
         self._make_folders()
         lease = self._enter(key, size)
-        made = False
+        made = 0
         while lease is None:
             with self._loading, alone(self.folder / "arriving" / f"{key}.lock"):
                 # Someone else may have made it meanwhile; or removed what was made here.
                 if (lease := self._enter(key, size)) is None:
+                    if made == _ATTEMPTS:
+                        raise SplitError(
+                            f"the cache in {self.folder} does not keep what is written to it; check the "
+                            "disk, or set spark.indextables.cache.disk.path to a folder on another one"
+                        )
                     self._arrive(self.folder / "entries" / key, size, write)
-                    made = True
+                    made += 1
                     lease = self._enter(key, size)
         if made:
             self._count(misses=1, bytes_fetched=lease.size)
+            self._usage.grow(lease.size)
             self.evict()
         else:
             self._count(hits=1)
         return lease
 
-    def fill(self, entry: Path, which: str, places: Collection[Place], write: Filler) -> tuple[Copied, ...]:
-        """Put pieces that an entry lacks in their place, for whoever holds a lease; all that it has then."""
+    def fill(self, entry: Path, which: str, places: Collection[Place], write: Filler) -> Facts:
+        """Put pieces that an entry lacks in their place, for whoever holds a lease; what it has then."""
         try:
             with self._loading, locked_folder(entry):
                 facts = read_facts(entry)
                 if facts is None or facts.id != which:
                     # Bytes in other files than those that are open would not be seen.
                     raise FileNotFoundError(0, "someone took files away that are in use")
+                if (facts := verify(entry, facts)) is None:
+                    raise FileNotFoundError(0, "someone changed files that are in use")
                 missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
                 if not missing:
-                    return facts.pieces
-                more = write(entry, missing)
-                facts = replace(facts, pieces=(*facts.pieces, *more))
-                tell(entry, facts)
+                    return facts
+                more: Sequence[Copied] = ()
+                try:
+                    more = write(entry, missing)
+                finally:
+                    # Bytes that were written in vain change the files too.
+                    files = stamps(entry, facts.files)
+                    facts = replace(facts, files=files, pieces=(*facts.pieces, *more))
+                    tell(entry, facts)
         except OSError as error:
             raise self._cannot_write(error) from error
-        self._count(bytes_fetched=sum(piece.size for piece in more))
+        fetched = sum(piece.size for piece in more)
+        self._count(bytes_fetched=fetched)
+        self._usage.grow(fetched)
         self.evict()
-        return facts.pieces
+        return facts
 
     @property
     def misses(self) -> int:
@@ -254,7 +342,9 @@ class IndexCache:
         entry = self.folder / "entries" / key
         try:
             facts = read_facts(entry)
-            if facts is None or size not in (None, facts.size) or not sound(entry, facts):
+            if facts is not None and size in (None, facts.size):
+                facts = sound(entry, facts)
+            if facts is None or size not in (None, facts.size):
                 os.close(lock)
                 return None
             _touch(entry / ENTRY)
@@ -274,8 +364,7 @@ class IndexCache:
         held = try_lock_folder(arriving)
         try:
             pieces = write(arriving)
-            files = {item.name: item.stat().st_size for item in os.scandir(arriving)}
-            facts = Facts(files, tuple(pieces), boot())
+            facts = verified_facts(arriving, pieces, [path.name for path in arriving.iterdir()])
             if size not in (None, facts.size):
                 raise SplitError(
                     f"the index copied into {self.folder} has {facts.size} bytes, but {size} were "
@@ -283,7 +372,10 @@ class IndexCache:
                 )
             tell(arriving, facts)
             with contextlib.suppress(FileNotFoundError), locked_folder(entry):
-                self._take_away(entry)
+                if self.take_away(entry):
+                    _logger.warning(
+                        "the cached index in %s was damaged; it was fetched from its split again", entry
+                    )
             arriving.rename(entry)
         except OSError as error:
             raise self._cannot_write(error) from error
@@ -317,18 +409,22 @@ class IndexCache:
         return (free + sum(size for _, size, _ in found)) * 2 // 3
 
     def evict(self) -> None:
-        """Bring the cache down to its limit, the longest unused first."""
-        if not self._mutex.acquire(blocking=False):
+        """Bring the cache down to its limit, the longest unused first; looks only when that may be needed."""
+        if not self._usage.due() or not self._mutex.acquire(blocking=False):
             return
         try:
             found = sorted(self._entries())
-            excess = sum(size for _, size, _ in found) - self._limit(found)
-            if excess <= 0:
-                return
-            removed = self._remove(found, lambda freed: freed < excess)
-            self._counters.evictions += removed.entries
-            self._counters.bytes_evicted += removed.bytes
-            metrics.record("indextables.cache.disk.evicted_bytes", removed.bytes)
+            size, limit = sum(size for _, size, _ in found), self._limit(found)
+            freed = 0
+            many = len(found) >= _MANY_ENTRIES
+            if size > (limit - limit // 32 if many else limit):
+                excess = size - (limit - limit // 8 if many else limit)
+                removed = self._remove(found, lambda freed: freed < excess)
+                self._counters.evictions += removed.entries
+                self._counters.bytes_evicted += removed.bytes
+                metrics.record("indextables.cache.disk.evicted_bytes", removed.bytes)
+                freed = removed.bytes
+            self._usage.counted(limit - size + freed, len(found))
         except FileNotFoundError:
             pass  # the whole folder was taken away: nothing is left to evict
         finally:
@@ -345,7 +441,7 @@ class IndexCache:
             try:
                 entry = self.folder / "entries" / key
                 files += sum(1 for file in entry.glob("*") if file.name != ENTRY)
-                if self._take_away(entry):
+                if self.take_away(entry):
                     entries, freed = entries + 1, freed + size
                 (self.folder / "locks" / key).unlink(missing_ok=True)
             finally:
@@ -353,7 +449,7 @@ class IndexCache:
         self._sweep()
         return Removed(entries, files, freed)
 
-    def _take_away(self, entry: Path) -> bool:
+    def take_away(self, entry: Path) -> bool:
         """Remove an entry, at once for whoever looks for it; whether it was there."""
         gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
         try:

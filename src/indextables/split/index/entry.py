@@ -1,7 +1,7 @@
 """An entry of the disk cache: files of full length, and a note which of their bytes are there.
 
-The note is `entry.json`: the files with their lengths, the pieces with their checksums, and the boot of the
-machine since which they are known to be right.
+The note is `entry.json`: the files with their stamps, the pieces with their checksums, when these were last
+compared, and a checksum of the note itself.
 """
 
 import json
@@ -9,15 +9,20 @@ import os
 import time
 import uuid
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from isal import isal_zlib
+
 from indextables.split.index.locks import locked_folder
 
 ENTRY = "entry.json"
 _CHUNK = 1 << 20
+# Checksums are compared again when so much time has passed since the last time.
+VERIFY_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,56 +46,113 @@ def bytes_there(entry: Path) -> int:
     return sum(min(file.st_size, file.st_blocks * 512) for file in files)
 
 
+# What the file system says of a file: its number, length, and times of its last changes. Another write shows.
+Stamp: TypeAlias = tuple[int, int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What `entry.json` says: the files with their lengths, which of their bytes are there, since when."""
+    """What `entry.json` says: the files with their stamps, and which of their bytes are there.
 
-    files: dict[str, int]
+    All bytes were compared with their checksums at `verified` (seconds since 1970), during `boot`.
+    """
+
+    files: dict[str, Stamp]
     pieces: tuple[Copied, ...]
     boot: str
+    verified: float
     # Another one for an entry that replaces this: it has other files at the same path.
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def size(self) -> int:
         """How long the files are together."""
-        return sum(self.files.values())
+        return sum(size for _, size, _, _ in self.files.values())
+
+    @property
+    def recent(self) -> bool:
+        """Whether the bytes were compared with their checksums not long ago."""
+        return self.boot == boot() and abs(time.time() - self.verified) < VERIFY_AFTER_S
+
+
+def stamps(entry: Path, names: Iterable[str]) -> dict[str, Stamp]:
+    """The stamps of files in an entry's folder; OSError if one is missing."""
+    folder = str(entry)
+    found = ((name, os.stat(f"{folder}/{name}")) for name in names)  # noqa: PTH116 - on every search
+    return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found}
+
+
+def verified_facts(entry: Path, pieces: Sequence[Copied], names: Iterable[str]) -> Facts:
+    """The facts of an entry whose bytes were compared with their checksums just now."""
+    return Facts(stamps(entry, names), tuple(pieces), boot(), time.time())
 
 
 def read_facts(entry: Path) -> Facts | None:
-    """What is known of an entry; None if it is not there."""
+    """What is known of an entry; None if it is not there, or damaged."""
     try:
         said: dict[str, Any] = json.loads((entry / ENTRY).read_bytes())
+        if said.pop("crc32") != _facts_crc(said):
+            return None
+        files = {name: _stamp(*stamp) for name, stamp in said["files"].items()}
         pieces = tuple(Copied(*piece) for piece in said["pieces"])
-        return Facts(said["files"], pieces, said["boot"], said["id"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return Facts(files, pieces, said["boot"], said["verified"], said["id"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
+def _stamp(number: int, size: int, modified: int, changed: int) -> Stamp:
+    return number, size, modified, changed
+
+
 def tell(entry: Path, facts: Facts) -> None:
-    """Write `entry.json`, as a whole or not at all."""
+    """Write `entry.json`, whole or not at all."""
     pieces = [[piece.file, piece.start, piece.size, piece.crc32] for piece in facts.pieces]
+    said = {
+        "id": facts.id,
+        "files": {name: list(stamp) for name, stamp in facts.files.items()},
+        "pieces": pieces,
+        "boot": facts.boot,
+        "verified": facts.verified,
+    }
     renewed = entry / f".{uuid.uuid4().hex}"
-    said = {"id": facts.id, "files": facts.files, "pieces": pieces, "boot": facts.boot}
-    renewed.write_text(json.dumps(said))
+    renewed.write_text(json.dumps({**said, "crc32": _facts_crc(said)}))
     renewed.rename(entry / ENTRY)
 
 
-def sound(entry: Path, facts: Facts) -> bool:
-    """Whether the files are as they were written; their bytes are compared once for each boot."""
+def _facts_crc(said: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+
+
+def sound(entry: Path, facts: Facts) -> Facts | None:
+    """The facts, if the files are as they were written; None if they are not.
+
+    Bytes are compared with their checksums when the files changed since that was last done, after every boot,
+    and now and then, since disks fail.
+    """
     try:
-        if any((entry / name).stat().st_size != size for name, size in facts.files.items()):
-            return False
-        if facts.boot == boot():
-            return True
+        if facts.recent and stamps(entry, facts.files) == facts.files:
+            return facts
         with locked_folder(entry):
+            # Someone may have added pieces meanwhile.
             now = read_facts(entry)
-            if now is None or any(_crc(entry / p.file, p.start, p.size) != p.crc32 for p in now.pieces):
-                return False
-            tell(entry, replace(now, boot=boot()))
+            checked = None if now is None or now.id != facts.id else verify(entry, now)
+            if checked is not None and checked is not now:
+                tell(entry, checked)
+            return checked
     except OSError:
-        return False
-    return True
+        return None
+
+
+def verify(entry: Path, facts: Facts) -> Facts | None:
+    """The facts as they are now, for who has locked the entry; None if bytes are not what they were."""
+    found = stamps(entry, facts.files)
+    if facts.recent and found == facts.files:
+        return facts
+    if any(found[name][1] != size for name, (_, size, _, _) in facts.files.items()):
+        return None
+    if any(_crc(entry / p.file, p.start, p.size) != p.crc32 for p in facts.pieces):
+        return None
+    return replace(facts, files=found, boot=boot(), verified=time.time())
 
 
 def whole_files(folder: Path) -> list[Copied]:
@@ -108,7 +170,7 @@ def _crc(path: Path, start: int, size: int) -> int:
         file.seek(start)
         while size > 0 and (chunk := file.read(min(_CHUNK, size))):
             size -= len(chunk)
-            crc = zlib.crc32(chunk, crc)
+            crc = isal_zlib.crc32(chunk, crc)
     return crc
 
 

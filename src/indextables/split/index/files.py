@@ -108,6 +108,10 @@ def _pack_piece(cut: _Cut, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
         source.seek(cut.start)
         while left:
             block = source.read(min(BLOCK_BYTES, left))
+            if not block:
+                raise SplitError(
+                    f"{cut.path} became shorter while it was written to a split; nothing was written"
+                )
             left -= len(block)
             small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
             if packed is None:

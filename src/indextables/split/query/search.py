@@ -23,8 +23,9 @@ from tantivy import Order, Query
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
+from indextables.split.descriptors import files_to_keep, is_exhausted, maps_to_keep
 from indextables.split.footer import Footer, positions_of
-from indextables.split.index.cache import Lease, Writer, index_cache
+from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.entry import Copied, Place, whole_files
 from indextables.split.index.files import META, copy, lay_out, live_files
 from indextables.split.index.folders import remove_folder
@@ -41,6 +42,11 @@ Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 # Metrics: an index that was open or on the local disk, and one that had to be fetched.
 CACHE_HIT = "indextables.index_cache.hit"
 CACHE_MISS = "indextables.index_cache.miss"
+
+# No more indexes are kept open, whatever the limits of the process.
+_MOST_OPEN = 1024
+# An open index has its files mapped, and the stack of a thread.
+_MAPS_BESIDE = 2
 
 # So many hits are taken along with their count in one call.
 _FIRST_HITS = 1024
@@ -249,15 +255,22 @@ def _kept_open(
     name = f"{cache.folder}/{key}"
     with _open_lock:
         found = _open.get(name)
-        if found is not None and found.lease.is_current():
+        if found is not None:
             _open.move_to_end(name)
+    if found is not None:
+        if found.lease.is_current():
             metrics.record(CACHE_HIT, 1)
             return found
-        _open.pop(name, None)
+        _close(found.lease)
     before = cache.misses
-    lease = cache.lease(key, None if built else footer.index_bytes, write)
+    size = None if built else footer.index_bytes
+    try:
+        made = _opened(cache, key, size, write, store, footer)
+    except SplitError as error:
+        if not is_exhausted(error) or not close_indexes():
+            raise
+        made = _opened(cache, key, size, write, store, footer)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
-    made = OpenIndex(store, footer, lease, _opened(lease, footer, f"{store.url}/{footer.path}"))
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
         kept = _open.setdefault(name, made)
@@ -267,23 +280,50 @@ def _kept_open(
     return kept
 
 
-def _opened(lease: Lease, footer: Footer, where: str) -> tantivy.Index:
-    try:
-        index = tantivy.Index.open(str(lease.folder))
-    except ValueError as error:
-        lease.close()
-        raise SplitError(f"{where}: its index cannot be opened ({error}); the split is damaged") from error
-    register(index, footer.mapping)
-    return index
+def _opened(
+    cache: IndexCache, key: str, size: int | None, write: Writer, store: Store, footer: Footer
+) -> OpenIndex:
+    where = f"{store.url}/{footer.path}"
+    for last in (False, True):
+        try:
+            lease = cache.lease(key, size, write)
+        except OSError as error:
+            raise _cannot_open(where, error) from error
+        try:
+            index = tantivy.Index.open(str(lease.folder))
+            register(index, footer.mapping)
+            return OpenIndex(store, footer, lease, index)
+        except (ValueError, OSError) as error:
+            # The bytes in the cache are those of the split, unless they changed since they were compared.
+            if is_exhausted(error) or last:
+                lease.close()
+                raise _cannot_open(where, error) from error
+            lease.discard()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _cannot_open(where: str, error: Exception) -> SplitError:
+    if is_exhausted(error):
+        return SplitError(
+            f"{where}: its index cannot be opened ({error}); raise the number of files that this process may "
+            "open (ulimit -n), or close some"
+        )
+    return SplitError(f"{where}: its index cannot be opened ({error}); the split is damaged")
 
 
 def _overflow(limit: int) -> list[OpenIndex]:
-    """Take the longest unused indexes out of the list until the others fit; one always stays."""
+    """Take the longest unused indexes out of the list until the others fit; one always stays.
+
+    Each keeps a lock file open, has its files mapped, and a thread of Tantivy's that watches them.
+    """
     dropped = []
     size = sum(each.lease.size for each in _open.values())
-    while size > limit and len(_open) > 1:
+    maps = sum(each.lease.files + _MAPS_BESIDE for each in _open.values())
+    count, most_maps = files_to_keep(_MOST_OPEN), maps_to_keep()
+    while (size > limit or maps > most_maps or len(_open) > count) and len(_open) > 1:
         _, oldest = _open.popitem(last=False)
         size -= oldest.lease.size
+        maps -= oldest.lease.files + _MAPS_BESIDE
         dropped.append(oldest)
     return dropped
 
