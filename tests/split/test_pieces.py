@@ -1,5 +1,6 @@
 """An index in pieces: each question brings the fields it asks about to the disk, and no others."""
 
+import io
 import json
 import shutil
 import threading
@@ -385,3 +386,11 @@ def test_conditions_on_several_columns_are_fetched_at_once(store, split, options
     assert {"t:words", split.mapping.of("name")[0].name, split.mapping.of("number")[0].name} == calls[0]
     condition = parse_condition("number < 7 AND name = 'name3'", split.schema)
     assert asked(index, condition) > 0
+
+
+def test_a_file_that_shrinks_while_it_is_packed_is_an_error_not_a_loop(tmp_path, monkeypatch):
+    path = tmp_path / "a.idx"
+    path.write_bytes(b"x" * 100)
+    cut = files._Cut(path, None, 0, 200)
+    with pytest.raises(SplitError, match=r"a\.idx became shorter"):
+        files._pack_piece(cut, io.BytesIO(), pa.Codec("zstd"))

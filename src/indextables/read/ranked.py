@@ -73,11 +73,12 @@ def search(  # noqa: PLR0913 - what the door's search takes
     for name in marked:
         whole_table.check_text(name)
     works = [partial(_best, store, ref, table, wanted) for ref in splits]
-    found = list(each(works, parallelism(options)))
-    chosen = _chosen([top for _, top in found], limit)
+    tops = list(each(works, parallelism(options)))
+    chosen = _chosen(tops, limit)
+    # Splits are opened again: all those that were searched cannot stay open.
     parts = [
-        _rows(reader, top.rows[picks], schema.names, marked, operator)
-        for (reader, top), picks in zip(found, chosen.picks, strict=True)
+        _rows(SplitReader(store, ref, table), top.rows[picks], schema.names, marked, operator)
+        for ref, top, picks in zip(splits, tops, chosen.picks, strict=True)
         if len(picks)
     ]
     whole = pa.concat_tables(parts) if parts else _empty(schema, marked)
@@ -115,9 +116,8 @@ def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
     return _Chosen(picks, order, score[best])
 
 
-def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked) -> tuple[SplitReader, Top]:
-    reader = SplitReader(store, ref, table)
-    return reader, best_rows(reader, wanted)
+def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked) -> Top:
+    return best_rows(SplitReader(store, ref, table), wanted)
 
 
 def best_rows(reader: SplitReader, wanted: Ranked) -> Top:

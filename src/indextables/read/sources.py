@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from indextables.errors import SplitError
+from indextables.errors import IndexTablesError
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
 from indextables.split.descriptors import files_to_keep, is_exhausted
@@ -168,7 +168,7 @@ def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
             return found
     try:
         made = _opened(store, ref, table)
-    except SplitError as error:
+    except IndexTablesError as error:
         if not is_exhausted(error) or not close_sources():
             raise
         made = _opened(store, ref, table)

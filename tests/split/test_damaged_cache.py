@@ -1,0 +1,96 @@
+"""Damage to the disk cache is repaired from the split, and never blamed on it."""
+
+import numpy as np
+import pytest
+from every_type import logs
+from made_splits import write_split
+from tantivy import Index, Query
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.split.footer import read_footer
+from indextables.split.query.search import close_indexes, open_index
+from indextables.store import open_store
+
+TEXT = {"indexing.typemap.message": "text"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(tmp_path / "t")
+    write_split(store, "a.split", logs(2000), TEXT)
+    return store
+
+
+@pytest.fixture
+def options(tmp_path):
+    yield Options.parse({"cache.disk.path": str(tmp_path / "cache")})
+    close_indexes()
+
+
+def found(store, options):
+    index = open_index(store, read_footer(store, "a.split"), options)
+    index.load({"t:message"})
+    return index.rows(Query.term_query(index.view.schema, "t:message", "word7")).tolist()
+
+
+def entry_files(tmp_path):
+    (entry,) = (tmp_path / "cache" / "entries").iterdir()
+    return [path for path in sorted(entry.iterdir()) if not path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("state", ["open", "closed"])
+def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
+    store, options, tmp_path, caplog, state
+):
+    expected = found(store, options)
+    assert expected
+    random = np.random.default_rng()
+    names = [path.name for path in entry_files(tmp_path)]
+    for name in names:
+        if state == "closed":
+            close_indexes()
+        (path,) = (path for path in entry_files(tmp_path) if path.name == name)
+        # In place, as a failing disk changes it; an open index has the file mapped.
+        with path.open("r+b") as file:
+            at = int(random.integers(path.stat().st_size))
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 0x10]))
+        caplog.clear()
+        assert found(store, options) == expected, name
+        assert found(store, options) == expected, name
+        # An open index does not read `entry.json` again.
+        if (state, name) != ("open", "entry.json"):
+            assert len(caplog.records) == 1, name
+            assert "damaged; it was fetched from its split again" in caplog.text
+
+
+def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypatch):
+    expected = found(store, options)
+    close_indexes()
+    opened = []
+
+    def refuse_once(path):
+        opened.append(path)
+        if len(opened) == 1:
+            raise ValueError("an error of the index library")
+        return Index.open(path)
+
+    monkeypatch.setattr(
+        "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse_once)})
+    )
+    assert found(store, options) == expected
+    assert len(opened) == 2
+
+
+def test_a_split_whose_index_is_refused_again_and_again_is_named(store, options, monkeypatch):
+    def refuse(path):
+        raise ValueError("an error of the index library")
+
+    monkeypatch.setattr(
+        "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse)})
+    )
+    with pytest.raises(SplitError, match=r"a\.split: its index cannot be opened .*; the split is damaged"):
+        found(store, options)
