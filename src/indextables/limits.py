@@ -11,7 +11,8 @@ MAX_OBJECT = 1024 * MIB
 # What such an object is unpacked: this much at most, and not much more than its size lets one expect.
 MAX_UNPACKED = 512 * MIB
 _FREE_UNPACKED = 16 * MIB
-_MOST_TIMES = 200
+_MOST_TIMES = 1000
+_FREE_RECORDS = 100_000
 
 # The Parquet footer of a split; the fields, list elements and map entries in it; how deep they are nested.
 MAX_PARQUET_FOOTER = 128 * MIB
@@ -21,14 +22,26 @@ MAX_THRIFT_DEPTH = 32
 MAX_INDEX_META = 16 * MIB
 # All index files of a split together, unpacked on disk.
 MAX_INDEX_BYTES = 1 << 40
-# How deep types are nested in the schema of an Avro file.
+# How deep types are nested in the schema of an Avro file, and how many fields there are with all nested ones.
 MAX_AVRO_DEPTH = 16
+MAX_AVRO_FIELDS = 10_000
 
 
 def unpacked_limit(packed: int) -> int:
     """The most bytes that so many packed bytes may become.
 
     >>> unpacked_limit(24_000) // 1_000_000, unpacked_limit(1 << 30) == MAX_UNPACKED
-    (21, True)
+    (40, True)
     """
     return min(MAX_UNPACKED, _FREE_UNPACKED + _MOST_TIMES * packed)
+
+
+def records_limit(packed: int) -> int:
+    """The most actions, entries or list elements that so many packed bytes may hold.
+
+    Each names a split of its own, which takes more than a byte even packed; in memory it takes hundreds.
+
+    >>> records_limit(24_000)
+    124000
+    """
+    return _FREE_RECORDS + packed

@@ -11,6 +11,7 @@ from entries import longs, string_maps, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indextables import limits
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, HeaderCutError
 from indextables.log.format.avro_datum import decode_datum, encode_datum
@@ -175,7 +176,7 @@ def test_no_more_is_unpacked_than_the_limit(monkeypatch, codec) -> None:
         data = avro.block_bytes(1, records, codec, 3, sync)
         block = avro.read_block(data, 0, sync)
         packed = data[block.data_start : block.data_end]
-    monkeypatch.setattr(avro, "MAX_UNPACKED", 1000)
+    monkeypatch.setattr(limits, "MAX_UNPACKED", 1000)
     with pytest.raises(AvroError, match=r"more than 1000 bytes|cut short"):
         avro.unpack(packed, codec)
 
@@ -240,7 +241,10 @@ FOREIGN = {
         {"name": "f", "type": {"type": "fixed", "name": "F", "size": 3}},
         {"name": "again", "type": "E"},
         {"name": "full", "type": "other.space.F"},
-        {"name": "self", "type": ["null", "Foreign"]},
+        {
+            "name": "part",
+            "type": ["null", {"type": "record", "name": "Part", "fields": [{"name": "p", "type": "E"}]}],
+        },
         {"name": "b", "type": "boolean"},
         {"name": "d", "type": "double"},
         {"name": "g", "type": "float"},
@@ -252,9 +256,9 @@ FOREIGN = {
 
 
 def test_types_that_only_others_use_are_read() -> None:
-    inner = {"e": "A", "f": b"xyz", "again": "B", "full": b"abc", "self": None, "b": True, "d": 0.1, "g": 0.5}
+    inner = {"e": "A", "f": b"xyz", "again": "B", "full": b"abc", "part": None, "b": True, "d": 0.1, "g": 0.5}
     inner |= {"raw": b"\x00\xff", "either": "text", "many": [{"a": 1}, {}]}
-    record = inner | {"self": inner, "either": 7}
+    record = inner | {"part": {"p": "A"}, "either": 7}
     file = io.BytesIO()
     fastavro.schemaless_writer(file, FOREIGN, record)
     assert decode_datum(FOREIGN, file.getvalue()) == record
@@ -271,9 +275,9 @@ def test_blocks_that_announce_their_size_are_read() -> None:
     [
         ("string", b"\x04\xff\xfe", "not UTF-8"),
         (["null", "long"], b"\x06", "branch 3 of 2"),
-        ({"type": "array", "items": "null"}, avro.long_bytes(2**60), "more than there are bytes"),
+        ({"type": "array", "items": "long"}, avro.long_bytes(2**60), "more than so few bytes can hold"),
         ({"type": "array", "items": "string"}, b"\x02\x01", "cut short"),
-        ("Unheard", b"", "unknown type Unheard"),
+        ("Unheard", b"", "refers to a type 'Unheard'"),
         ({"type": "record", "name": "R"}, b"", "malformed"),
         ({"type": "array"}, b"", "malformed"),
     ],
@@ -281,3 +285,45 @@ def test_blocks_that_announce_their_size_are_read() -> None:
 def test_what_is_no_record_is_refused(schema, data, problem) -> None:
     with pytest.raises(AvroError, match=problem):
         decode_datum(schema, data)
+
+
+# --- schemas of strangers --------------------------------------------------------------------------
+
+
+def _nested(depth: int):
+    schema = "string"
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def _wide(levels: int):
+    """Each record holds ten of the one before: a few lines stand for 10 ** levels fields of no bytes."""
+    fields = [{"name": "a", "type": {"type": "record", "name": "R0", "fields": []}}]
+    for level in range(1, levels):
+        inner = [{"name": f"f{n}", "type": f"R{level - 1}"} for n in range(10)]
+        fields.append({"name": f"a{level}", "type": {"type": "record", "name": f"R{level}", "fields": inner}})
+    return {"type": "record", "name": "R", "fields": [*fields, {"name": "s", "type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (_nested(17), "nested more than 16 deep"),
+        (_wide(9), "more than 10000 fields"),
+        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}, "does not declare"),
+        ({"type": "array", "items": "null"}, "list of values that take no bytes"),
+        ({"type": "array", "items": {"type": "record", "name": "R", "fields": []}}, "take no bytes"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "take no bytes"),
+        ({"type": "record", "name": "R", "fields": [{"name": "n", "type": "null"}]}, "records that take no bytes"),
+        ({"type": "record", "name": "R"}, "malformed"),
+        ({"type": "record", "fields": []}, "malformed"),
+        ({"type": "record", "name": 7, "fields": []}, "malformed"),
+        ({"type": "fixed", "name": "F", "size": "x"}, "malformed"),
+        (7, "malformed"),
+        ("dance", "does not declare"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_lets_few_bytes_become_much_is_refused(schema, says) -> None:
+    with pytest.raises(AvroError, match=says):
+        decode_datum(schema, b"\x02" * 100)

@@ -22,8 +22,16 @@ from indextables.errors import CorruptLogError, IndexTablesError, LogError, Stor
 from indextables.log.format import avro as container
 from indextables.log.format import manifest
 from indextables.log.format.avro_encode import encode_records
-from indextables.log.format.avro_schemas import FILE_ENTRY
-from indextables.log.format.block_index import Bounds, block_bounds, ordered_bounds, read_index
+from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
+from indextables.log.format.block_index import (
+    BLOCKS_KEY,
+    BlockInfo,
+    Bounds,
+    block_bounds,
+    encode_index,
+    ordered_bounds,
+    read_index,
+)
 from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
 from indextables.log.format.manifest import encode_manifest, read_manifest
 from indextables.schema.values import NULL_PARTITION
@@ -660,3 +668,52 @@ def test_the_header_lists_the_blocks_for_whoever_wants_to_know(small_blocks, by_
 
 def test_conforming_twice_changes_nothing(by_day) -> None:
     assert conform(conform(by_day)) == by_day
+
+
+# --- strangers' manifests --------------------------------------------------------------------------
+
+
+def bomb(size: int, count: int = 1) -> bytes:
+    """A legal manifest whose one path is so long; packed it is tiny."""
+    files = from_adds([an_add(1)], version=1, timestamp=WHEN)
+    small = encode_manifest(files, partition_columns=[], codec="null", level=1)
+    header = container.read_header(small)
+    block = container.read_blocks(small, header)[0]
+    record = small[block.data_start : block.data_end]
+    path = files["path"][0].as_py().encode()
+    assert record.startswith(container.long_bytes(len(path)) + path)
+    record = container.long_bytes(size) + b"P" * size + record[len(path) + 1 :]
+    sync = container.new_sync()
+    packed = container.block_bytes(count, record, "zstandard", 3, sync)
+    index = encode_index([BlockInfo.of(count, packed, {})])
+    return container.header_bytes(schema_json(FILE_ENTRY), "zstandard", {BLOCKS_KEY: index}, sync) + packed
+
+
+def test_a_small_manifest_does_not_become_a_large_one(store) -> None:
+    data = bomb(64 << 20)
+    assert len(data) < 50_000
+    store.put("manifest-x.avro", data)
+    with pytest.raises(CorruptLogError, match="which none of its size does"):
+        read_manifest(store, "manifest-x.avro", entries=1)
+
+
+def test_a_count_of_records_that_have_no_bytes_is_refused(store) -> None:
+    store.put("manifest-x.avro", bomb(10, count=10**15))
+    with pytest.raises(CorruptLogError, match="entries, which none of its size has"):
+        read_manifest(store, "manifest-x.avro", entries=10**15)
+
+
+def test_records_that_nest_in_themselves_are_refused_before_they_are_decoded(store) -> None:
+    """The native decoder would follow them until its stack ends, and the process with it."""
+    schema = {
+        "type": "record",
+        "name": "FileEntry",
+        "fields": [{"name": "path", "type": "string"}, {"name": "next", "type": ["null", "FileEntry"]}],
+    }
+    sync = container.new_sync()
+    records = b"\x02a\x02" * 200_000 + b"\x02a\x00"
+    data = container.header_bytes(json.dumps(schema), "null", {}, sync)
+    data = data.replace(b"indextables.crc", b"indextables.xyz")
+    store.put("manifest-x.avro", data + container.block_bytes(1, records, "null", 1, sync))
+    with pytest.raises(CorruptLogError, match="refers to a type 'FileEntry' that it does not declare before"):
+        read_manifest(store, "manifest-x.avro", entries=1)

@@ -9,6 +9,7 @@ from entries import ORIGINAL, adds, an_add, damaged, longs, partition_maps, stri
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indextables import limits
 from indextables.errors import CorruptLogError
 from indextables.log.format import version_file
 from indextables.log.format.actions import (
@@ -21,7 +22,7 @@ from indextables.log.format.actions import (
     Remove,
     Txn,
 )
-from indextables.log.format.version_file import decode, encode
+from indextables.log.format.version_file import decode, encode, pack
 from indextables.schema.values import NULL_PARTITION
 
 URL = "file:///table/_transaction_log/00000000000000000007.json"
@@ -172,9 +173,17 @@ def test_an_empty_file_is_damage_and_an_empty_list_of_actions_is_not() -> None:
 @pytest.mark.parametrize("compress", [True, False])
 def test_no_more_is_unpacked_than_the_limit(monkeypatch, compress) -> None:
     data = encode([an_add(n) for n in range(100)], compress=compress)
+    monkeypatch.setattr(limits, "MAX_UNPACKED", 1000)
     monkeypatch.setattr(version_file, "MAX_UNPACKED", 1000)
     with pytest.raises(CorruptLogError, match="more than 1000 bytes"):
         decode(data, URL)
+
+
+def test_a_small_file_does_not_become_a_million_actions() -> None:
+    bomb = pack(b'{"add":{"path":""}}\n' * 1_000_000)
+    assert len(bomb) < 200_000
+    with pytest.raises(CorruptLogError, match="lines, which none of its size has"):
+        decode(bomb, URL)
 
 
 @pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not at hand")

@@ -169,7 +169,7 @@ class Loader:
             if found is not None:
                 told, start = found, earlier + 1
                 break
-        present = [v for v in range(start, version + 1) if v in listing.versions]
+        present = [v for v in sorted(listing.versions) if start <= v <= version]
         wanted = [file for v in present for file in version_files(listing, range(v, v + 1))]
         delta = Delta().then(self.versions(wanted))
         skips = {s.path: s for s in told.mergeskips if s.path not in delta.removed} | delta.skips

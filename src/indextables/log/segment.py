@@ -159,14 +159,15 @@ def segment_at(log: Store, listing: Listing, version: int | None) -> Segment:
 
 def reachable(listing: Listing) -> Iterator[int]:
     """Every version that can be read, in order."""
-    whole = False
-    for version in range((listing.latest if listing.latest is not None else -1) + 1):
+    # Only versions that a file stands at: a hostile name of twelve digits must not be counted up to.
+    previous = -1
+    whole = True
+    for version in sorted({*listing.versions, *listing.states, *listing.checkpoints}):
         if version in listing.states or version in listing.checkpoints:
             whole = True
-        elif version == 0:
-            whole = 0 in listing.versions
         else:
-            whole = whole and version in listing.versions
+            whole = whole and version == previous + 1
+        previous = version
         if whole:
             yield version
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile
-from indextables.split.index.files import META
+from indextables.split.footer import Footer, IndexFile
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
+from indextables.split.stored_footer import BLOCK_BYTES, META
 from indextables.store import Store
 
 # The parts' names as reports spell them.
@@ -75,5 +75,8 @@ def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
 
 
 def _unpacked(data: bytes, size: int) -> bytes:
-    unpacked: bytes = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
+    try:
+        unpacked: bytes = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
+    except (pa.ArrowException, OSError) as error:
+        raise SplitError(f"an index file cannot be unpacked ({error}); the split is damaged") from error
     return unpacked

@@ -12,14 +12,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.errors import SplitError
+from indextables.limits import MAX_PARQUET_FOOTER
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
 from indextables.split.parts import POSITIONS
+from indextables.split.stored_footer import (
+    StoredFile,
+    StoredFooter,
+    check_file,
+    check_footer,
+    format_version,
+)
 from indextables.store import Store
 
 FORMAT_VERSION = 3
@@ -34,8 +43,6 @@ ROW_COLUMN = "_row"
 OUR_TAG = "parquet"
 # A row id of the index is `source << ROW_BITS | row of that source`.
 ROW_BITS = 32
-# Index files are packed in blocks of so many bytes.
-BLOCK_BYTES = 4 << 20
 _TAIL = 64 << 10
 
 # The checksums of column chunks, by row group and leaf column.
@@ -81,15 +88,19 @@ class IndexFile:
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> "IndexFile":
         """Out of a footer; in format 1 a file is one piece."""
-        own = said.get("pieces")
-        if own is None:
-            own = [[None, said["size"], said["offset"], said["length"], said["crc32"], said["blocks"]]]
+        stored = msgspec.convert(said, StoredFile)
+        check_file(stored)
+        return cls.of(stored)
+
+    @classmethod
+    def of(cls, stored: StoredFile) -> "IndexFile":
+        """As it is stored, and was checked."""
         pieces = []
         start = 0
-        for field, size, offset, length, crc32, blocks in own:
-            pieces.append(Piece(said["name"], start, field, size, offset, length, crc32, tuple(blocks)))
+        for field, size, offset, length, crc32, blocks in stored.all_pieces():
+            pieces.append(Piece(stored.name, start, field, size, offset, length, crc32, tuple(blocks)))
             start += size
-        return cls(said["name"], tuple(pieces))
+        return cls(stored.name, tuple(pieces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +177,9 @@ class Footer:
         sources = np.array([chunk.source for chunk in self.chunks], np.int64)
         starts = np.array([chunk.start for chunk in self.chunks], np.int64)
         order = np.argsort(sources)
-        which = order[np.searchsorted(sources[order], ids >> ROW_BITS)]
+        which = order[np.minimum(np.searchsorted(sources[order], ids >> ROW_BITS), len(order) - 1)]
+        if not np.array_equal(sources[which], ids >> ROW_BITS):
+            raise SplitError(f"{self.path}: the index names rows of no chunk; the split is damaged")
         return starts[which] + (ids & ((1 << ROW_BITS) - 1))
 
 
@@ -222,7 +235,8 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
     size = store.head(path).size if size is None else size
     if size < 12:
         raise SplitError(f"{where}: {size} bytes are too few for a split; the file is cut or not a split")
-    begin = max(0, size - _TAIL) if start is None or not 0 <= start < size - 8 else start
+    said = start is not None and max(0, size - 8 - MAX_PARQUET_FOOTER) <= start < size - 8
+    begin = start if start is not None and said else max(0, size - _TAIL)
     tail = store.get_range(path, begin, size)
     if len(tail) != size - begin or tail[-4:] != MAGIC:
         raise SplitError(
@@ -232,6 +246,8 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
     footer_start = size - 8 - length
     if footer_start < 4:
         raise SplitError(f"{where}: the footer's length ({length} bytes) exceeds the file; it is damaged")
+    if length > MAX_PARQUET_FOOTER:
+        raise SplitError(f"{where}: the footer's length ({length} bytes) exceeds {MAX_PARQUET_FOOTER} bytes")
     if footer_start < begin:
         tail = store.get_range(path, footer_start, begin) + tail
     return _decode(tail[-8 - length :], where, path, size, footer_start)
@@ -250,10 +266,10 @@ def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) ->
     if str(zlib.crc32(text)).encode() != parquet.metadata.get(CHECKSUM_KEY):
         raise SplitError(f"{where}: the split's footer is damaged (its checksum differs)")
     try:
-        footer = _footer_of(json.loads(text), path, size, footer_start, parquet)
+        footer = _footer_of(text, path, size, footer_start, parquet)
     except SplitError as error:
         raise SplitError(f"{where}: {error}") from error
-    except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
         raise SplitError(
             f"{where}: the split's footer cannot be understood ({type(error).__name__}: {error})"
         ) from error
@@ -262,44 +278,40 @@ def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) ->
     return footer
 
 
-def _footer_of(
-    said: dict[str, Any], path: str, size: int, footer_start: int, parquet: pq.FileMetaData
-) -> Footer:
-    version = said["formatVersion"]
+def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq.FileMetaData) -> Footer:
+    version = format_version(text)
     if version not in _READ_VERSIONS:
         known = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
         raise SplitError(f"split format {version} is not known, this release reads {known}; upgrade")
-    files = tuple(IndexFile.from_json(file) for file in said["index"])
-    chunks = tuple(Chunk(*chunk) for chunk in said["chunks"])
-    rows = said["numRecords"]
+    stored = msgspec.json.decode(text, type=StoredFooter)
+    chunks = tuple(Chunk(*chunk) for chunk in stored.chunks)
+    rows = stored.num_records
     if parquet.num_rows != rows or sum(chunk.rows for chunk in chunks) != rows:
         raise ValueError(f"{rows} rows are promised, {parquet.num_rows} are there")
-    pieces = [piece for file in files for piece in file.pieces]
-    if any(not 4 <= p.offset <= p.offset + p.length <= footer_start or "/" in p.file for p in pieces):
-        raise ValueError("an index file lies outside of the split")
+    check_footer(stored, footer_start)
     return Footer(
         path=path,
         size=size,
         footer_start=footer_start,
         num_records=rows,
-        schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said["schema"]))),
-        mapping=Mapping.from_json(json.dumps(said["mapping"])),
-        partition_values=said["partitionValues"],
-        min_values=said["minValues"],
-        max_values=said["maxValues"],
-        stats=said["stats"],
-        uncompressed_bytes=said["uncompressedSizeBytes"],
-        num_merge_ops=said["numMergeOps"],
-        created_ms=said["createdTime"],
+        schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored.schema, validate=True))),
+        mapping=Mapping.from_json(bytes(stored.mapping)),
+        partition_values=stored.partition_values,
+        min_values=stored.min_values,
+        max_values=stored.max_values,
+        stats=stored.stats,
+        uncompressed_bytes=stored.uncompressed_size_bytes,
+        num_merge_ops=stored.num_merge_ops,
+        created_ms=stored.created_time,
         chunks=chunks,
-        index_files=files,
+        index_files=tuple(IndexFile.of(file) for file in stored.index),
         parquet=parquet,
-        checksums=_checksums(said["checksums"], parquet) if version >= CHECKSUM_FORMAT else None,
+        checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )
 
 
-def _checksums(said: list[list[list[int | None]]], parquet: pq.FileMetaData) -> Checksums:
-    found = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in said)  # type: ignore[arg-type]
+def _checksums(stored: StoredFooter, parquet: pq.FileMetaData) -> Checksums:
+    found = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in stored.checksums or ())
     if [len(group) for group in found] != [parquet.num_columns] * parquet.num_row_groups:
         raise ValueError("its checksums are not those of its column chunks")
     return found

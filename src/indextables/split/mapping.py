@@ -153,11 +153,11 @@ class Mapping:
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> "Mapping":
+    def from_json(cls, text: str | bytes) -> "Mapping":
         """Read the text back; unknown keys are passed over."""
         try:
-            return cls(tuple(_field_of(row) for row in msgspec.json.decode(text, type=list[dict[str, Any]])))
-        except (ValueError, KeyError, TypeError) as error:
+            return cls(tuple(_field_of(row) for row in msgspec.json.decode(text, type=list[_StoredField])))
+        except (ValueError, RecursionError) as error:
             raise SplitError(
                 f"the document mapping cannot be understood ({type(error).__name__}: {error}); "
                 "the split was written by another system or a newer release"
@@ -168,9 +168,30 @@ class Mapping:
         return replace(self, fields=tuple(fields))
 
 
-def _field_of(row: dict[str, Any]) -> Field:
-    values = {attribute: row[key] for key, attribute in _KEYS.items()}
-    return Field(**{**values, "kind": Kind(values["kind"])})
+class _StoredField(msgspec.Struct, rename="camel"):
+    name: str
+    field: str
+    type: str
+    tokenizer: str
+    record: str
+    indexed: bool
+    fast: bool
+    max_token: int
+    root: str
+
+
+def _field_of(row: _StoredField) -> Field:
+    return Field(
+        row.name,
+        row.field,
+        Kind(row.type),
+        tokenizer=row.tokenizer,
+        record=row.record,
+        indexed=row.indexed,
+        fast=row.fast,
+        max_token=row.max_token,
+        root=row.root,
+    )
 
 
 _LETTERS = {

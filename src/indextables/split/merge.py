@@ -32,13 +32,14 @@ from indextables.schema.statistics import Recorded, Statistics, merge_texts
 from indextables.split.build import Built, close_split, new_source
 from indextables.split.footer import Chunk, Facts, Footer
 from indextables.split.index.builder import IndexBuilder
-from indextables.split.index.files import META, live_files, pack, unpack
+from indextables.split.index.files import live_files, pack, unpack
 from indextables.split.index.folders import remove_folder, temporary_folder
 from indextables.split.index.segments import merge_segments
 from indextables.split.index.settle import settled
 from indextables.split.mapping import Mapping
 from indextables.split.parquet.rows import BATCH_ROWS, CodedGroup, Rows
 from indextables.split.parquet.rows_writer import RowsWriter
+from indextables.split.stored_footer import META
 from indextables.split.verify import Sample
 from indextables.store import Store
 

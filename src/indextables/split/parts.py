@@ -58,6 +58,7 @@ _FAST_TAIL = 20
 _STORE_TAIL = 28
 # No block of keys is longer unpacked; a key may have 65,530 bytes.
 _KEYS_BYTES = 1 << 20
+_LONGEST_KEY = 1 << 17
 
 Bytes: TypeAlias = bytes | mmap.mmap
 
@@ -73,7 +74,10 @@ class Stretch:
 
 def field_names(meta: bytes) -> list[str]:
     """The names of an index's fields, by the field's number."""
-    return [str(field["name"]) for field in json.loads(meta)["schema"]]
+    try:
+        return [str(field["name"]) for field in json.loads(meta)["schema"]]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise SplitError(f"an index has no list of its fields ({error!r}); it is damaged") from error
 
 
 def column_of(field: str) -> str:
@@ -123,16 +127,21 @@ def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[S
         return []  # names of fields cannot be told from paths
     table = _inside(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
     last = size - len(end) + table
-    found = [
-        Stretch(key[:-2].partition(b"\x01")[0].decode(), start, stop)
-        for block in _blocks(end, table)
-        for key, start, stop in _keys(block)
-    ]
-    edges = [0, *(stretch.end for stretch in found)]
-    if [stretch.start for stretch in found] != edges[:-1] or edges[-1] != last:
+    # A key may be long, and there may be many that differ in nothing: none is kept.
+    names = {field.encode(): field for field in fields}
+    found: list[Stretch] = []
+    reached = 0
+    for block in _blocks(end, table):
+        for key, start, stop in _keys(block):
+            name = names.get(key[:-2].partition(b"\x01")[0])
+            if name is None:
+                raise ValueError("it has columns of no field")
+            if start != reached:
+                raise ValueError("its columns do not fill it")
+            found.append(Stretch(name, start, stop))
+            reached = stop
+    if reached != last:
         raise ValueError("its columns do not fill it")
-    if not {stretch.field for stretch in found} <= set(fields):
-        raise ValueError("it has columns of no field")
     return found
 
 
@@ -174,6 +183,8 @@ def _keys(block: bytes) -> Iterator[tuple[bytes, int, int]]:
             added, at = _continued(block, at)
         key = key[:kept] + block[at : at + added]
         at += added
+        if len(key) > _LONGEST_KEY:
+            raise ValueError("a key is longer than keys are")
         yield key, start, stop
 
 
@@ -202,3 +213,5 @@ def _sevens(data: Bytes, at: int, last: int) -> tuple[int, int]:
         if byte & 0x80 == last:
             return value, at
         shift += 7
+        if shift > 63:
+            raise ValueError("a number is longer than 64 bits")

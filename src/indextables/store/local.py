@@ -27,7 +27,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
-from indextables.store.paths import join
+from indextables.store.paths import check_size, join
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -56,6 +56,7 @@ class LocalBackend:
     def get(self, key: str) -> bytes:
         """The whole file."""
         with _told(key), _open_file(key) as file:
+            check_size(_url(key), os.fstat(file.fileno()).st_size)
             return file.read()
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

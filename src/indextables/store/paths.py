@@ -8,6 +8,7 @@ on all.
 import re
 
 from indextables.errors import StoreError
+from indextables.limits import MAX_OBJECT
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST = 1024  # bytes: the limit of S3, GCS and Azure for a whole key
@@ -57,6 +58,15 @@ def check_folder(prefix: str) -> str:
     """
     folder = prefix.removesuffix("/")
     return check(folder) if folder else ""
+
+
+def check_size(url: str, size: int) -> None:
+    """Refuse to read an object into memory that no table has: whole objects are small."""
+    if size > MAX_OBJECT:
+        raise StoreError(
+            f"{url} has {size} bytes, and no object that is read as a whole has more than {MAX_OBJECT}; "
+            "it is damaged, or no part of a table"
+        )
 
 
 def join(folder: str, path: str) -> str:

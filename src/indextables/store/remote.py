@@ -16,7 +16,7 @@ from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Client, Clients
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location
-from indextables.store.paths import join
+from indextables.store.paths import check_size, join
 from indextables.store.ranges import cut, merged
 from indextables.store.translate import cause, refused, translate
 
@@ -46,7 +46,7 @@ class RemoteBackend:
 
     def get(self, key: str) -> bytes:
         """The whole object."""
-        return self._reading(key, lambda client: bytes(obstore.get(client, key).bytes()))
+        return self._reading(key, partial(_get, key=key, url=self._url(key)))
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Ranges less than 1 MiB apart are fetched together, others side by side."""
@@ -246,6 +246,12 @@ class _RemoteSink(Sink):
     def _discard(self) -> None:
         # leaving its `with` block by an exception is the writer's own way to abort
         self._writer.__exit__(InterruptedError, InterruptedError(), None)
+
+
+def _get(client: Client, *, key: str, url: str) -> bytes:
+    found = obstore.get(client, key)
+    check_size(url, found.meta["size"])
+    return bytes(found.bytes())
 
 
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

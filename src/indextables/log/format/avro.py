@@ -15,14 +15,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from isal import isal_zlib
 
+from indextables.limits import unpacked_limit
+
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
 
 # The header entry that holds a checksum of all the others, in containers of ours.
 CHECKSUM_KEY = "indextables.crc"
 
-# Nothing larger is unpacked: a damaged or hostile file must not take all memory.
-MAX_UNPACKED = 512 * 1024 * 1024
+# Blocks are unpacked in steps of so many bytes.
+_STEP_BYTES = 1 << 20
 
 # What stands for a schema once its JSON is parsed: a name, a list (a union), or an object.
 Schema: TypeAlias = Any
@@ -55,7 +57,7 @@ class Header:
         """The schema that the records were written with."""
         try:
             return json.loads(self.metadata["avro.schema"])
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, RecursionError) as error:
             raise AvroError(f"the header has no schema that can be read ({error!r})") from error
 
 
@@ -102,6 +104,12 @@ def header_bytes(schema_json: str, codec: str, extra: Mapping[str, str], sync: b
     metadata[CHECKSUM_KEY] = _checksum(metadata, sync)
     entries = b"".join(_bytes(key.encode()) + _bytes(value) for key, value in metadata.items())
     return MAGIC + long_bytes(len(metadata)) + entries + b"\x00" + sync
+
+
+def plain_header(header: Header) -> bytes:
+    """The header of a container with the same schema and marker whose blocks are not packed."""
+    entries = _bytes(b"avro.schema") + _bytes(header.metadata["avro.schema"])
+    return MAGIC + long_bytes(1) + entries + b"\x00" + header.sync
 
 
 def new_sync() -> bytes:
@@ -199,51 +207,63 @@ def read_block(data: Data, start: int, sync: bytes) -> Block:
     return Block(count, start, end, position, position + size)
 
 
-def unpack(data: Data, codec: str) -> bytes:
-    """The records of a block."""
+def unpack(data: Data, codec: str, limit: int | None = None) -> bytes:
+    """The records of a block: at most `limit` bytes, by default what its size lets one expect."""
+    most = unpacked_limit(len(data)) if limit is None else limit
     try:
-        return _unpack(data, codec)
+        return _unpack(data, codec, most)
     except (OSError, pa.ArrowException, zlib.error) as error:
         raise AvroError(f"a block cannot be unpacked ({error})") from error
 
 
-def _unpack(data: Data, codec: str) -> bytes:
+def _unpack(data: Data, codec: str, limit: int) -> bytes:
     if codec == "null":
         return bytes(data)
     if codec == "zstandard":
-        # A stream, since writers need not say how large a block is unpacked.
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            return _limited(stream.read(MAX_UNPACKED + 1))
+        return _unpack_zstd(data, limit)
     if codec == "snappy":
-        return _unpack_snappy(data)
+        return _unpack_snappy(data, limit)
     if codec == "deflate":
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        records = _limited(inflater.decompress(data, MAX_UNPACKED + 1))
+        records = inflater.decompress(data, limit + 1)
+        if len(records) > limit:
+            raise _too_large(limit)
         if not inflater.eof:
             raise AvroError("a block is cut short")
         return records
     raise AvroError(f"its codec {codec} is not one of null, deflate, snappy, zstandard")
 
 
-def _unpack_snappy(data: Data) -> bytes:
+def _unpack_zstd(data: Data, limit: int) -> bytes:
+    """A stream, since writers need not say how large a block is unpacked; in steps, since they may lie."""
+    parts: list[bytes] = []
+    room = limit
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        while part := stream.read(min(_STEP_BYTES, room + 1)):
+            room -= len(part)
+            if room < 0:
+                raise _too_large(limit)
+            parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unpack_snappy(data: Data, limit: int) -> bytes:
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    if size > MAX_UNPACKED:
-        raise AvroError(f"a block holds more than {MAX_UNPACKED} bytes")
+    if size > limit:
+        raise _too_large(limit)
     records: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
     if zlib.crc32(records).to_bytes(4, "big") != bytes(data[-4:]):
         raise AvroError("a block does not match its checksum")
     return records
 
 
-def _limited(records: bytes) -> bytes:
-    if len(records) > MAX_UNPACKED:
-        raise AvroError(f"a block holds more than {MAX_UNPACKED} bytes")
-    return records
+def _too_large(limit: int) -> AvroError:
+    return AvroError(f"a block holds more than {limit} bytes, which none of its size does")
 
 
 def read_long(data: Data, position: int) -> tuple[int, int]:

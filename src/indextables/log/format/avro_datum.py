@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from indextables.log.format.avro import AvroError, Schema, long_bytes, read_long
+from indextables.log.format.avro_limits import check_schema, full_name
 
 # Whatever a schema describes.
 Datum: TypeAlias = Any
@@ -24,10 +25,14 @@ def encode_datum(schema: Schema, value: Datum) -> bytes:
     return b"".join(out)
 
 
-def decode_datum(schema: Schema, data: bytes) -> Datum:
-    """The value that the bytes hold, from the first to the last of them."""
+def decode_datum(schema: Schema, data: bytes, most_items: int | None = None) -> Datum:
+    """The value that the bytes hold, from the first to the last of them.
+
+    `most_items` are the elements of all lists and maps together; by default as many as there are bytes.
+    """
+    check_schema(schema)
     try:
-        value, end = _reader(schema, {}, "")(data, 0)
+        value, end = _reader(schema, _Types(len(data) if most_items is None else most_items), "")(data, 0)
     except (EOFError, IndexError, struct.error) as error:
         raise AvroError("a record is cut short") from error
     except UnicodeDecodeError as error:
@@ -120,7 +125,15 @@ def _map_writer(items: Schema) -> Writer:
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _reader(schema: Schema, named: dict[str, Reader], namespace: str) -> Reader:
+class _Types(dict[str, Reader]):
+    """The readers of types that have a name, and how many elements of lists and maps may still be read."""
+
+    def __init__(self, most_items: int) -> None:
+        super().__init__()
+        self.items_left = most_items
+
+
+def _reader(schema: Schema, named: _Types, namespace: str) -> Reader:
     """The reader of a schema; `named` are the types that it may refer to by name."""
     if isinstance(schema, list):
         return _union_reader([_reader(branch, named, namespace) for branch in schema])
@@ -131,9 +144,9 @@ def _reader(schema: Schema, named: dict[str, Reader], namespace: str) -> Reader:
         if kind == "record":
             return _record_reader(schema, named, namespace)
         if kind == "array":
-            return _array_reader(_reader(schema["items"], named, namespace))
+            return _array_reader(_reader(schema["items"], named, namespace), named)
         if kind == "map":
-            return _map_reader(_reader(schema["values"], named, namespace))
+            return _map_reader(_reader(schema["values"], named, namespace), named)
         if kind in ("fixed", "enum"):
             return _declare(schema, named, namespace, _simple_named(schema))
     except (KeyError, TypeError) as error:
@@ -141,7 +154,7 @@ def _reader(schema: Schema, named: dict[str, Reader], namespace: str) -> Reader:
     return _reader(kind, named, namespace)
 
 
-def _named_reader(name: str, named: dict[str, Reader], namespace: str) -> Reader:
+def _named_reader(name: str, named: _Types, namespace: str) -> Reader:
     if name in _PRIMITIVES:
         return _PRIMITIVES[name]
     for full in (f"{namespace}.{name}", name):
@@ -150,15 +163,9 @@ def _named_reader(name: str, named: dict[str, Reader], namespace: str) -> Reader
     raise AvroError(f"the schema refers to an unknown type {name}")
 
 
-def _declare(schema: Mapping[str, Any], named: dict[str, Reader], namespace: str, reader: Reader) -> Reader:
-    named[_full_name(schema, namespace)] = reader
+def _declare(schema: Mapping[str, Any], named: _Types, namespace: str, reader: Reader) -> Reader:
+    named[full_name(schema, namespace)] = reader
     return reader
-
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    name: str = schema["name"]
-    space = schema.get("namespace", namespace)
-    return name if "." in name or not space else f"{space}.{name}"
 
 
 def _simple_named(schema: Mapping[str, Any]) -> Reader:
@@ -167,6 +174,8 @@ def _simple_named(schema: Mapping[str, Any]) -> Reader:
 
         def read_enum(data: bytes, position: int) -> tuple[Datum, int]:
             index, position = read_long(data, position)
+            if not 0 <= index < len(symbols):
+                raise AvroError(f"byte {position} chooses symbol {index} of {len(symbols)}")
             return symbols[index], position
 
         return read_enum
@@ -174,8 +183,8 @@ def _simple_named(schema: Mapping[str, Any]) -> Reader:
     return lambda data, position: _slice(data, position, size)
 
 
-def _record_reader(schema: Mapping[str, Any], named: dict[str, Reader], namespace: str) -> Reader:
-    full = _full_name(schema, namespace)
+def _record_reader(schema: Mapping[str, Any], named: _Types, namespace: str) -> Reader:
+    full = full_name(schema, namespace)
     fields: list[tuple[str, Reader]] = []
 
     def read_record(data: bytes, position: int) -> tuple[dict[str, Any], int]:
@@ -200,21 +209,22 @@ def _union_reader(branches: list[Reader]) -> Reader:
     return read_union
 
 
-def _block_count(data: bytes, position: int) -> tuple[int, int]:
+def _block_count(data: bytes, position: int, types: _Types) -> tuple[int, int]:
     """How many items follow; a negative count has the size of the items behind it."""
     count, position = read_long(data, position)
     if count < 0:
         _, position = read_long(data, position)
-    if abs(count) > len(data):
-        raise AvroError(f"byte {position} announces {abs(count)} items, more than there are bytes")
+    types.items_left -= abs(count)
+    if types.items_left < 0:
+        raise AvroError(f"byte {position} announces {abs(count)} items, more than so few bytes can hold")
     return abs(count), position
 
 
-def _array_reader(read: Reader) -> Reader:
+def _array_reader(read: Reader, types: _Types) -> Reader:
     def read_array(data: bytes, position: int) -> tuple[list[Datum], int]:
         values: list[Datum] = []
         while True:
-            count, position = _block_count(data, position)
+            count, position = _block_count(data, position, types)
             if count == 0:
                 return values, position
             if read is _read_string:
@@ -245,11 +255,11 @@ def _read_strings(data: bytes, position: int, count: int, values: list[Datum]) -
     return position
 
 
-def _map_reader(read: Reader) -> Reader:
+def _map_reader(read: Reader, types: _Types) -> Reader:
     def read_map(data: bytes, position: int) -> tuple[dict[str, Any], int]:
         values: dict[str, Any] = {}
         while True:
-            count, position = _block_count(data, position)
+            count, position = _block_count(data, position, types)
             if count == 0:
                 return values, position
             for _ in range(count):

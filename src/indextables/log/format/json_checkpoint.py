@@ -89,7 +89,9 @@ def read_checkpoint(store: Store, version: int) -> list[Action]:
     """
     name = checkpoint_file(version)
     url = f"{store.url}/{name}"
-    text = version_file.unpack(_get(store, name), url)
+    data = _get(store, name)
+    text = version_file.unpack(data, url)
+    version_file.check_lines(text, len(data), url)
     parts = _read_parts(text, version, url)
     if parts is None:
         actions = version_file.decode_lines(text, url)

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from datafusion import SessionConfig, SessionContext
 
 from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
+from indextables.limits import records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError
 from indextables.log.format.avro_encode import encode_records, record_layout
+from indextables.log.format.avro_limits import check_schema
 from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
 from indextables.log.format.block_index import (
     BLOCKS_KEY,
@@ -232,10 +234,31 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
     """The records of a container that was checked."""
     if rows == 0:
         return conform(FILES.empty_table(), columns)
-    table = _read_avro(data, columns)
+    table = _read_avro(_unpacked(data), columns)
     if table.num_rows != rows:
         raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
     return conform(table, columns)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The container with its blocks unpacked, within limits: DataFusion has none of its own."""
+    header = avro.read_header(data)
+    check_schema(header.schema)
+    view = memoryview(data)
+    room = unpacked_limit(len(data))
+    parts = [avro.plain_header(header)]
+    blocks = avro.read_blocks(data, header)
+    if sum(block.count for block in blocks) > records_limit(len(data)):
+        raise AvroError(
+            f"it announces more than {records_limit(len(data))} entries, which none of its size has"
+        )
+    for block in blocks:
+        records = avro.unpack(view[block.data_start : block.data_end], header.codec, room)
+        room -= len(records)
+        if room < 0:
+            raise AvroError(f"its blocks hold more than {unpacked_limit(len(data))} bytes")
+        parts += (avro.long_bytes(block.count), avro.long_bytes(len(records)), records, header.sync)
+    return b"".join(parts)
 
 
 def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:

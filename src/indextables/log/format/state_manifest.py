@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from indextables.errors import CorruptLogError, ProtocolError
+from indextables.limits import records_limit
 from indextables.log.format import avro, version_file
 from indextables.log.format.actions import Metadata
 from indextables.log.format.avro import CHECKSUM_KEY, AvroError
@@ -202,7 +203,11 @@ def _read_avro(data: bytes) -> tuple[Any, dict[str, str]]:
         if len(index) != 1:
             raise AvroError("the header's list of blocks does not match the blocks")
         index[0].check(data[block.start : block.end])
-    record = decode_datum(header.schema, avro.unpack(data[block.data_start : block.data_end], header.codec))
+    record = decode_datum(
+        header.schema,
+        avro.unpack(data[block.data_start : block.data_end], header.codec),
+        records_limit(len(data)),
+    )
     extra = {
         key: value.decode()
         for key, value in header.metadata.items()

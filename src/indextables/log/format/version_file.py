@@ -10,11 +10,9 @@ import msgspec
 from isal import isal_zlib
 
 from indextables.errors import CorruptLogError
+from indextables.limits import MAX_UNPACKED, records_limit, unpacked_limit
 from indextables.log.format.actions import Action, Add, Line, MergeSkip, Remove, line_of
 from indextables.schema.values import NULL_PARTITION
-
-# Nothing larger is unpacked: a damaged or hostile file must not take all memory.
-MAX_UNPACKED = 512 * 1024 * 1024
 
 GZIP_MAGIC = b"\x1f\x8b"
 # What older writers put in front of gzip: a marker byte, and the codec's number.
@@ -46,7 +44,15 @@ def decode(data: bytes, url: str) -> list[Action]:
     """
     if not data:
         raise CorruptLogError(url, "is empty, though every version has at least one action")
-    return decode_lines(unpack(data, url), url)
+    text = unpack(data, url)
+    check_lines(text, len(data), url)
+    return decode_lines(text, url)
+
+
+def check_lines(text: bytes, packed: int, url: str) -> None:
+    """Refuse more lines than so many packed bytes can hold."""
+    if text.count(b"\n") > records_limit(packed):
+        raise CorruptLogError(url, f"has more than {records_limit(packed)} lines, which none of its size has")
 
 
 def encode_lines(actions: Iterable[Action]) -> bytes:
@@ -86,14 +92,14 @@ def unpack(data: bytes, url: str) -> bytes:
     if data[2:4] == GZIP_MAGIC:
         return _gunzip(data[2:], url)
     if len(data) > MAX_UNPACKED:
-        raise _too_large(url)
+        raise _too_large(url, MAX_UNPACKED)
     return data
 
 
 def _gunzip(data: bytes, url: str) -> bytes:
     """All members of a gzip file, checked to be whole."""
     parts: list[bytes] = []
-    room = MAX_UNPACKED
+    limit = room = unpacked_limit(len(data))
     rest = data
     while rest:
         member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
@@ -103,7 +109,7 @@ def _gunzip(data: bytes, url: str) -> bytes:
             raise CorruptLogError(url, f"is not whole gzip ({error})") from error
         room -= len(part)
         if room < 0:
-            raise _too_large(url)
+            raise _too_large(url, limit)
         if not member.eof:
             raise CorruptLogError(url, "is cut short: its gzip data has no end")
         parts.append(part)
@@ -111,8 +117,8 @@ def _gunzip(data: bytes, url: str) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(url: str) -> CorruptLogError:
-    return CorruptLogError(url, f"holds more than {MAX_UNPACKED} bytes, which no version file does")
+def _too_large(url: str, limit: int) -> CorruptLogError:
+    return CorruptLogError(url, f"holds more than {limit} bytes, which no version file of its size does")
 
 
 def _numbered(text: bytes) -> list[tuple[int, bytes]]:

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.split.footer import BLOCK_BYTES, Footer, IndexFile, Piece
+from indextables.split.footer import Footer, IndexFile, Piece
 from indextables.split.index.entry import Copied
 from indextables.split.parts import BY_FIELD, POSITIONS, STORE, field_names, stretches
+from indextables.split.stored_footer import BLOCK_BYTES, META
 from indextables.store import Store
 
-META = "meta.json"
 # A field's bytes in a file are a piece of their own from this size on; smaller ones are read with all others.
 PIECE_BYTES = 64 << 10
 # Packing is worth it if it saves at least a twentieth.
@@ -138,7 +138,8 @@ def unpack(store: Store, footer: Footer, folder: Path) -> list[Copied]:
 def lay_out(footer: Footer, folder: Path) -> None:
     """Make the files of a split's index in an empty folder, as long as they will be, without their bytes."""
     for file in footer.index_files:
-        with (folder / file.name).open("wb") as sink:
+        # Names were checked against a grammar when the footer was read; nothing that is there is replaced.
+        with (folder / file.name).open("xb") as sink:
             sink.truncate(file.size)
 
 

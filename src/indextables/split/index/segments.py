@@ -9,7 +9,8 @@ from typing import Any
 
 import tantivy
 
-from indextables.split.index.files import META, live_files
+from indextables.split.index.files import live_files
+from indextables.split.stored_footer import META
 
 _MANAGED = ".managed.json"
 # Tantivy's policy merges segments of like size once there are so many of them.

@@ -12,6 +12,7 @@ and timestamps as instants, nested values as JSON.
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,16 +20,21 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import tantivy
 
 from indextables.errors import SplitError
+from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
 from indextables.split.index.folders import remove_folder, temporary_folder
 from indextables.store import Store
 
 _BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
 _BATCH_ROWS = 4096
+_COPY_BYTES = 8 << 20
+# The names that files of a bundle have: they become files in a folder.
+_NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -46,23 +52,42 @@ def read_bundle(store: Store, path: str, size: int | None = None) -> Bundle:
     size = store.head(path).size if size is None else size
     try:
         return Bundle(path, size, _files(store, path, size))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SplitError(f"{store.url}/{path}: not a bundle of the original system ({error})") from error
 
 
 def _files(store: Store, path: str, size: int) -> dict[str, tuple[int, int]]:
     end = size - 4 - _length(store, path, size)
-    start = end - 4 - _length(store, path, end)
+    length = _length(store, path, end)
+    if length > MAX_INDEX_META:
+        raise ValueError(f"its list of files has {length} bytes")
+    start = end - 4 - length
     meta = store.get_range(path, start, end - 4) if 0 <= start < end - 4 else b""
     if meta[:8] != _BUNDLE:
         raise ValueError("no bundle metadata where it should be")
-    places = json.loads(meta[8:])["files"].items()
-    files = {name: (int(place["start"]), int(place["end"])) for name, place in places}
-    if any(
-        not 0 <= first <= last <= start or Path(name).name != name for name, (first, last) in files.items()
-    ):
-        raise ValueError("a file lies outside of the bundle")
+    files = {
+        name: (place.start, place.end)
+        for name, place in msgspec.json.decode(meta[8:], type=_Metadata).files.items()
+    }
+    for name, (first, last) in files.items():
+        if not 0 <= first <= last <= start:
+            raise ValueError("a file lies outside of the bundle")
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is not the name of an index file")
+    if sum(last - first for first, last in files.values()) > start:
+        raise ValueError("its files overlap")
+    if files.get("meta.json", (0, 0))[1] - files.get("meta.json", (0, 0))[0] > MAX_INDEX_META:
+        raise ValueError(f"meta.json has more than {MAX_INDEX_META} bytes")
     return files
+
+
+class _Place(msgspec.Struct):
+    start: int
+    end: int
+
+
+class _Metadata(msgspec.Struct):
+    files: dict[str, _Place]
 
 
 def _length(store: Store, path: str, end: int) -> int:
@@ -113,8 +138,9 @@ def _unpacked(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
     try:
         for name, (start, end) in bundle.files.items():
             if name != "split_fields":
-                data = store.get_range(bundle.path, start, end) if end > start else b""
-                (folder / name).write_bytes(data)
+                with (folder / name).open("xb") as sink:
+                    for at in range(start, end, _COPY_BYTES):
+                        sink.write(store.get_range(bundle.path, at, min(at + _COPY_BYTES, end)))
         yield folder
     finally:
         remove_folder(folder)

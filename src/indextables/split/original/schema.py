@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.split.index.files import META
 from indextables.split.original.bundle import read_bundle
+from indextables.split.stored_footer import META
 from indextables.store import Store
 
 _TYPES = {

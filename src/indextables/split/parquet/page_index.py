@@ -16,6 +16,8 @@ _NUMBERS = 7
 _HEADERS = (0, 2, 4, 6)
 _HEADER_VALUES = np.array([1 << 4 | I64, 1 << 4 | I32, 1 << 4 | I64, 0], np.int64)
 _VALUES = (1, 3, 5)
+# The bytes of the longest number of 64 bits.
+_LONGEST = 10
 
 
 def page_locations(page_index: Bytes) -> Ints:
@@ -23,8 +25,11 @@ def page_locations(page_index: Bytes) -> Ints:
     regular = _regular(page_index)
     if regular is not None:
         return regular[0]
-    places = read_struct(page_index)[0][1][1][1]
-    return np.array([(p[1][1], p[2][1], p[3][1]) for p in places], np.int64).reshape(-1, 3)
+    try:
+        places = read_struct(page_index)[0][1][1][1]
+        return np.array([(p[1][1], p[2][1], p[3][1]) for p in places], np.int64).reshape(-1, 3)
+    except (LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a page index is malformed ({error!r})") from error
 
 
 def with_checksums(page_index: bytes, chunk: Bytes, start: int) -> bytes:
@@ -75,15 +80,19 @@ def _regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
     The list is a regular run of variable-length numbers (a field header is one byte, and so reads as one
     too), which is decoded at once; None if it is not, and must be read field by field.
     """
+    if len(page_index) < 3:
+        raise ValueError("a page index is cut short")
     size, start = page_index[1] >> 4, 2
     if size == 15:
         size = shift = 0
-        while True:
+        while start < len(page_index) and shift <= 63:
             byte = page_index[start]
             size |= (byte & 127) << shift
             start, shift = start + 1, shift + 7
             if byte < 128:
                 break
+    if size > len(page_index):
+        raise ValueError("a page index announces more pages than it has bytes")
     data = np.frombuffer(page_index, np.uint8)[start:]
     ends = np.flatnonzero(data < 128)[: size * _NUMBERS]
     if len(ends) != size * _NUMBERS or not size:
@@ -99,6 +108,8 @@ def _read(data: Octets, ends: Ints) -> Ints:
     """The variable-length numbers that end at these places."""
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
+    if int(lengths.max()) > _LONGEST:
+        raise ValueError("a page index has a number longer than 64 bits")
     values = np.zeros(len(ends), np.int64)
     for i in range(int(lengths.max())):
         more = lengths > i

@@ -7,31 +7,103 @@ read can be changed and written again without knowing every field.
 import struct
 from typing import Any, TypeAlias
 
+from indextables.limits import MAX_THRIFT_DEPTH, MAX_THRIFT_VALUES
+
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 Struct: TypeAlias = dict[int, tuple[int, Any]]
 
 
 def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[Struct, int]:
-    """Read one struct; gives it and the position after it."""
-    found: Struct = {}
-    number = 0
-    while True:
-        head = data[position]
+    """Read one struct; gives it and the position after it.
+
+    Raises ValueError for bytes that are not one, and for more values, or deeper ones, than metadata has.
+    """
+    try:
+        return _Reader(data).struct(position, 0)
+    except (IndexError, struct.error) as error:
+        raise ValueError("thrift data are cut short") from error
+
+
+class _Reader:
+    """Reads values, and counts them: a byte of input may become a hundred bytes of memory."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = data
+        self._left = MAX_THRIFT_VALUES
+
+    def struct(self, position: int, depth: int) -> tuple[Struct, int]:
+        if depth > MAX_THRIFT_DEPTH:
+            raise ValueError(f"thrift structs are nested more than {MAX_THRIFT_DEPTH} deep")
+        found: Struct = {}
+        number = 0
+        while True:
+            head = self._data[position]
+            position += 1
+            if head == 0:
+                return found, position
+            kind = head & 15
+            if head >> 4:
+                number += head >> 4
+            else:
+                raw, position = self._varint(position)
+                number = _unzigzag(raw)
+            if kind in (TRUE, FALSE):
+                found[number] = (kind, None)
+            else:
+                value, position = self._value(position, kind, depth)
+                found[number] = (kind, value)
+
+    def _varint(self, position: int) -> tuple[int, int]:
+        result = shift = 0
+        while True:
+            byte = self._data[position]
+            position += 1
+            result |= (byte & 127) << shift
+            if byte < 128:
+                return result, position
+            shift += 7
+            if shift > 63:
+                raise ValueError(f"the thrift number before byte {position} is longer than 64 bits")
+
+    def _value(self, position: int, kind: int, depth: int) -> tuple[Any, int]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"thrift data have more than {MAX_THRIFT_VALUES} values")
+        if kind in (I16, I32, I64):
+            raw, position = self._varint(position)
+            return _unzigzag(raw), position
+        if kind == BINARY:
+            length, position = self._varint(position)
+            if length > len(self._data) - position:
+                raise ValueError("thrift data are cut short")
+            return bytes(self._data[position : position + length]), position + length
+        if kind == STRUCT:
+            return self.struct(position, depth + 1)
+        if kind in (LIST, SET):
+            return self._list(position, depth + 1)
+        if kind in (BYTE, TRUE, FALSE):
+            return self._data[position], position + 1
+        if kind == DOUBLE:
+            return struct.unpack_from("<d", self._data, position)[0], position + 8
+        raise ValueError(f"thrift kind {kind} does not occur in Parquet metadata")
+
+    def _list(self, position: int, depth: int) -> tuple[tuple[int, list[Any]], int]:
+        if depth > MAX_THRIFT_DEPTH:
+            raise ValueError(f"thrift lists are nested more than {MAX_THRIFT_DEPTH} deep")
+        head = self._data[position]
         position += 1
-        if head == 0:
-            return found, position
-        kind = head & 15
-        if head >> 4:
-            number += head >> 4
-        else:
-            raw, position = _varint(data, position)
-            number = _unzigzag(raw)
-        if kind in (TRUE, FALSE):
-            found[number] = (kind, None)
-        else:
-            value, position = _value(data, position, kind)
-            found[number] = (kind, value)
+        size, kind = head >> 4, head & 15
+        if size == 15:
+            size, position = self._varint(position)
+        # Every element takes a byte at least.
+        if size > len(self._data) - position:
+            raise ValueError("thrift data are cut short")
+        values: list[Any] = []
+        for _ in range(size):
+            value, position = self._value(position, kind, depth)
+            values.append(value)
+        return (kind, values), position
 
 
 def write_struct(values: Struct) -> bytes:
@@ -45,50 +117,8 @@ def write_struct(values: Struct) -> bytes:
     return bytes(out)
 
 
-def _varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 127) << shift
-        if byte < 128:
-            return result, position
-        shift += 7
-
-
 def _unzigzag(raw: int) -> int:
     return (raw >> 1) ^ -(raw & 1)
-
-
-def _value(data: bytes | memoryview, position: int, kind: int) -> tuple[Any, int]:
-    if kind in (I16, I32, I64):
-        raw, position = _varint(data, position)
-        return (raw >> 1) ^ -(raw & 1), position
-    if kind == BINARY:
-        length, position = _varint(data, position)
-        return bytes(data[position : position + length]), position + length
-    if kind == STRUCT:
-        return read_struct(data, position)
-    if kind in (LIST, SET):
-        return _read_list(data, position)
-    if kind in (BYTE, TRUE, FALSE):
-        return data[position], position + 1
-    if kind == DOUBLE:
-        return struct.unpack_from("<d", data, position)[0], position + 8
-    raise ValueError(f"thrift kind {kind} does not occur in Parquet metadata")
-
-
-def _read_list(data: bytes | memoryview, position: int) -> tuple[tuple[int, list[Any]], int]:
-    head = data[position]
-    position += 1
-    size, kind = head >> 4, head & 15
-    if size == 15:
-        size, position = _varint(data, position)
-    values: list[Any] = []
-    for _ in range(size):
-        value, position = _value(data, position, kind)
-        values.append(value)
-    return (kind, values), position
 
 
 def _write_varint(out: bytearray, number: int) -> None:

@@ -27,13 +27,14 @@ from indextables.split.descriptors import files_to_keep, is_exhausted, maps_to_k
 from indextables.split.footer import Footer, positions_of
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.entry import Copied, Place, whole_files
-from indextables.split.index.files import META, copy, lay_out, live_files
+from indextables.split.index.files import copy, lay_out, live_files
 from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
 from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.split.query.verdict import ALL, NOTHING, without
 from indextables.split.query.view import IndexView, null_counts
+from indextables.split.stored_footer import META
 from indextables.store import Store
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
