@@ -80,7 +80,7 @@ def test_the_same_actions_make_the_same_bytes() -> None:
 
 
 def test_fields_that_other_readers_need_are_written_even_at_their_default() -> None:
-    lines = encode([Protocol(), Add(path="p")], compress=False).splitlines()
+    _, *lines, _ = encode([Protocol(), Add(path="p")], compress=False).splitlines()
     assert json.loads(lines[0]) == {"protocol": {"minReaderVersion": 1, "minWriterVersion": 1}}
     assert json.loads(lines[1]) == {"add": {"path": "p", "size": 0, "modificationTime": 0}}
 
@@ -135,9 +135,33 @@ def test_gzip_that_is_cut_anywhere_is_refused(prefix) -> None:
             decode(data[:end], URL)
 
 
+def test_plain_text_that_is_cut_anywhere_is_refused() -> None:
+    data = encode(ACTIONS, compress=False)
+    for end in range(len(data) - 1):
+        with pytest.raises(CorruptLogError, match=URL):
+            decode(data[:end], URL)
+
+
+def test_plain_text_that_lost_its_first_line_is_refused() -> None:
+    data = encode(ACTIONS, compress=False)
+    with pytest.raises(CorruptLogError, match="differs from its checksum"):
+        decode(data.split(b"\n", 1)[1], URL)
+
+
+def test_plain_text_with_another_number_is_refused() -> None:
+    data = encode([an_add(size=1234)], compress=False)
+    with pytest.raises(CorruptLogError, match="differs from its checksum"):
+        decode(data.replace(b"1234", b"1235"), URL)
+
+
+def test_plain_text_without_a_checksum_is_read() -> None:
+    _, *lines, _ = encode(ACTIONS, compress=False).splitlines()
+    assert decode(b"\n".join(lines), URL) == ACTIONS
+
+
 @given(st.data())
 def test_a_changed_byte_never_changes_the_actions(data) -> None:
-    packed = encode(ACTIONS)
+    packed = encode(ACTIONS, compress=data.draw(st.booleans()))
     # The header of gzip has bytes without a meaning here, such as its time.
     with contextlib.suppress(CorruptLogError):
         assert decode(data.draw(damaged(packed)), URL) == ACTIONS

@@ -97,7 +97,8 @@ def days_of(desk: Desk, text: str) -> list[dt.date]:
         action = json.loads(line)
         if "add" in action:
             action["add"]["partitionValues"]["day"] = text
-        lines.append(json.dumps(action))
+        if "checksum" not in action:
+            lines.append(json.dumps(action))
     version.write_text("\n".join(lines) + "\n")
     return desk.ask(f"SELECT day FROM {desk.view(name)}")
 
@@ -169,7 +170,8 @@ def test_a_newer_protocol_is_refused_by_its_number(desk):
     for action in actions:
         if "protocol" in action:
             action["protocol"]["minReaderVersion"] = 99
-    first.write_text("\n".join(json.dumps(action) for action in actions) + "\n")
+    kept = [action for action in actions if "checksum" not in action]
+    first.write_text("\n".join(map(json.dumps, kept)) + "\n")
     with pytest.raises(PySparkException, match="99"):
         desk.spark.read.format("indextables").load(desk.path(name)).collect()
 

@@ -1,7 +1,8 @@
 """Version files: one action a line, plain or packed with gzip (PROTOCOL.md, "Version files").
 
 Three forms are read: plain JSON lines, gzip, and gzip behind the two bytes `01 01` that older writers
-put in front. Gzip alone is written.
+put in front. Gzip, which has a checksum, is written unless options say otherwise. Plain text of ours has one
+in its first and last line, which are the same.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,10 @@ GZIP_MAGIC = b"\x1f\x8b"
 # What older writers put in front of gzip: a marker byte, and the codec's number.
 LEGACY_PREFIX = b"\x01\x01"
 
+# The first and the last line of a plain file: the checksum of the lines between them.
+_SEAL_START = b'{"checksum":'
+_SEAL = _SEAL_START + b'{"crc32":%d}}\n'
+
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 2
 _ENCODER = msgspec.json.Encoder()
@@ -27,7 +32,7 @@ _DECODER = msgspec.json.Decoder(Line)
 def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
     """The bytes of a version file that holds the actions, in their order."""
     lines = encode_lines(actions)
-    return pack(lines) if compress else lines
+    return pack(lines) if compress else _sealed(lines)
 
 
 def decode(data: bytes, url: str) -> list[Action]:
@@ -40,13 +45,14 @@ def decode(data: bytes, url: str) -> list[Action]:
         url: where it lies, for the error.
 
     Raises:
-        CorruptLogError: the file is empty, cut short, too large, or a line is not an action.
+        CorruptLogError: the file is empty, cut short, too large, differs from its checksum, or a line is not
+            an action.
     """
     if not data:
         raise CorruptLogError(url, "is empty, though every version has at least one action")
     text = unpack(data, url)
     check_lines(text, len(data), url)
-    return decode_lines(text, url)
+    return decode_lines(_unsealed(text, url), url)
 
 
 def check_lines(text: bytes, packed: int, url: str) -> None:
@@ -94,6 +100,24 @@ def unpack(data: bytes, url: str) -> bytes:
     if len(data) > MAX_UNPACKED:
         raise _too_large(url, MAX_UNPACKED)
     return data
+
+
+def _sealed(lines: bytes) -> bytes:
+    """Lines between two that say their checksum: neither the start nor the end can be lost unnoticed."""
+    seal = _SEAL % isal_zlib.crc32(lines)
+    return seal + lines + seal
+
+
+def _unsealed(text: bytes, url: str) -> bytes:
+    """The lines without those that say their checksum, if there are any, compared with it."""
+    first = text[: text.find(b"\n") + 1]
+    last = text[text.rfind(b"\n", 0, -1) + 1 :]
+    if not first.startswith(_SEAL_START) and not last.startswith(_SEAL_START):
+        return text
+    lines = text[len(first) : len(text) - len(last)]
+    if first != last or len(first) + len(last) > len(text) or first != _SEAL % isal_zlib.crc32(lines):
+        raise CorruptLogError(url, "differs from its checksum")
+    return lines
 
 
 def _gunzip(data: bytes, url: str) -> bytes:
