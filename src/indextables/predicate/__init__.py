@@ -21,6 +21,7 @@ from indextables.predicate.tree import (
     SearchKind,
     TextMatch,
     TextMatchKind,
+    Values,
     columns_of,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "SearchKind",
     "TextMatch",
     "TextMatchKind",
+    "Values",
     "columns_of",
     "compare",
     "evaluate",

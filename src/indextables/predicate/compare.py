@@ -18,7 +18,19 @@ import pyarrow as pa
 from indextables.errors import PredicateError
 from indextables.predicate.literals import LOCAL, ZONED, parsed
 from indextables.predicate.times import MICROS_PER_DAY, is_utc, utc_of
-from indextables.predicate.tree import Always, And, Column, Compare, In, IsNull, Not, Op, Or, Predicate
+from indextables.predicate.tree import (
+    Always,
+    And,
+    Column,
+    Compare,
+    In,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Values,
+)
 from indextables.predicate.truth import constant_unless_null
 from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name, value_type
 
@@ -74,8 +86,11 @@ def membership(
 ) -> Predicate:
     """`column IN (literals)`; as in Spark, one DOUBLE among numbers makes all of them doubles."""
     type_ = value_type(column_type)
-    literals = list(literals)
+    literals = list(literals) if not isinstance(literals, Values) else literals
     family = family_of(type_)
+    same = Values.of(literals)
+    if isinstance(same, Values) and same.array.type == type_ and family not in {Family.NULL, Family.OTHER}:
+        return _same_type(column, same)
     known = [_readable(column, type_, literal, time_zone) for literal in literals if literal.is_valid]
     if family in NUMBERS and any(family_of(literal.type) is Family.FLOAT for literal in known):
         known = [
@@ -99,6 +114,13 @@ def membership(
         [In(column, tuple(values)), *ranges] if values else [*ranges, *([Always(None)] if has_null else [])]
     )
     return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _same_type(column: Column, values: Values) -> Predicate:
+    """Values of the column's own type are compared as they are."""
+    if values.array.null_count < len(values):
+        return In(column, values)
+    return Always(None) if len(values) else constant_unless_null(column, False)
 
 
 def _cannot(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:

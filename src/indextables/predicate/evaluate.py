@@ -7,7 +7,8 @@ null.
 
 import functools
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.like import match_like
+from indextables.predicate.ranges import FEW, intervals, range_of
 from indextables.predicate.tree import (
     Always,
     And,
@@ -78,7 +80,7 @@ class _Evaluation:
             case And(parts):
                 return functools.reduce(pc.and_kleene, map(self.of, parts), self.constant(True))
             case Or(parts):
-                return functools.reduce(pc.or_kleene, map(self.of, parts), self.constant(False))
+                return functools.reduce(pc.or_kleene, self.alternatives(parts), self.constant(False))
             case Not(part):
                 return pc.invert(self.of(part))
             case Always(value):
@@ -95,6 +97,23 @@ class _Evaluation:
                 return match_like(self.texts(column), predicate)
             case Search():
                 return self.searched(predicate)
+
+    def alternatives(self, parts: Sequence[Predicate]) -> Iterator[Any]:
+        """The parts of an OR; many ranges of one column are one part."""
+        ranges: dict[tuple[Column, pa.DataType], list[tuple[Predicate, int, int]]] = defaultdict(list)
+        for part in parts:
+            found = range_of(part) if len(parts) > FEW else None
+            if found is None:
+                yield self.of(part)
+            else:
+                column, type_, low, high = found
+                ranges[column, type_].append((part, low, high))
+        for (column, type_), listed in ranges.items():
+            values = self.values(column)
+            if len(listed) <= FEW or values.type != type_:
+                yield from (self.of(part) for part, _, _ in listed)
+            else:
+                yield intervals([(low, high) for _, low, high in listed]).holding(values)
 
     def constant(self, value: bool | None) -> Any:  # noqa: ANN401, FBT001
         return pa.repeat(pa.scalar(value, pa.bool_()), self.rows.num_rows)
@@ -139,14 +158,15 @@ class _Evaluation:
 
     def contained(self, predicate: In) -> Any:  # noqa: ANN401
         values = self.values(predicate.column)
-        known = [value for value in predicate.values if value.is_valid]
-        if any(_plain(value_type(value.type)) != values.type for value in known):
+        given = predicate.array
+        if given is None or _plain(value_type(given.type)) != values.type:
             return self.of(membership(predicate.column, values.type, predicate.values))
-        if not known:
-            empty = not predicate.values
+        known = given.drop_null().cast(values.type)
+        if not len(known):
+            empty = not len(given)
             return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
-        found = _is_in(values, [value.cast(values.type) for value in known])
-        if len(known) < len(predicate.values):
+        found = _is_in(values, known)
+        if len(known) < len(given):
             found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
 
@@ -192,22 +212,15 @@ def _ordered(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
             return pc.or_(known, pc.invert(known)) if op is Op.LE else pc.and_(known, pc.invert(known))
 
 
-def _is_in(values: Any, wanted: list[pa.Scalar]) -> Any:  # noqa: ANN401
+def _is_in(values: Any, wanted: pa.Array) -> Any:  # noqa: ANN401
     """Whether each value is among the wanted ones (false for null)."""
-    if family_of(values.type) is Family.FLOAT:
-        # Hashing tells the zeros apart.
-        if any(value.as_py() == 0 for value in wanted):
-            wanted = [*wanted, pa.scalar(0.0, values.type), pa.scalar(-0.0, values.type)]
-        found = pc.is_in(values, value_set=pa.array([v.as_py() for v in wanted], values.type))
-        if any(math.isnan(value.as_py()) for value in wanted):
-            found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
-        return found
-    return pc.is_in(values, value_set=_array(wanted, values.type))
-
-
-def _array(scalars: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
-    """Scalars as an array, also those for which Python has no object (years beyond 9999)."""
-    if pa.types.is_temporal(type_):
-        whole = pa.int32() if type_.bit_width == 32 else pa.int64()
-        return pa.array([scalar.value for scalar in scalars], whole).cast(type_)
-    return pa.array([scalar.as_py() for scalar in scalars], type_)
+    if family_of(values.type) is not Family.FLOAT:
+        return pc.is_in(values, value_set=wanted)
+    # Hashing tells the zeros apart, and perhaps kinds of NaN.
+    zeros = pa.array([0.0, -0.0], values.type)
+    if pc.any(pc.equal(wanted, 0.0)).as_py():
+        wanted = pa.concat_arrays([wanted, zeros])
+    found = pc.is_in(values, value_set=wanted)
+    if pc.any(pc.is_nan(wanted)).as_py():
+        found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
+    return found

@@ -15,6 +15,7 @@ from indextables.predicate.tree import (
     And,
     Column,
     Compare,
+    In,
     IsNull,
     Like,
     Not,
@@ -23,11 +24,14 @@ from indextables.predicate.tree import (
     Predicate,
     TextMatch,
     TextMatchKind,
+    Values,
 )
 from indextables.predicate.truth import is_false, is_true
 from indextables.predicate.types import Family, family_of, sql_name
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
+# From so many alternatives on, equalities of one column become a list of values.
+_MANY_ALTERNATIVES = 16
 _COLUMN_WITH_VALUE = "a comparison is of a column with a value"
 
 
@@ -195,4 +199,22 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
     flat: list[Predicate] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, kind) else (part,))
-    return kind(tuple(flat))
+    if kind is Or and len(flat) > _MANY_ALTERNATIVES:
+        flat = _listed(flat)
+    return flat[0] if len(flat) == 1 else kind(tuple(flat))
+
+
+def _listed(parts: Sequence[Predicate]) -> list[Predicate]:
+    """Alternatives, with those of equality on one column as one list of values."""
+    values: dict[tuple[Column, pa.DataType], list[pa.Array]] = {}
+    others: list[Predicate] = []
+    for part in parts:
+        match part:
+            case Compare(op=Op.EQ, column=column, value=value):
+                values.setdefault((column, value.type), []).append(pa.array([value], value.type))
+            case In(column=column, array=array) if array is not None and len(array):
+                values.setdefault((column, array.type), []).append(array)
+            case _:
+                others.append(part)
+    lists = [In(column, Values(pa.concat_arrays(arrays))) for (column, _), arrays in values.items()]
+    return [*lists, *others]

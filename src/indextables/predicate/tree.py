@@ -5,10 +5,10 @@ timestamp of the year 290000). A condition is true, false or unknown for a row, 
 which it is true are wanted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -45,12 +45,65 @@ class Compare:
     value: pa.Scalar
 
 
+class Values(Sequence[pa.Scalar]):
+    """Literals of one type, in one Arrow array: a list may have hundreds of thousands."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+
+    @classmethod
+    def of(cls, scalars: Sequence[pa.Scalar]) -> "Values | tuple[pa.Scalar, ...]":
+        """The scalars in one array; if they have several types, as they are."""
+        if isinstance(scalars, Values):
+            return scalars
+        type_ = next((scalar.type for scalar in scalars if scalar.is_valid), None)
+        if type_ is None:
+            type_ = scalars[0].type if scalars else pa.null()
+        try:
+            return cls(pa.array(list(scalars), type_))
+        except (pa.ArrowException, TypeError, NotImplementedError):
+            return tuple(scalars)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - a scalar, or some of them
+        return Values(self.array[index]) if isinstance(index, slice) else self.array[index]
+
+    def __iter__(self) -> Iterator[pa.Scalar]:
+        return iter(self.array)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Values):
+            return bool(self.array.type == other.array.type and self.array.equals(other.array))
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash((str(self.array.type), len(self.array)))
+
+    def __repr__(self) -> str:
+        return f"Values({self.array.type}, {len(self.array)})"
+
+    def __reduce__(self) -> tuple[type["Values"], tuple[pa.Array]]:
+        return Values, (self.array,)
+
+
 @dataclass(frozen=True, slots=True)
 class In:
     """`column IN (values)`; a null among the values makes every non-match unknown."""
 
     column: Column
-    values: tuple[pa.Scalar, ...]
+    values: Sequence[pa.Scalar]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", Values.of(self.values))
+
+    @property
+    def array(self) -> pa.Array | None:
+        """The values in one array; None if they have several types."""
+        return self.values.array if isinstance(self.values, Values) else None
 
 
 @dataclass(frozen=True, slots=True)

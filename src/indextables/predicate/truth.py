@@ -1,5 +1,9 @@
 """Conditions that are never unknown, or unknown only for rows without a value."""
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
 from indextables.predicate.tree import (
     Always,
     And,
@@ -14,6 +18,7 @@ from indextables.predicate.tree import (
     Predicate,
     Search,
     TextMatch,
+    Values,
 )
 
 
@@ -38,8 +43,8 @@ def is_true(predicate: Predicate) -> Predicate:
             return is_false(part)
         case Always(value):
             return Always(value is True)
-        case In(column, values):
-            known = tuple(value for value in values if value.is_valid)
+        case In(column):
+            known = _valid(predicate)
             return And((Not(IsNull(column)), In(column, known))) if known else Always(False)
         case _:
             return _where_known(predicate, predicate)
@@ -56,10 +61,17 @@ def is_false(predicate: Predicate) -> Predicate:
             return is_true(part)
         case Always(value):
             return Always(value is False)
-        case In(values=values) if not all(value.is_valid for value in values):
+        case In(values=values) if len(_valid(predicate)) < len(values):
             return Always(False)
         case _:
             return _where_known(predicate, Not(predicate))
+
+
+def _valid(predicate: In) -> Sequence[pa.Scalar]:
+    """The values that are not null."""
+    if predicate.array is not None:
+        return Values(predicate.array.drop_null())
+    return [value for value in predicate.values if value.is_valid]
 
 
 def _where_known(leaf: Predicate, wanted: Predicate) -> Predicate:

@@ -36,6 +36,8 @@ from indextables.store import Store
 
 # With more hits than this share of the rows, reading all rows in order is cheaper than picking some.
 _DENSE = 0.01
+# With more values in a list it is not worth fetching an index that then leaves most rows to be looked at.
+_FEW_VALUES = 1024
 # Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 
@@ -334,8 +336,10 @@ def _selective(condition: Predicate) -> bool:
             return all(_selective(part) for part in parts)
         case Compare(op=op):
             return op in (Op.EQ, Op.NULL_SAFE)
+        case In(values=values):
+            return len(values) <= _FEW_VALUES
         case _:
-            return isinstance(condition, (In, Like, TextMatch))
+            return isinstance(condition, (Like, TextMatch))
 
 
 def _among(numbers: Numbers, ascending: Numbers) -> Mask:

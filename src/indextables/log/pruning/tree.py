@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from indextables.log.pruning.columns import Known, Mask, as_mask
-from indextables.log.pruning.literal import Threshold, threshold
+from indextables.log.pruning.literal import Threshold, threshold, to_scale
 from indextables.predicate import (
     Always,
     And,
@@ -32,6 +32,7 @@ from indextables.predicate import (
     Search,
     TextMatch,
     TextMatchKind,
+    Values,
 )
 
 # How many comparisons of single values one IN may cost, and how many groups of neighbouring ones.
@@ -102,8 +103,8 @@ class _Judge:
                 return self._is_null(column)
             case Compare(op, column, value):
                 return self._compare(op, column, value)
-            case In(column, values):
-                return self._in(column, values)
+            case In():
+                return self._in(predicate)
             case TextMatch(kind, column, text):
                 return self._text(kind, column, text)
             case Like():
@@ -160,23 +161,28 @@ class _Judge:
         """`<=>` is false, not unknown, for a null beside a value."""
         return Verdict(equal.true, equal.false | self._is_null(column).true, self._all(False))
 
-    def _in(self, column: Column, values: tuple[pa.Scalar, ...]) -> Verdict:
-        if not values:
+    def _in(self, listed: In) -> Verdict:
+        if not listed.values:
             return Verdict(self._all(False), self._all(True), self._all(True))
-        field = self._source.field_of(column.path)
-        present = [value for value in values if value.is_valid]
-        has_null = len(present) < len(values)
+        field = self._source.field_of(listed.column.path)
         if field is None:
             return self._unknown()
+        array = listed.array
+        present = Values(array.drop_null()) if array is not None else [v for v in listed.values if v.is_valid]
         known = self._source.known(field)
-        points = [threshold(value, field.type) for value in present]
-        usable = [point for point in points if point is not None]
-        if known.low is None or known.high is None or len(usable) < len(points):
+        if known.low is None or known.high is None:
             verdict = self._unknown()
+        elif (many := _many(listed, field.type, known)) is not None:
+            verdict = self._of_values(field, known, *_among_many(known, many))
         else:
-            verdict = self._of_values(field, known, *_among(known, usable))
+            points = [threshold(value, field.type) for value in present]
+            usable = [point for point in points if point is not None]
+            whole = len(usable) == len(points)
+            verdict = self._of_values(field, known, *_among(known, usable)) if whole else self._unknown()
         # Beside a null in the list, whatever is not found is unknown.
-        return Verdict(verdict.true, self._all(False), self._all(True)) if has_null else verdict
+        if len(present) < len(listed.values):
+            return Verdict(verdict.true, self._all(False), self._all(True))
+        return verdict
 
     def _text(self, kind: TextMatchKind, column: Column, text: str) -> Verdict:
         field = self._source.field_of(column.path)
@@ -278,6 +284,35 @@ def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
         group = held[start : start + size]
         true |= _sides(known, group[-1]).low_to & _sides(known, group[0]).high_from
     return true, every
+
+
+def _many(listed: In, arrow: pa.DataType, known: Known) -> pa.Array | None:
+    """The values of a long list, each once, on the scale of the bounds; None if short or unlike them."""
+    if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
+        return None
+    assert known.low is not None
+    points = to_scale(listed.array.drop_null())
+    return None if points is None or points.type != known.low.type else points.unique()
+
+
+def _among_many(known: Known, points: pa.Array) -> tuple[Mask, Mask]:
+    """As `_among`, of many points: files with a single value are judged exactly, others by the bounds."""
+    assert known.low is not None
+    assert known.high is not None
+    ordered = points.take(pc.sort_indices(points))
+    if pt.is_int64(points.type):
+        true = _between(known, ordered.to_numpy())
+    else:
+        true = np.zeros(known.count, dtype=np.bool_)
+        size = -(-len(ordered) // _IN_GROUPS)
+        for start in range(0, len(ordered), size):
+            last = Threshold(ordered[min(start + size, len(ordered)) - 1])
+            true |= _sides(known, last).low_to & _sides(known, Threshold(ordered[start])).high_from
+    single = as_mask(pc.equal(known.low, known.high))
+    if known.open_ended is not None:
+        single &= ~known.open_ended
+    listed = as_mask(pc.is_in(known.low, value_set=points))
+    return true & ~(single & ~listed), ~(single & listed)
 
 
 def _between(known: Known, points: npt.NDArray[np.int64]) -> Mask:

@@ -9,12 +9,24 @@ import decimal
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate import Always, And, IsNull, Op, Or, Predicate, Search, TextMatchKind
+from indextables.predicate import (
+    Always,
+    And,
+    IsNull,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    TextMatchKind,
+    Values,
+    membership,
+)
 from indextables.predicate.names import resolve
 from indextables.predicate.operands import (
     ColumnOperand,
@@ -141,13 +153,21 @@ def _predicate(name: str, args: Sequence[Expression], scope: Scope) -> Predicate
             found = _null_test(_operand(args[0], scope))
             return found if name == "IS_NULL" else inverted(found)
         case "IN":
-            left, *items = (_comparable(_operand(arg, scope)) for arg in args)
-            return among(left, items, "UTC")
+            return _among(_comparable(_operand(args[0], scope)), args[1:], scope)
         case "ALWAYS_TRUE" | "ALWAYS_FALSE":
             return Always(name == "ALWAYS_TRUE")
         case "BOOLEAN_EXPRESSION" if len(args) == 1:
             return condition_of(_operand(args[0], scope))
     raise NotOursError
+
+
+def _among(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicate:
+    """`left IN (items)`; literals of one type, of which there may be very many, are read together."""
+    types = {item["type"] if item["kind"] == "lit" else None for item in items}
+    if isinstance(left, ColumnOperand) and len(types) == 1 and None not in types:
+        values = Values(literals([item["value"] for item in items], str(types.pop())))
+        return membership(left.column, left.type, values)
+    return among(left, [_comparable(_operand(item, scope)) for item in items], "UTC")
 
 
 def _null_test(operand: Operand) -> Predicate:
@@ -200,14 +220,19 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
 
 def literal(expression: Expression) -> pa.Scalar:
     """A literal as Catalyst holds it: days, microseconds, numbers as texts where JSON would cut them."""
-    arrow, plain = _spark_type(expression["type"])
-    value = expression["value"]
-    if value is None:
-        return pa.scalar(None, arrow)
+    return literals([expression["value"]], expression["type"])[0]
+
+
+def literals(values: Sequence[Any], type_: str) -> pa.Array:
+    """Literals of one type."""
+    arrow, plain = _spark_type(type_)
+    if all(value is None for value in values):
+        return pa.nulls(len(values), arrow)
     family = family_of(arrow)
     if not plain or family not in _READERS:
         raise NotOursError
-    return pa.scalar(_READERS[family](value), arrow)
+    read = _READERS[family]
+    return pa.array([None if value is None else read(value) for value in values], arrow)
 
 
 _READERS: Mapping[Family, Callable[[Any], object]] = {
@@ -223,6 +248,7 @@ _READERS: Mapping[Family, Callable[[Any], object]] = {
 }
 
 
+@lru_cache(maxsize=256)
 def _spark_type(text: str) -> tuple[pa.DataType, bool]:
     """A type as `DataType.json` writes it, and whether it is stored as itself."""
     schema = {"type": "struct", "fields": [{"name": "value", "type": json.loads(text)}]}

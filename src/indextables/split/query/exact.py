@@ -34,10 +34,19 @@ from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
 from indextables.split.query.fields import FieldRef, Question
 from indextables.split.query.json_leaf import json_leaf
-from indextables.split.query.literals import as_field_value, as_json_term
+from indextables.split.query.literals import as_field_value, as_field_values, as_json_term
 from indextables.split.query.query import ask, json_paths
-from indextables.split.query.text_leaf import term_pattern, text_leaf, text_range
-from indextables.split.query.value_leaf import address_block, addresses, between, hashed, one_of
+from indextables.split.query.text_leaf import term_pattern, text_leaf, text_range, texts_of
+from indextables.split.query.value_leaf import (
+    MOST_RANGES,
+    address_block,
+    between,
+    each_address,
+    equal,
+    hashed,
+    most_terms,
+    one_of,
+)
 from indextables.split.query.verdict import (
     ALL,
     ANYTHING,
@@ -59,6 +68,9 @@ from indextables.split.query.view import IndexView
 
 Understand = Callable[[Search], Question]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
+# Texts in longer lists are looked for in the rows: each is a phrase, or a term of its own.
+_MOST_PHRASES = 64
+_MOST_NESTED = 256
 # Tokenizers that keep every run of letters and digits together, so that a part of one is found in a term.
 _WHOLE_WORDS = ("default", "whitespace", "cjk")
 
@@ -100,7 +112,7 @@ class _Decider:
             case And(parts):
                 return all_of(self.decide(part) for part in parts)
             case Or(parts):
-                return any_of(self.decide(part) for part in parts)
+                return ANYTHING if self._many_ranges(parts) else any_of(self.decide(part) for part in parts)
             case Not(part):
                 return negate(self.decide(part))
             case Always(value):
@@ -109,6 +121,17 @@ class _Decider:
                 return ask(self.understand(predicate), self.view)
             case _:
                 return self.leaf(predicate)
+
+    def _many_ranges(self, parts: Sequence[Predicate]) -> bool:
+        """Whether there are so many ranges of numbers that all rows are looked at sooner."""
+        if len(parts) <= MOST_RANGES:
+            return False
+        leaves = (part.parts[0] if isinstance(part, And) and part.parts else part for part in parts)
+        ranges = (
+            isinstance(leaf, Compare) and self.view.mapping.find(leaf.column.path[0], *_VALUES) is not None
+            for leaf in leaves
+        )
+        return sum(ranges) > MOST_RANGES
 
     def leaf(self, leaf: Compare | In | IsNull | TextMatch | Like) -> Verdict:
         name, *inner = leaf.column.path
@@ -149,66 +172,67 @@ class _Decider:
         if not leaf.value.is_valid:
             return self._is_null(name) if leaf.op is Op.NULL_SAFE else UNKNOWN
         if leaf.op is Op.NULL_SAFE:
-            same = self._equal(name, [leaf.value]).true
+            same = self._equal(name, pa.array([leaf.value], leaf.value.type)).true
             return plain(same.rows, same.doubt)
         if leaf.op is Op.EQ:
-            return self._equal(name, [leaf.value])
+            return self._equal(name, pa.array([leaf.value], leaf.value.type))
         field = self.view.find(name, *_VALUES, Kind.STRING)
         if field is None:
             return ANYTHING
         return self._ordered(field, leaf.op, leaf.value)
 
     def _in(self, leaf: In, name: str) -> Verdict:
-        values = [value for value in leaf.values if value.is_valid]
-        found = self._equal(name, values) if values else self._known(name, NOTHING)
+        if leaf.array is None:
+            return ANYTHING
+        values = leaf.array.drop_null()
+        found = self._equal(name, values) if len(values) else self._known(name, NOTHING)
         # A null in the list leaves every other row unknown.
         return found if len(values) == len(leaf.values) else Verdict(found.true, Side(NOTHING))
 
-    def _equal(self, name: str, values: Sequence[pa.Scalar]) -> Verdict:
+    def _equal(self, name: str, values: pa.Array) -> Verdict:
         if (field := self.view.find(name, *_VALUES)) is not None:
             return self._equal_values(field, values)
-        texts = [value.as_py() for value in values]
-        if not all(isinstance(text, str) for text in texts):
-            return ANYTHING
         field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
-        match field:
-            case None:
-                return ANYTHING
-            case Field(kind=Kind.STRING):
-                found = text_leaf(InSet(tuple(texts)), field, self.view).true
+        most = _MOST_PHRASES if field is not None and field.kind is Kind.TEXT else most_terms(self.view)
+        if field is None or len(values) > most or not pa.types.is_string(values.type):
+            return ANYTHING
+        texts = values.unique().to_pylist()
+        match field.kind:
+            case Kind.STRING:
+                found = texts_of(field, self.view, texts)
                 return self._known(name, found.rows, found.doubt)
-            case Field(kind=Kind.HASH):
+            case Kind.HASH:
                 rows = hashed(self.view, field, texts)
-            case Field(kind=Kind.IP):
+            case Kind.IP:
                 rows = self._same_address(field, texts)
             case _:
                 rows = either(self._same_words(field, text) for text in texts)
         return self._known(name, rows, rows)
 
-    def _equal_values(self, field: Field, values: Sequence[pa.Scalar]) -> Verdict:
+    def _equal_values(self, field: Field, values: pa.Array) -> Verdict:
         column = self.view.column(field.column)
-        encoded = [as_field_value(value, column.type, field) for value in values] if column else [None]
-        known = [value for value in encoded if value is not None]
-        if len(known) != len(encoded):
+        known = None if column is None else as_field_values(values, column.type, field)
+        if known is None:
             return ANYTHING
-        rows = one_of(self.view, field, known)
         if field.kind is not Kind.BOOL and len(known) == 1:
-            low = between(self.view, field, None, known[0], upper_inclusive=False)
-            high = between(self.view, field, known[0], None, lower_inclusive=False)
-            return Verdict(Side(rows), Side(either((low, high))))
-        return self._known(field.column, rows)
+            only = known[0].as_py()
+            low = between(self.view, field, None, only, upper_inclusive=False)
+            high = between(self.view, field, only, None, lower_inclusive=False)
+            return Verdict(Side(equal(self.view, field, only)), Side(either((low, high))))
+        found = one_of(self.view, field, known)
+        return self._known(field.column, found.rows, found.doubt)
 
     def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
         """Rows with the same address, however it is written; or with no address, if a text is none."""
-        found = []
+        known: list[int] = []
         for text in texts:
             try:
-                block = address_block(text)
+                low, high = address_block(text)
             except QuerySyntaxError:
-                block = (1, 0)
-            is_one = block[0] == block[1]
-            found.append(addresses(self.view, field, *block) if is_one else self.view.partial(field))
-        return either(found)
+                continue
+            known += [low] if low == high else []
+        others = self.view.partial(field) if len(known) < len(texts) else NOTHING
+        return either((each_address(self.view, field, known), others))
 
     def _same_words(self, field: Field, text: str) -> tantivy.Query:
         """Rows with the words of a text: all that are equal to it are among them."""
@@ -281,8 +305,10 @@ class _Decider:
         match leaf:
             case Compare(op=Op.EQ | Op.NULL_SAFE, column=column, value=value) if value.is_valid:
                 values: tuple[pa.Scalar, ...] = (value,)
-            case In(column=column, values=values) if all(value.is_valid for value in values):
-                pass
+            case In(column=column, values=given) if len(given) <= _MOST_NESTED:
+                values = tuple(given)
+                if not all(value.is_valid for value in values):
+                    return ANYTHING
             case _:
                 return ANYTHING
         field = self.view.find(column.path[0], Kind.JSON)

@@ -1,13 +1,17 @@
 """Literals of conditions as the fields of an index hold values: exactly, or not at all."""
 
 import decimal
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from indextables.split.index.encode import integer_values
+from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.value_leaf import Value
 
+# Literals of another type than the column's are converted one by one; of a longer list rows are looked at.
+_MOST_CONVERTED = 1024
 # Up to here every whole number has a double of its own.
 _WHOLE_DOUBLES = 1 << 53
 
@@ -27,6 +31,26 @@ def as_field_value(value: pa.Scalar, column: pa.DataType, field: Field) -> Value
         same = pa.types.is_timestamp(kind) and kind.unit == column.unit and bool(kind.tz) == bool(column.tz)
         return int(value.value) if same else None
     return int(integer_values(pa.array([value], kind))[0].as_py()) if kind == column else None
+
+
+def as_field_values(values: pa.Array, column: pa.DataType, field: Field) -> pa.Array | None:
+    """What a field holds for rows equal to one of the literals, each once; None if that cannot be told."""
+    if values.type == column and field.kind is Kind.I64:
+        return integer_values(values).unique()
+    if values.type == column and field.kind is Kind.F64:
+        return pa.array(np.unique(float_values(values)))
+    if len(values) > _MOST_CONVERTED:
+        return None
+    known = [as_field_value(value, column, field) for value in values]
+    return None if any(value is None for value in known) else _distinct(known)
+
+
+def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
+    """The values, each once; None if they are whole numbers that no field can hold."""
+    try:
+        return pa.array(list(dict.fromkeys(values)))
+    except (pa.ArrowInvalid, OverflowError):
+        return None
 
 
 def as_json_term(value: pa.Scalar) -> str | None:

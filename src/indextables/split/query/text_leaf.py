@@ -22,7 +22,17 @@ from indextables.split.index.tokens import Token, begun_cut, cut, lowered, plain
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
 from indextables.split.query.slop import neighbours
-from indextables.split.query.verdict import ALL, FALSE, NOTHING, Verdict, any_of, either, every, plain
+from indextables.split.query.verdict import (
+    ALL,
+    FALSE,
+    NOTHING,
+    Side,
+    Verdict,
+    any_of,
+    either,
+    every,
+    plain,
+)
 from indextables.split.query.view import IndexView
 
 # Lower case and stemming shorten a token by no more than this; longer ones may have been left out.
@@ -59,6 +69,11 @@ def text_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
 
 
+def texts_of(field: Field, view: IndexView, texts: Sequence[str]) -> Side:
+    """Rows of a string field with one of the values."""
+    return _Terms(field, view).one_of(texts)
+
+
 class _Terms:
     """The terms of one field."""
 
@@ -83,6 +98,13 @@ class _Terms:
             candidates = either((rows, self._lacking(texts)))
             return plain(candidates, candidates)
         return self._complete_unless_long(rows, texts)
+
+    def one_of(self, texts: Sequence[str]) -> Side:
+        """Whole values, of which rows have one."""
+        found = Query.term_set_query(self.view.schema, self.field.name, texts)
+        rows = self._term(texts[0]) if len(texts) == 1 else found
+        lacking = self._lacking(texts, exactly=True)
+        return Side(either((rows, lacking)), lacking)
 
     def beginning(self, text: str) -> Verdict:
         """Words of which the last is only begun; or the beginning of a value."""

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import tantivy
 from tantivy import FieldType, Query
@@ -13,12 +14,16 @@ from indextables.predicate.literals import parsed
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.verdict import NOTHING, Verdict, either, plain
+from indextables.split.query.verdict import ALL, NOTHING, Side, Verdict, either, plain
 from indextables.split.query.view import IndexView
 
 Value: TypeAlias = int | float | bool
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 _TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: FieldType.Float}
 _I64 = (-(1 << 63), (1 << 63) - 1)
+# More ranges than this cost more than looking at all rows.
+MOST_RANGES = 16
+_FEW_TERMS, _ROWS_PER_TERM = 1024, 128
 _LAST_ADDRESS = (1 << 128) - 1
 _V4_START = 0xFFFF << 32
 
@@ -35,7 +40,8 @@ def value_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             return plain(equal(view, field, value(text)))
         case InSet(values=values):
-            return plain(one_of(view, field, [value(text) for text in values]))
+            found = one_of(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
+            return plain(found.rows, found.doubt)
         case Range(lower=lower, upper=upper):
             low = None if lower is None else value(lower)
             high = None if upper is None else value(upper)
@@ -91,12 +97,35 @@ def equal(view: IndexView, field: Field, value: Value) -> tantivy.Query:
     return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
 
 
-def one_of(view: IndexView, field: Field, values: Sequence[Value]) -> tantivy.Query:
-    """Rows with one of the values."""
-    if field.indexed and len(values) > 1:
-        kept = [v for v in values if field.kind is not Kind.I64 or _I64[0] <= v <= _I64[1]]
-        return Query.term_set_query(view.schema, field.name, kept)
-    return either(equal(view, field, value) for value in values)
+def one_of(view: IndexView, field: Field, values: pa.Array) -> Side:
+    """Rows with one of the values, which are distinct and as the field holds them.
+
+    A range costs a pass over the field's column, so many of them cost more than looking at all rows. Then the
+    rows between the least and the greatest value are left to be looked at.
+    """
+    if field.kind is Kind.BOOL:
+        return Side(either(equal(view, field, value) for value in values.to_pylist()))
+    if field.indexed and len(values) <= most_terms(view):
+        return Side(Query.term_set_query(view.schema, field.name, values.to_pylist()))
+    numbers = np.sort(values.to_numpy(zero_copy_only=False))
+    whole = field.kind is not Kind.F64
+    first: Mask = np.ones(len(numbers), np.bool_)
+    if whole:  # neighbouring whole numbers are one range
+        first[1:] = numbers[1:] - 1 != numbers[:-1]
+    starts = np.flatnonzero(first)
+    if len(starts) <= MOST_RANGES:
+        stops = np.append(starts[1:], len(numbers)) - 1
+        bounds = zip(numbers[starts].tolist(), numbers[stops].tolist(), strict=True)
+        return Side(either(between(view, field, low, high) for low, high in bounds))
+    if not whole and np.isnan(numbers[-1]):
+        return Side(ALL, ALL)
+    rows = between(view, field, numbers[0].item(), numbers[-1].item())
+    return Side(rows, rows)
+
+
+def most_terms(view: IndexView) -> int:
+    """So many terms are looked up faster than all rows are looked at."""
+    return max(_FEW_TERMS, view.num_rows // _ROWS_PER_TERM)
 
 
 def between(
@@ -131,8 +160,7 @@ def _inside(value: Any, low: Any, high: Any, low_in: bool, high_in: bool) -> boo
 
 def hashed(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
     """Rows whose value has the hash of one of the texts."""
-    hashes = hash_values(pa.array(texts, pa.string()))
-    return either(equal(view, field, int(h)) for h in hashes.to_pylist())
+    return one_of(view, field, hash_values(pa.array(texts, pa.string())).unique()).rows
 
 
 def ip_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
@@ -170,6 +198,16 @@ def addresses(view: IndexView, field: Field, low: int, high: int) -> tantivy.Que
     return Query.range_query(
         view.schema, field.name, FieldType.IpAddr, first, last, use_inverted_index=not field.fast
     )
+
+
+def each_address(view: IndexView, field: Field, numbers: Sequence[int]) -> tantivy.Query:
+    """Rows with one of the addresses."""
+    if not numbers:
+        return NOTHING
+    if not field.indexed or len(numbers) == 1:
+        return either(addresses(view, field, number, number) for number in numbers)
+    texts = [str(ipaddress.IPv6Address(number)) for number in numbers]
+    return Query.term_set_query(view.schema, field.name, texts)
 
 
 def address_range(leaf: Range) -> tuple[int, int]:
