@@ -7,7 +7,13 @@ with what to do.
 
 
 class IndexTablesError(Exception):
-    """The root of all errors raised by this package."""
+    """The root of all errors raised by this package.
+
+    `not_committed` is true only where it is proven that no version refers, or will ever refer, to the files
+    of the commit that failed. Only then may those files be deleted (PROTOCOL.md, "Deleting files").
+    """
+
+    not_committed: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes as it is: sentence and facts, without being made anew."""
@@ -138,6 +144,17 @@ class CorruptLogError(LogError):
         self.problem = problem
 
 
+class StateExpiredError(LogError):
+    """Files that a new state refers to were cleaned up while it was written; it is not visible."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url} was not written: the state before it, or manifests, were cleaned up meanwhile; nothing was "
+            "changed; repeat the checkpoint"
+        )
+        self.url = url
+
+
 class ProtocolError(LogError):
     """The table asks for a protocol version or a feature that this release does not have."""
 
@@ -160,6 +177,8 @@ class VersionNotFoundError(LogError):
 class CommitConflictError(LogError):
     """Another commit changed what this one relied on; nothing of this one is visible."""
 
+    not_committed = True
+
     def __init__(self, operation: str, problem: str, *, version: int, other: str) -> None:
         super().__init__(
             f"{operation} conflicts with version {version} ({other}): {problem}; "
@@ -174,6 +193,8 @@ class CommitConflictError(LogError):
 class CommitAttemptsError(LogError):
     """Every attempt to claim a version lost the race."""
 
+    not_committed = True
+
     def __init__(self, url: str, operation: str, attempts: int) -> None:
         super().__init__(
             f"{operation} on {url} lost the race for the next version {attempts} times; nothing was "
@@ -185,15 +206,18 @@ class CommitAttemptsError(LogError):
 class CommitUnknownError(LogError):
     """Storage failed in a way that leaves open whether the commit is visible.
 
-    Files of the commit must not be deleted: the version may refer to them.
+    Files of the commit must not be deleted: the version may refer to them. `token` identifies the commit;
+    `Table.commit_outcome(token)` tells whether it is in the table.
     """
 
-    def __init__(self, url: str, version: int, cause: str) -> None:
+    def __init__(self, url: str, version: int, cause: str, *, token: str) -> None:
         super().__init__(
-            f"whether version {version} of {url} was committed is not known ({cause}); "
-            "its files are kept; look at the table's history before repeating the operation"
+            f"whether version {version} of {url} was committed is not known ({cause}); its files are kept; "
+            f"before repeating the operation call Table.commit_outcome('{token}'), or look for this token in "
+            "the table's history"
         )
         self.version = version
+        self.token = token
 
 
 # --- splits ----------------------------------------------------------------------------------------

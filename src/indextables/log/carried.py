@@ -4,7 +4,7 @@ They travel in the header of the state's Avro file, under one key of ours that o
 the protocol with its features, the time of the commit, skipped splits, and the last batches of streams.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,15 +18,27 @@ KEY = "indextables.carried"
 class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a state says beyond its record.
 
-    `whole` is false where another engine wrote the state, so that there may be more to be told.
+    `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `whole` is false
+    where another engine wrote the state, so that there may be more to be told.
     """
 
     protocol: Protocol | None = None
     timestamp: int | None = None
     token: str | None = None
+    lineage: list[str | None] = []
     mergeskips: list[MergeSkip] = []
     txns: list[Txn] = []
     whole: bool = True
+
+    @property
+    def commits(self) -> Sequence[str | None]:
+        """The lineage; of states that were written before there was one, the token of their version."""
+        return self.lineage or ([self.own_token] if self.own_token else [])
+
+    @property
+    def own_token(self) -> str | None:
+        """The token of the state's version; earlier releases wrote a file's size and time if it had none."""
+        return None if self.token is None or self.token.startswith("(") else self.token
 
 
 def encode_carried(carried: Carried) -> dict[str, str]:

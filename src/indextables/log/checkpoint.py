@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from indextables import metrics
 from indextables.errors import (
-    CorruptLogError,
     CredentialsError,
     ObjectMissingError,
+    StateExpiredError,
     StoreError,
     UnsafeStoreError,
 )
@@ -85,6 +85,8 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
         tombstones / base.num_files > options.get(opt.COMPACT_TOMBSTONES)
         or len(base.manifests) + new_manifest > options.get(opt.COMPACT_MANIFESTS)
         or len(removes) > options.get(opt.COMPACT_REMOVES)
+        # Another engine may have added a path that was live: how many splits there are is not known then.
+        or bool(snapshot.delta.foreign)
         # A tombstone hides its path wherever it stands, so a path that came back needs a clean state.
         or any(path not in snapshot.delta.fresh for path in snapshot.delta.added)
         or not snapshot.delta.added.keys().isdisjoint(base.tombstones)
@@ -100,6 +102,13 @@ def tombstones_of(snapshot: Snapshot) -> list[str]:
     return [path for path in delta.removed if path not in delta.fresh and path not in hidden]
 
 
+def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
+    """Whether every manifest that a state refers to is there; one listing tells."""
+    paths = {resolve_manifest_path(manifest.path, folder) for manifest in state.manifests}
+    there = {info.path for info in loader.log.list(MANIFEST_FOLDER)} if paths else set()
+    return all(path in there or loader.log.exists(path) for path in paths)
+
+
 def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
     """Write the state of a snapshot, unless there is one at its version already."""
     options = loader.options
@@ -108,14 +117,19 @@ def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: b
             return _write_json(loader, snapshot, chance)
         backoff = Backoff(options.get(opt.STATE_RETRY_BASE_MS), options.get(opt.STATE_RETRY_MAX_MS))
         attempts = options.get(opt.STATE_RETRY_ATTEMPTS)
-        for attempt in range(1, attempts):
+        created: _CreatedState | None = None
+        attempt = 1
+        while True:
             try:
-                return _write_state(loader, snapshot, chance, compact=compact)
+                created = created or _create_state(loader, snapshot, chance, compact=compact)
+                return _confirm_state(loader, snapshot, created)
             except _HOPELESS:
                 raise
             except StoreError:
-                chance.sleep(backoff.seconds(attempt, chance.jitter()))
-        return _write_state(loader, snapshot, chance, compact=compact)
+                if attempt >= attempts:
+                    raise
+            chance.sleep(backoff.seconds(attempt, chance.jitter()))
+            attempt += 1
 
 
 def existing(snapshot: Snapshot) -> Checkpointed | None:
@@ -138,44 +152,66 @@ def _told(state: StateManifest, *, compacted: bool, written: bool) -> Checkpoint
     )
 
 
-def _write_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
+@dataclass(frozen=True, slots=True)
+class _CreatedState:
+    """A state, and whether its file is ours; otherwise another writer's stands at its version."""
+
+    state: StateManifest
+    compacted: bool
+    written: bool
+
+
+def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> _CreatedState:
     options = loader.options
     codec = _CODECS[options.get(opt.STATE_COMPRESSION)]
     level = options.get(opt.STATE_COMPRESSION_LEVEL)
-    compact = compact or needs_compaction(snapshot, options)
+    base = snapshot.base
+    compact = (
+        compact
+        or needs_compaction(snapshot, options)
+        or base.state is None
+        or not is_complete(loader, base.state, base.folder)
+    )
     writer = _StateWriter(loader, snapshot, chance, codec, level)
     state = writer.compacted() if compact else writer.incremental()
+    if not compact and not _has_base(loader, snapshot):
+        raise _base_expired(loader, snapshot)
     written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
-    if written and not compact:
-        _check_manifests(loader, snapshot, state)
-    _point_at(loader, state)
     metrics.record("indextables.state.write.compacted", float(compact))
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
     metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
-    return _told(state, compacted=compact, written=written)
+    return _CreatedState(state, compact, written)
 
 
-def _check_manifests(loader: Loader, snapshot: Snapshot, state: StateManifest) -> None:
-    """Take the state back if its base was cleaned up while it was written, and manifests with it.
+def _confirm_state(loader: Loader, snapshot: Snapshot, created: _CreatedState) -> Checkpointed:
+    """Check a state that became visible, and let the pointer name it."""
+    state = created.state
+    if created.written:
+        _check_state(loader, snapshot, state, compacted=created.compacted)
+        _point_at(loader, state)
+    return _told(state, compacted=created.compacted, written=created.written)
+
+
+def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, compacted: bool) -> None:
+    """Take a state back if manifests that it refers to were, or are about to be, deleted.
 
     Cleaning deletes a state first, then looks which states there are, then deletes manifests that none of
-    them needs. So while the base is there after ours became visible, nothing that we refer to can go.
+    them needs. So while the base is there after ours became visible, nothing of the base can go. New
+    manifests are protected by their age alone, so it is checked that they are there.
     """
-    base = snapshot.base.state
-    assert base is not None
-    log, folder = loader.log, snapshot.base.folder
-    if log.exists(f"{folder}/{STATE_FILE}") or log.exists(f"{folder}/{STATE_FILE_JSON}"):
+    if (compacted or _has_base(loader, snapshot)) and is_complete(loader, state, state_folder(state.state_version)):
         return
-    here = state_folder(snapshot.version)
-    for manifest in state.manifests:
-        path = resolve_manifest_path(manifest.path, here)
-        if not log.exists(path):
-            log.delete([state_file(snapshot.version)])
-            raise CorruptLogError(
-                f"{log.url}/{path}",
-                f"the manifest was cleaned up while a state that needs it was written at {snapshot.version}",
-                remedy="nothing was changed; repeat the checkpoint",
-            )
+    loader.log.delete([state_file(snapshot.version)])
+    raise _base_expired(loader, snapshot)
+
+
+def _has_base(loader: Loader, snapshot: Snapshot) -> bool:
+    log, folder = loader.log, snapshot.base.folder
+    return log.exists(f"{folder}/{STATE_FILE}") or log.exists(f"{folder}/{STATE_FILE_JSON}")
+
+
+def _base_expired(loader: Loader, snapshot: Snapshot) -> StateExpiredError:
+    return StateExpiredError(f"{loader.log.url}/{state_file(snapshot.version)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +293,8 @@ class _StateWriter:
         carried = Carried(
             protocol=protocol,
             timestamp=snapshot.timestamp,
-            token=snapshot.identity,
+            token=snapshot.token,
+            lineage=list(snapshot.lineage),
             mergeskips=list(snapshot.skips.values()),
             txns=list(snapshot.txns.values()),
         )
@@ -337,7 +374,12 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
     """The older form: the whole table as a list of actions."""
     listed = snapshot.files()
     actions: list[Action] = [
-        CommitInfo(timestamp=snapshot.timestamp or 0, operation="CHECKPOINT", token=snapshot.identity),
+        CommitInfo(
+            timestamp=snapshot.timestamp or 0,
+            operation="CHECKPOINT",
+            token=snapshot.identity,
+            lineage=list(snapshot.lineage),
+        ),
         snapshot.protocol,
         _metadata_with(snapshot.metadata, snapshot.registry),
         *snapshot.txns.values(),

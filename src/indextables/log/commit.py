@@ -9,15 +9,18 @@ draft ─► read what came between, check that the draft still holds ◄──�
                                        └──────────────► cannot be told: outcome unknown
 ```
 
-What came between is read before the first attempt too. Creating the version after an old base without a
-look could succeed where others' versions were committed and cleaned up since, and nobody would ever read it;
-that this did not happen between the look and the creation is checked afterwards (`overtaken`).
+What came between is read before the first attempt too, and the base is compared by its token. Creating the
+version after an old base without a look could succeed where others' versions were committed and cleaned up
+since, and nobody would ever read it; that this did not happen between the look and the creation is checked
+afterwards. From the moment a create was sent, every failure means that the outcome is unknown, unless it is
+proven that the version is not ours.
 """
 
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 
 import msgspec
 
@@ -26,9 +29,11 @@ from indextables.errors import (
     CommitConflictError,
     CommitUnknownError,
     CorruptLogError,
+    IndexTablesError,
     ObjectMissingError,
     OutcomeUnknownError,
     StoreError,
+    TableNotFoundError,
 )
 from indextables.log.conflict import (
     Draft,
@@ -39,14 +44,25 @@ from indextables.log.conflict import (
 )
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata
+from indextables.log.format.names import Listing
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.protocol import check_writable, upgrade_for
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate, schema_hash
-from indextables.log.load import Loader
-from indextables.log.overtaken import is_overtaken
-from indextables.log.segment import Progress, current_segment, progress_since
+from indextables.log.load import Loader, check_lineage
+from indextables.log.segment import (
+    VersionFile,
+    bases,
+    following,
+    full_listing,
+    listing_from,
+    segments_at,
+    stamp_of,
+)
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
+
+# How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
+_LISTINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,106 +96,279 @@ def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine:
     """Make the draft the next version of the table; the snapshot it leads to.
 
     `base` is what the draft was made from. What was committed since then is checked against it.
+
+    Raises:
+        CommitUnknownError: the version may exist, now or later; the draft's files must stay.
+        IndexTablesError: any other one has `not_committed` set: nothing refers to the draft's files.
     """
-    options = loader.options
-    check_batches(draft, base)
-    backoff = Backoff(options.get(opt.RETRY_BASE_MS), options.get(opt.RETRY_MAX_MS))
-    attempts = options.get(opt.RETRY_ATTEMPTS)
-    token, current = chance.token(), base
-    unknown: OutcomeUnknownError | None = None
-    for attempt in range(1, attempts + 1):
-        current = _catch_up(loader, draft, current, token, unknown)
-        if current.identity == token:
-            return current
-        if options.get(opt.PROTOCOL_CHECK):
-            check_writable(current.protocol, current.url)
-        actions = _actions(draft, current, token=token, now_ms=chance.now_ms(), engine=engine)
-        try:
-            ours = _claim(loader, current.version + 1, actions, token)
-        except OutcomeUnknownError as error:
-            ours, unknown = False, error
-        else:
-            unknown = None
-        if ours and not is_overtaken(loader, current.version + 1, draft, current.url):
-            return current.then([(current.version + 1, actions)], token)
-        if attempt < attempts:
-            chance.sleep(backoff.seconds(attempt, chance.jitter()))
-    if unknown is not None:
-        raise CommitUnknownError(base.url, current.version + 1, str(unknown)) from unknown
-    raise CommitAttemptsError(base.url, draft.operation, attempts)
+    running = _Commit(loader, draft, chance, engine, chance.token())
+    try:
+        return running.run(base)
+    except CommitUnknownError:
+        raise
+    except IndexTablesError as error:
+        if running.pending is None:
+            error.not_committed = True
+            raise
+        raise running.unknown(str(error)) from error
+    except Exception as error:
+        if running.pending is None:
+            raise
+        raise running.unknown(str(error)) from error
 
 
 def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> bool:
     """Write version 0 of a table; false if there is one already."""
     assert draft.metadata is not None
     assert draft.protocol is not None
-    token = chance.token()
-    info = _info(draft, token=token, timestamp=chance.now_ms(), engine=engine)
+    running = _Commit(loader, draft, chance, engine, chance.token())
+    info = _info(draft, running.token, timestamp=chance.now_ms(), engine=engine)
     actions: list[Action] = [info, draft.protocol, draft.metadata]
     try:
-        return _claim(loader, 0, actions, token)
-    except OutcomeUnknownError as error:
-        raise CommitUnknownError(_table_url(loader), 0, str(error)) from error
-
-
-def _claim(loader: Loader, version: int, actions: list[Action], token: str) -> bool:
-    """Whether the version is ours now; OutcomeUnknownError if it is absent but might still appear."""
-    data = version_file.encode(actions, compress=loader.options.get(opt.VERSION_COMPRESSION))
-    try:
-        return loader.log.create(version_path(version), data)
-    except OutcomeUnknownError as error:
-        try:
-            written = version_file.decode(loader.log.get(version_path(version)), error.url)
-        except ObjectMissingError:
-            raise error from None
-        except (StoreError, CorruptLogError):
-            raise CommitUnknownError(_table_url(loader), version, str(error)) from error
-        return _has_token(written, token)
-
-
-def _catch_up(
-    loader: Loader, draft: Draft, current: Snapshot, token: str, unknown: OutcomeUnknownError | None
-) -> Snapshot:
-    """The newest snapshot, if nothing between `current` and it broke what the draft relies on.
-
-    If one of the versions in between is our own, whose acknowledgement was lost, the snapshot at it. While
-    the outcome of an attempt is unknown, failing to see what came of it leaves it unknown.
-    """
-    progress = Progress(follows=False)
-    winners = None
-    try:
-        progress = progress_since(loader.log, current.version, None)
-        winners = loader.versions(progress.later) if progress.follows else None
-    except CorruptLogError:
-        pass  # cleaned up since they were listed, or really damaged: then loading says so
-    except StoreError as error:
-        if unknown is None:
+        created = running.create(0, actions)
+        if running.pending is not None and not created:
+            created = running.is_ours(0)
+        return created and running.confirm(0, None) is _Verdict.COMMITTED
+    except CommitUnknownError:
+        raise
+    except IndexTablesError as error:
+        if running.pending is None:
             raise
-        raise CommitUnknownError(current.url, current.version + 1, str(error)) from unknown
-    if winners is None and unknown is not None:
-        raise CommitUnknownError(current.url, current.version + 1, str(unknown)) from unknown
-    if winners is None:
-        return _anew(loader, draft, current)
-    later = progress.later
-    ours = next((n for n, (_, actions) in enumerate(winners) if _has_token(actions, token)), None)
-    if ours is not None:
-        return loader.extend(current, later[: ours + 1])
-    check_conflicts(draft, current.metadata, winners)
-    return loader.extend(current, later)
+        raise running.unknown(str(error)) from error
 
 
-def _anew(loader: Loader, draft: Draft, current: Snapshot) -> Snapshot:
-    """The newest snapshot when the versions in between were cleaned up: it must still allow the draft."""
-    latest = loader.load(current_segment(loader.log))
-    if latest.version < current.version:
-        raise CommitConflictError(
-            draft.operation,
-            f"the table is at version {latest.version}, and this operation started from {current.version}",
-            version=latest.version,
+class _Verdict(Enum):
+    """Whether a version file that holds our commit is a version of the table."""
+
+    COMMITTED = auto()
+    OVERTAKEN = auto()
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One commit on its way; `pending` is a version whose file may be ours, now or later.
+
+    While a version is pending, every error means that the outcome is unknown. It stops being pending only
+    by proof: another's file stands at that number, or ours was removed from behind a state.
+    """
+
+    loader: Loader
+    draft: Draft
+    chance: Chance
+    engine: str
+    token: str
+    pending: int | None = None
+    committed: bool = False
+    cause: str = ""
+    # Where the table is, for errors.
+    url: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.url = self.loader.log.url.rsplit("/", 1)[0]
+
+    def run(self, base: Snapshot) -> Snapshot:
+        """Try until the draft is a version, conflicts, or lost every race."""
+        options = self.loader.options
+        check_batches(self.draft, base)
+        backoff = Backoff(options.get(opt.RETRY_BASE_MS), options.get(opt.RETRY_MAX_MS))
+        attempts = options.get(opt.RETRY_ATTEMPTS)
+        current = base
+        for attempt in range(1, attempts + 1):
+            current = self.catch_up(current)
+            if self.committed:
+                return current
+            if options.get(opt.PROTOCOL_CHECK):
+                check_writable(current.protocol, current.url)
+            version = current.version + 1
+            now_ms = self.chance.now_ms()
+            actions = _actions(self.draft, current, token=self.token, now_ms=now_ms, engine=self.engine)
+            if self.create(version, actions):
+                if self.confirm(version, current) is _Verdict.COMMITTED:
+                    return current.then([(version, actions)], self.token)
+                # The table went on from another version of this number; only its newest one can tell.
+                current = self.start_over(current)
+                if self.committed:
+                    return current
+            if attempt < attempts:
+                self.chance.sleep(backoff.seconds(attempt, self.chance.jitter()))
+        if self.pending is not None:
+            current = self.catch_up(current)
+            if self.committed:
+                return current
+        if self.pending is not None:
+            raise self.unknown(self.cause)
+        raise CommitAttemptsError(base.url, self.draft.operation, attempts)
+
+    def create(self, version: int, actions: list[Action]) -> bool:
+        """Whether the version's file is ours now. If that cannot be told, the version is pending."""
+        data = version_file.encode(actions, compress=self.loader.options.get(opt.VERSION_COMPRESSION))
+        before = self.pending
+        self.pending = version
+        try:
+            created = self.loader.log.create(version_path(version), data)
+        except OutcomeUnknownError as error:
+            self.cause = str(error)
+            return False
+        except StoreError:
+            # Storage refused this attempt for certain; an earlier one at this version may still arrive.
+            self.pending = before
+            raise
+        if not created and before is None:
+            self.pending = None
+        return created
+
+    def catch_up(self, current: Snapshot) -> Snapshot:
+        """The newest snapshot, if nothing between `current` and it broke what the draft relies on.
+
+        If one of the versions in between is our own, whose acknowledgement was lost, the snapshot at it.
+        """
+        loader = self.loader
+        for _ in range(_LISTINGS):
+            listing = listing_from(loader.log, current.version)
+            try:
+                identity = loader.identity_at(listing, current.version)
+                if identity is None:
+                    break  # the versions up to the base were cleaned up, or the table was deleted
+                if identity != current.identity:
+                    raise self.replaced(current.version)
+                later = following(listing, current.version)
+                if later is None:
+                    continue  # a listing that ran while versions were created need not show all of them
+                winners = loader.versions(later)
+                check_lineage(loader.log.url, current.token, winners)
+            except CorruptLogError:
+                continue  # cleaned up since it was listed, or really damaged: then loading says so
+            return self._after(current, later, winners)
+        return self.start_over(current)
+
+    def _after(
+        self, current: Snapshot, later: Sequence[VersionFile], winners: Sequence[tuple[int, Sequence[Action]]]
+    ) -> Snapshot:
+        for place, (version, actions) in enumerate(winners):
+            if _has_token(actions, self.token):
+                self.pending = version
+                if self.confirm(version, None) is _Verdict.COMMITTED:
+                    return self.loader.extend(current, later[: place + 1])
+                return self.start_over(current)
+            if version == self.pending:
+                self.pending = None  # another's commit stands there, so ours never will
+        check_conflicts(self.draft, current.metadata, winners)
+        return self.loader.extend(current, later)
+
+    def start_over(self, current: Snapshot) -> Snapshot:
+        """The newest snapshot when the versions in between were cleaned up: it must still allow the draft."""
+        loader = self.loader
+        try:
+            latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
+        except TableNotFoundError:
+            raise self.replaced(current.version) from None
+        if self.pending is not None:
+            if latest.token_at(self.pending) == self.token:
+                self._settle(self.pending)
+                return latest
+            if latest.token_at(self.pending) is None:
+                raise self.unknown(self.cause or "the versions in between were cleaned up")
+            self.pending = None
+        if latest.version < current.version or latest.token_at(current.version) not in (None, current.token):
+            raise self.replaced(latest.version)
+        check_snapshot(self.draft, current, latest)
+        return latest
+
+    def confirm(self, version: int, base: Snapshot | None) -> _Verdict:
+        """Whether the version that was created is one of the table.
+
+        A truncation forgets all versions before a state. If it forgets a version that others made while this
+        commit was about to create it, creating it succeeds once more, and no reader will ever look at it.
+        States carry the tokens of the last versions, so they tell. If the table was deleted and made anew,
+        the version before is gone or another one.
+        """
+        loader = self.loader
+        listing = listing_from(loader.log, max(version - 1, 0))
+        newer = sorted((b for b in bases(listing) if b.version >= version), key=lambda b: b.version)
+        for state in newer:
+            found = _token_in(loader.lineage_of(state), state.version, version)
+            if found is not None:
+                return self._settle(version) if found == self.token else self._withdraw(version)
+        if newer:
+            return self._by_splits(version)
+        following_token = self._base_token_after(listing, version)
+        if following_token is not None:
+            return self._settle(version) if following_token == self.token else self._withdraw(version)
+        if base is not None and not self._is_base(listing, base):
+            again = full_listing(loader.log)
+            if self._is_base(again, base) or any(v > version for v in (again.latest or 0, *again.states)):
+                raise self.unknown("the version before it cannot be found")
+            self._withdraw(version)
+            raise self.replaced(base.version)
+        return self._settle(version)
+
+    def is_ours(self, version: int) -> bool:
+        """Whether the file at a pending version is ours; raises if it is absent, since it may yet appear."""
+        path = version_path(version)
+        try:
+            data = self.loader.log.get(path)
+        except ObjectMissingError:
+            raise self.unknown(self.cause) from None
+        if _has_token(version_file.decode(data, f"{self.loader.log.url}/{path}"), self.token):
+            return True
+        self.pending = None
+        return False
+
+    def _is_base(self, listing: Listing, base: Snapshot) -> bool:
+        """Whether the version before ours is still the one that the draft was checked against.
+
+        A version of another engine has no token; that something stands there has to do.
+        """
+        identity = self.loader.identity_at(listing, base.version)
+        return identity is not None and (base.token is None or identity == base.identity)
+
+    def _base_token_after(self, listing: Listing, version: int) -> str | None:
+        """The token that the next version names as the one it follows, if there is one."""
+        if (info := listing.versions.get(version + 1)) is None:
+            return None
+        actions = self.loader.version(VersionFile(version + 1, stamp_of(info)))
+        return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
+
+    def _by_splits(self, version: int) -> _Verdict:
+        """A state of another engine, or one far ahead, has no tokens; that our splits are live tells too."""
+        loader = self.loader
+        paths = {add.path for add in self.draft.adds}
+        latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
+        if paths and paths <= set(latest.files()["path"].to_pylist()):
+            return self._settle(version)
+        raise self.unknown("the versions after it were cleaned up at that moment")
+
+    def _settle(self, version: int) -> _Verdict:
+        if self.pending == version:
+            self.pending = None
+        self.committed = True
+        return _Verdict.COMMITTED
+
+    def _withdraw(self, version: int) -> _Verdict:
+        """Remove our file from behind a state, or from another table: no version needs it."""
+        self.loader.log.delete([version_path(version)])
+        self.pending = None
+        return _Verdict.OVERTAKEN
+
+    def replaced(self, version: int) -> CommitConflictError:
+        """What to raise when the table is not the one that the draft was made for."""
+        return CommitConflictError(
+            self.draft.operation,
+            "the table that this operation started from was deleted, replaced or set back meanwhile",
+            version=version,
             other="of a table that was made anew or restored",
         )
-    check_snapshot(draft, current.metadata, latest)
-    return latest
+
+    def unknown(self, cause: str) -> CommitUnknownError:
+        """What to raise while a version is pending."""
+        assert self.pending is not None
+        return CommitUnknownError(self.url, self.pending, cause or self.cause, token=self.token)
+
+
+def _token_in(lineage: Sequence[str | None], newest: int, version: int) -> str | None:
+    """The token of a version in a lineage that ends at `newest`; nothing if it does not reach so far."""
+    steps = newest - version
+    return lineage[-1 - steps] if 0 <= steps < len(lineage) else None
 
 
 def _has_token(actions: Sequence[Action], token: str) -> bool:
@@ -191,7 +380,8 @@ def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine
     # Times grow with versions even if clocks do not, so that a time finds one version.
     timestamp = max(now_ms, (current.timestamp or 0) + 1)
     adds, new_schemas = deduplicate(_by_their_own_hash(draft.adds, current.registry), current.registry)
-    actions: list[Action] = [_info(draft, token=token, timestamp=timestamp, engine=engine)]
+    info = _info(draft, token, timestamp=timestamp, engine=engine, base_token=current.token)
+    actions: list[Action] = [info]
     protocol = upgrade_for(draft.adds, draft.protocol or current.protocol) or draft.protocol
     if protocol is not None:
         actions.append(protocol)
@@ -225,7 +415,9 @@ def _with_schemas(metadata: Metadata, current: Snapshot, new: Mapping[str, str])
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
-def _info(draft: Draft, *, token: str, timestamp: int, engine: str) -> CommitInfo:
+def _info(
+    draft: Draft, token: str, *, timestamp: int, engine: str, base_token: str | None = None
+) -> CommitInfo:
     figures = {
         "numAddedFiles": len(draft.adds),
         "numAddedBytes": sum(add.size for add in draft.adds),
@@ -241,12 +433,10 @@ def _info(draft: Draft, *, token: str, timestamp: int, engine: str) -> CommitInf
         operation_metrics=figures,
         engine=engine,
         user_metadata=draft.user_metadata,
+        base_token=base_token,
     )
 
 
 def _records(add: Add) -> int:
     return add.num_records or 0
 
-
-def _table_url(loader: Loader) -> str:
-    return loader.log.url.rsplit("/", 1)[0]

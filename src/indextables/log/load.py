@@ -1,7 +1,9 @@
 """From the files of the log to a snapshot: history in, table out."""
 
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -12,11 +14,21 @@ from indextables.log.carried import Carried, decode_carried
 from indextables.log.format import files, version_file
 from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.protocol import check_not_companion, check_readable
 from indextables.log.format.state_manifest import StateManifest, decode_state
 from indextables.log.replay import Delta
-from indextables.log.segment import Base, Segment, VersionFile, full_listing, stamp_of, version_files
+from indextables.log.segment import (
+    Base,
+    Segment,
+    VersionFile,
+    bases,
+    full_listing,
+    segments_at,
+    stamp_of,
+    version_files,
+)
 from indextables.log.snapshot import BaseState, FileLists, Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
@@ -24,6 +36,11 @@ from indextables.store import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+# How many damaged files are remembered, so that each is reported once.
+_MAX_WARNED = 1000
+
+_logger = logging.getLogger(__name__)
 
 VERSIONS: caches.Cache[list[Action]] = caches.Cache()
 METADATA: caches.Cache[Metadata] = caches.Cache()
@@ -42,12 +59,12 @@ class Loader:
         """The snapshot that a segment describes."""
         base, carried, metadata, protocol = self._base(segment)
         versions = self.versions(segment.versions)
+        check_lineage(self.log.url, carried.own_token, versions)
         delta = Delta().then(versions)
         metadata = delta.metadata or metadata
         if metadata is None:
             metadata = self._find_metadata(segment)
-        last = segment.versions[-1].stamp if segment.versions else segment.base and segment.base.stamp
-        token = delta.token if segment.versions else carried.token
+        token = delta.token if segment.versions else carried.token or self._own_token(segment)
         snapshot = Snapshot(
             log=self.log,
             version=segment.version,
@@ -55,19 +72,90 @@ class Loader:
             metadata=metadata,
             base=base,
             delta=delta,
-            identity=token or repr(last),
+            identity=token or repr(segment.stamp),
             timestamp=_latest(delta.timestamp, carried.timestamp, _foreign_time(segment.versions, versions)),
             carried=carried if carried.whole else partial(self._recall, base.version),
             parallelism=self.options.get(opt.STATE_READ_PARALLELISM),
             lists=self.lists,
+            fallback=partial(self.reload, segment.version, token, frozenset({base.version})),
         )
         return self.checked(snapshot)
+
+    def load_first(self, segments: Sequence[Segment]) -> Snapshot:
+        """The snapshot of the first segment that can be read; all of them describe the same version.
+
+        A damaged or missing state or checkpoint costs time, not the answer. If none can be read, the error
+        says what is wrong with the first one.
+        """
+        problem: CorruptLogError | None = None
+        for segment in segments:
+            try:
+                snapshot = self.load(segment)
+            except CorruptLogError as error:
+                problem = problem or error
+            else:
+                if problem is not None:
+                    _warn_once(problem)
+                return snapshot
+        assert problem is not None
+        raise problem
+
+    def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> Snapshot:
+        """A version from other bases than the unusable ones: a manifest that they need cannot be read.
+
+        Raises:
+            CorruptLogError: there is no other base, or it describes another commit.
+            VersionNotFoundError: the version was cleaned up.
+        """
+        for segment in segments_at(self.log, full_listing(self.log), version):
+            start = segment.base.version if segment.base else -1
+            if start in unusable:
+                continue
+            try:
+                snapshot = self.load(segment)
+            except CorruptLogError:
+                continue
+            if token is None or snapshot.identity == token:
+                problem = "a manifest is missing or damaged, so an earlier state and the versions after it are read"
+                _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
+                tried = partial(self.reload, version, token, unusable | {start})
+                return replace(snapshot, fallback=tried)
+        raise CorruptLogError(
+            self.log.url,
+            f"version {version} cannot be read: a manifest of its state is missing or damaged, and no earlier "
+            "state with all versions after it is there",
+        )
+
+    def _own_token(self, segment: Segment) -> str | None:
+        """The token of a version that is read from the state of another engine, which has none."""
+        if not segment.has_file or segment.stamp is None:
+            return None
+        actions = self.version(VersionFile(segment.version, segment.stamp))
+        return next((a.token for a in actions if isinstance(a, CommitInfo)), None)
+
+    def identity_at(self, listing: Listing, version: int) -> str | None:
+        """What tells the commit at a version from others of that number; nothing if it is not listed."""
+        if (info := listing.versions.get(version)) is not None:
+            actions = self.version(VersionFile(version, stamp_of(info)))
+            token = next((a.token for a in actions if isinstance(a, CommitInfo)), None)
+            return token or repr(stamp_of(info))
+        base = next((b for b in bases(listing) if b.version == version), None)
+        return self.load(Segment(version, base, (), stamp=base.stamp)).identity if base else None
+
+    def lineage_of(self, base: Base) -> tuple[str | None, ...]:
+        """The tokens of the last versions up to a base, as it says; empty if another engine wrote it."""
+        if base.is_state:
+            carried = self.carried(base, self.state(base))
+            return tuple(carried.commits) if carried else ()
+        infos = (a for a in read_checkpoint(self.log, base.version) if isinstance(a, CommitInfo))
+        return tuple(next((info.lineage for info in infos), ()))
 
     def extend(self, snapshot: Snapshot, later: Sequence[VersionFile]) -> Snapshot:
         """A snapshot further on, by versions that follow it."""
         if not later:
             return snapshot
         versions = self.versions(later)
+        check_lineage(self.log.url, snapshot.token, versions)
         after = snapshot.then(versions, repr(later[-1].stamp), _foreign_time(later, versions))
         return self.checked(after)
 
@@ -149,6 +237,7 @@ class Loader:
         carried = Carried(
             timestamp=info.timestamp if info else None,
             token=info.token if info else None,
+            lineage=info.lineage if info else [],
             mergeskips=list(delta.skips.values()),
             txns=list(delta.txns.values()),
         )
@@ -203,6 +292,44 @@ class Loader:
         workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(wanted))
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(read, wanted))
+
+
+def check_lineage(
+    url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]
+) -> None:
+    """Refuse versions that do not follow each other (PROTOCOL.md, "Lineage").
+
+    `token` is that of the version before the first one. A version of a table that was deleted can land
+    in the table that took its place; its creator removes it, and until then it is no version.
+    """
+    before = token
+    for version, actions in versions:
+        info = next((a for a in actions if isinstance(a, CommitInfo)), None)
+        if before is not None and info is not None and info.base_token not in (None, before):
+            raise CorruptLogError(
+                f"{url}/{version_path(version)}",
+                f"version {version} does not follow the version {version - 1} that is there: it was committed "
+                "to a table that was deleted or replaced meanwhile",
+                remedy="read the table again; if it stays so, delete that file",
+            )
+        before = info.token if info else None
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(problem: CorruptLogError) -> None:
+    """Warn about a damaged file of a log, once in this process."""
+    if problem.url in _warned:
+        return
+    if len(_warned) >= _MAX_WARNED:
+        _warned.clear()
+    _warned.add(problem.url)
+    _logger.warning(
+        "%s: %s; the version is read from other files of the log; CHECKPOINT INDEXTABLES writes a new state",
+        problem.url,
+        problem.problem,
+    )
 
 
 def _latest(*times: int | None) -> int | None:

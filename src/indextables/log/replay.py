@@ -19,18 +19,25 @@ from indextables.log.format.actions import (
 )
 
 
+# How many tokens of the last versions a snapshot and a state keep.
+LINEAGE_LENGTH = 100
+
+
 @dataclass(slots=True)
 class Delta:
     """The net effect of some versions, in order: what they added, took away and changed.
 
     `added` are splits that are still there at the end, with their version and commit time. `removed` are
     paths that were taken away at some point; those in `fresh` were first added by these versions, so the
-    base does not know them. A path can be in `added` and `removed`, when it was added again.
+    base does not know them. A path can be in `added` and `removed`, when it was added again. `foreign` are
+    the fresh paths of commits of other engines, which may add a path that is live in the base. `lineage`
+    holds the tokens of the last versions, the newest last.
     """
 
     added: dict[str, tuple[Add, int, int]] = field(default_factory=dict)
     removed: dict[str, Remove] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)
+    foreign: set[str] = field(default_factory=set)
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     skips: dict[str, MergeSkip] = field(default_factory=dict)
@@ -38,6 +45,7 @@ class Delta:
     timestamp: int | None = None
     # What makes the last version's commit unique; nothing if another engine wrote it.
     token: str | None = None
+    lineage: tuple[str | None, ...] = ()
 
     def then(self, versions: Iterable[tuple[int, Sequence[Action]]]) -> "Delta":
         """With further versions; this one stays as it is."""
@@ -45,12 +53,14 @@ class Delta:
             dict(self.added),
             dict(self.removed),
             set(self.fresh),
+            set(self.foreign),
             self.protocol,
             self.metadata,
             dict(self.skips),
             dict(self.txns),
             self.timestamp,
             self.token,
+            self.lineage,
         )
         for version, actions in versions:
             longer._take(version, actions)
@@ -59,6 +69,7 @@ class Delta:
     def _take(self, version: int, actions: Sequence[Action]) -> None:
         info = next((a for a in actions if isinstance(a, CommitInfo)), None)
         self.token = info.token if info else None
+        self.lineage = (*self.lineage, self.token)[-LINEAGE_LENGTH:]
         if info is not None:
             self.timestamp = info.timestamp
         for action in actions:
@@ -67,6 +78,8 @@ class Delta:
                     stamp = info.timestamp if info else action.modification_time
                     if action.path not in self.removed and action.path not in self.added:
                         self.fresh.add(action.path)
+                        if info is None:
+                            self.foreign.add(action.path)
                     self.added[action.path] = (action, version, stamp)
                 case Remove():
                     self.added.pop(action.path, None)

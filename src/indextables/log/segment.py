@@ -52,7 +52,8 @@ class Base:
 class Segment:
     """The base (none: the empty table) and the version files to replay on it, in order.
 
-    `stamp` is that of the file that made the version, which need not be among them.
+    `stamp` is that of the file that made the version, which need not be among them. `has_file` says whether
+    that is a version file.
     """
 
     version: int
@@ -60,15 +61,16 @@ class Segment:
     versions: tuple[VersionFile, ...]
     earlier_states: tuple[Base, ...] = ()
     stamp: Stamp | None = None
+    has_file: bool = False
 
 
 def current_segment(log: Store) -> Segment:
     """The files of the newest version."""
     pointer = read_pointer(log)
     if pointer is not None:
-        listing = _listing_from(log, pointer.version)
+        listing = listing_from(log, pointer.version)
         if listing.pointer is not None and _names_something(pointer, listing):
-            found = _segment(listing, listing.latest)
+            found = next(_segments(listing, listing.latest), None)
             if found is not None:
                 return found
     return segment_at(log, full_listing(log), None)
@@ -91,21 +93,28 @@ class Progress:
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     """What came after a version: nothing, versions that follow it, or a table to be read anew.
 
-    Without a stamp, whatever stands at the version is taken for it.
+    Without a stamp, whatever stands at the version is taken for it: the caller compares its token.
     """
-    listing = _listing_from(log, version)
+    listing = listing_from(log, version)
     latest = listing.latest
     found = stamp_at(listing, version)
     if latest is None or latest < version or found is None or stamp not in (None, found):
         return Progress(follows=False)
-    needed = range(version + 1, latest + 1)
-    if any(v not in listing.versions for v in needed):
+    later = following(listing, version)
+    if later is None:
         return Progress(follows=False)
     newest = next((b for b in bases(listing) if b.is_state), None)
-    return Progress(True, version_files(listing, needed), stamp_at(listing, latest), newest)
+    return Progress(True, later, stamp_at(listing, latest), newest)
 
 
-def _listing_from(log: Store, version: int) -> Listing:
+def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
+    """The files of all versions after one, in order; nothing if one of them is not listed."""
+    latest = listing.latest
+    needed = range(version + 1, (version if latest is None else latest) + 1)
+    return version_files(listing, needed) if all(v in listing.versions for v in needed) else None
+
+
+def listing_from(log: Store, version: int) -> Listing:
     """The files of a version and of later ones, and all states and manifests: they sort behind."""
     return Listing.of(log.list(after=version_file(version - 1) if version else None))
 
@@ -143,14 +152,22 @@ def full_listing(log: Store) -> Listing:
 
 def segment_at(log: Store, listing: Listing, version: int | None) -> Segment:
     """The files of a version (none: the newest), from a full listing."""
+    return segments_at(log, listing, version)[0]
+
+
+def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segment]:
+    """Every way to read a version (none: the newest): from each base before it, the newest base first.
+
+    All of them describe the same version. A reader uses the next one when a file of the first is damaged.
+    """
     latest = listing.latest
     if latest is None:
         raise TableNotFoundError(_table_url(log))
     target = latest if version is None else version
     if version is not None and not 0 <= version <= latest:
         raise VersionNotFoundError(_table_url(log), f"version {version}", earliest(listing), latest)
-    found = _segment(listing, target)
-    if found is not None:
+    found = list(_segments(listing, target))
+    if found:
         return found
     if version is not None and version < latest:
         raise VersionNotFoundError(_table_url(log), f"version {version}", earliest(listing), latest)
@@ -200,9 +217,9 @@ def bases(listing: Listing) -> list[Base]:
     return sorted(found, key=lambda b: (-b.version, not b.is_state))
 
 
-def _segment(listing: Listing, target: int | None) -> Segment | None:
+def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
     if target is None:
-        return None
+        return
     candidates = [b for b in bases(listing) if b.version <= target]
     # It does not describe its version, but it may be the only one that has the table's metadata.
     misfiled = listing.misfiled
@@ -211,12 +228,11 @@ def _segment(listing: Listing, target: int | None) -> Segment | None:
         needed = range(base.version + 1, target + 1)
         if all(v in listing.versions for v in needed):
             earlier = tuple(b for b in candidates[position + 1 :] if b.is_state)
-            stamp = stamp_at(listing, target)
-            return Segment(target, base, version_files(listing, needed), earlier + beside, stamp)
+            stamp, has_file = stamp_at(listing, target), target in listing.versions
+            yield Segment(target, base, version_files(listing, needed), earlier + beside, stamp, has_file)
     if all(v in listing.versions for v in range(target + 1)):
         replayed = version_files(listing, range(target + 1))
-        return Segment(target, None, replayed, stamp=stamp_at(listing, target))
-    return None
+        yield Segment(target, None, replayed, stamp=stamp_at(listing, target), has_file=True)
 
 
 def _names_something(pointer: Pointer, listing: Listing) -> bool:

@@ -11,7 +11,7 @@ that can hold a match are read.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol as Protocol_
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables import metrics
+from indextables.errors import CorruptLogError
 from indextables.log.carried import Carried
 from indextables.log.distinct import surely_distinct
 from indextables.log.format import files
@@ -29,7 +30,7 @@ from indextables.log.format.protocol import companion_error
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
 from indextables.log.pruning.judge import bounds_may_match, prune
-from indextables.log.replay import Delta
+from indextables.log.replay import LINEAGE_LENGTH, Delta
 from indextables.predicate import Predicate
 from indextables.schema.spark import to_arrow
 from indextables.store import Store
@@ -85,6 +86,8 @@ class Snapshot:
     carried: Carried | Callable[[], Carried] = field(default=Carried(), repr=False)
     parallelism: int = 8
     lists: FileLists | None = field(default=None, compare=False, repr=False)
+    # The same version read from another base, for when a manifest of this one is missing or damaged.
+    fallback: Callable[[], "Snapshot"] | None = field(default=None, compare=False, repr=False)
     # An earlier snapshot whose file list may be kept, and what came since.
     since: tuple[SnapshotKey, Delta] | None = field(default=None, compare=False, repr=False)
 
@@ -125,6 +128,22 @@ class Snapshot:
         """What the base says beyond its list of splits."""
         return self.carried() if callable(self.carried) else self.carried
 
+    @cached_property
+    def lineage(self) -> tuple[str | None, ...]:
+        """The tokens of the last versions, this one last; none where another engine committed."""
+        before = self.carried.commits if isinstance(self.carried, Carried) else ()
+        return (*before, *self.delta.lineage)[-LINEAGE_LENGTH:]
+
+    @property
+    def token(self) -> str | None:
+        """The token of this version's commit; none where another engine committed."""
+        return self.lineage[-1] if self.lineage else None
+
+    def token_at(self, version: int) -> str | None:
+        """The token of an earlier version or of this one, if it is known here."""
+        steps = self.version - version
+        return self.lineage[-1 - steps] if 0 <= steps < len(self.lineage) else None
+
     @property
     def key(self) -> SnapshotKey:
         """What the snapshot's file list is kept under."""
@@ -162,6 +181,7 @@ class Snapshot:
             protocol=delta.protocol or self.protocol,
             metadata=delta.metadata or self.metadata,
             timestamp=max(times, default=None),
+            fallback=partial(self._fallback_then, versions, identity, at_least) if self.fallback else None,
         )
         if self.lists is None:
             return later
@@ -169,6 +189,12 @@ class Snapshot:
             if self.lists.has(key):
                 return replace(later, since=(key, between.then(versions)))
         return replace(later, since=None)
+
+    def _fallback_then(
+        self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None
+    ) -> "Snapshot":
+        assert self.fallback is not None
+        return self.fallback().then(versions, identity, at_least)
 
     @property
     def num_files(self) -> int:
@@ -196,7 +222,13 @@ class Snapshot:
     def _read(self, where: Predicate | None) -> pa.Table:
         with metrics.timed("indextables.state.read.duration_ms"):
             tombstones = self.base.state.tombstones if self.base.state else ()
-            listed = _applied(self._base_files(where), self.delta, tombstones)
+            try:
+                base = self._base_files(where)
+            except CorruptLogError:
+                if self.fallback is None:
+                    raise
+                return self.fallback().files(where)
+            listed = _applied(base, self.delta, tombstones)
         if listed["companionSourceFiles"].null_count < listed.num_rows:
             raise companion_error(self.url)
         metrics.record("indextables.state.read.file_count", listed.num_rows)

@@ -98,7 +98,11 @@ class MergeSkip(_Record, frozen=True):
 
 
 class CommitInfo(_Record, frozen=True):
-    """Who did what, and when; `token` makes every commit's bytes its own."""
+    """Who did what, and when; `token` makes every commit's bytes its own.
+
+    `base_token` is the token of the version before (PROTOCOL.md, "Lineage"). `lineage` is written in JSON
+    checkpoints only: the tokens of the last versions, the newest last.
+    """
 
     timestamp: int
     operation: str
@@ -107,6 +111,8 @@ class CommitInfo(_Record, frozen=True):
     operation_metrics: dict[str, int] = {}
     engine: str | None = None
     user_metadata: str | None = None
+    base_token: str | None = None
+    lineage: list[str | None] = []
 
 
 class Txn(_Record, frozen=True):
