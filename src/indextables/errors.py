@@ -149,8 +149,8 @@ class StateExpiredError(LogError):
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"{url} was not written: the state before it, or manifests, were cleaned up meanwhile; nothing was "
-            "changed; repeat the checkpoint"
+            f"{url} was not written: the state before it, or manifests, were cleaned up meanwhile; "
+            "nothing was changed; repeat the checkpoint"
         )
         self.url = url
 

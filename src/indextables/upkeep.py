@@ -8,6 +8,7 @@ import pyarrow as pa
 from indextables.errors import OptionError
 from indextables.log.checkpoint import Checkpointed
 from indextables.log.history import HistoryEntry
+from indextables.log.outcome import CommitOutcome
 from indextables.log.snapshot import Snapshot
 from indextables.log.told import Told
 from indextables.log.transaction_log import TransactionLog
@@ -219,6 +220,19 @@ class Upkeep:
         """What was done to the table, newest version first."""
         return _history_table(self._log.history(limit))
 
+    def commit_outcome(self, token: str, *, version: int | None = None) -> CommitOutcome:
+        """Whether a commit that ended with `CommitUnknownError` is in the table.
+
+        Args:
+            token: the error's `token`.
+            version: the error's `version`; with it, a commit that lost its number is known to be absent.
+
+        Returns:
+            `committed` is true with the `version`, false if it is absent for good, or None if the version does
+            not exist yet: the request may still arrive. Then ask again, or settle it by any other commit.
+        """
+        return self._log.commit_outcome(token, version=version)
+
 
 def _hours(span: timedelta | None) -> float | None:
     return None if span is None else span / timedelta(hours=1)
@@ -250,5 +264,6 @@ def _history_table(entries: list[HistoryEntry]) -> pa.Table:
             "metrics": pa.array([list(e.metrics.items()) for e in entries], counts),
             "engine": pa.array([e.engine for e in entries], pa.string()),
             "user_metadata": pa.array([e.user_metadata for e in entries], pa.string()),
+            "token": pa.array([e.token for e in entries], pa.string()),
         }
     )

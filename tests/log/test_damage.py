@@ -34,6 +34,13 @@ def read(table) -> list[str]:
     return paths_of(a_log(str(table.parent)).snapshot())
 
 
+def without_older_files(table) -> None:
+    """Only the newest state and what follows it stays, so that nothing else can answer."""
+    shutil.rmtree(table / f"state-v{2:020d}", ignore_errors=True)
+    for version in range(5):
+        (table / f"{version:020d}.json").unlink(missing_ok=True)
+
+
 def refused(table, path, problem: str) -> None:
     """Reading fails, names the file, says what to do; with the file restored it succeeds."""
     with pytest.raises(CorruptLogError, match=problem) as error:
@@ -42,7 +49,26 @@ def refused(table, path, problem: str) -> None:
     assert "restore the file" in str(error.value)
 
 
+def survived(table, path, data: bytes | None) -> None:
+    """While older files can answer, damage costs a warning, not the answer; a checkpoint mends it."""
+    before, good = read(table), path.read_bytes()
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
+    assert read(table) == before
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(good)
+
+
 def with_damage(table, path, data: bytes | None, problem: str) -> None:
+    """Older files answer, if they are there; without them the damage is named."""
+    survived(table, path, data)
+    without_older_files(table)
+    refused_damage(table, path, data, problem)
+
+
+def refused_damage(table, path, data: bytes | None, problem: str) -> None:
     before, good = read(table), path.read_bytes()
     if data is None:
         path.unlink()
@@ -88,7 +114,7 @@ def test_a_manifest_in_place_of_another_is_refused(table):
     first, second = manifests(table)
     one = made.container(made.ENTRY_05, [made.entry("other.split")], "null")
     with_damage(table, first, one, "1 entries, and the state counts")
-    with_damage(table, second, b"PAR1" + b"\0" * 500, "cannot be read")
+    refused_damage(table, second, b"PAR1" + b"\0" * 500, "cannot be read")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 200, 0.5, -1])
@@ -119,7 +145,7 @@ def test_a_missing_state_that_nothing_replaces_is_an_error_that_names_the_first_
 
 def test_a_missing_version_in_the_middle_is_an_error_not_a_shorter_table(table):
     append(a_log(str(table.parent)), "6.split")
-    with_damage(table, table / f"{5:020d}.json", None, "version 5 is missing")
+    refused_damage(table, table / f"{5:020d}.json", None, "version 5 is missing")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +163,7 @@ def test_a_missing_version_in_the_middle_is_an_error_not_a_shorter_table(table):
     ids=["empty", "brace", "cut", "type", "no path", "cut gzip", "bad gzip", "binary"],
 )
 def test_a_damaged_version_is_refused_with_its_name(table, data, problem):
-    with_damage(table, table / f"{5:020d}.json", data, problem)
+    refused_damage(table, table / f"{5:020d}.json", data, problem)
 
 
 def test_damage_below_the_newest_state_hurts_only_those_who_need_it(table):
@@ -176,7 +202,7 @@ def test_a_manifest_outside_the_log_is_refused(tmp_path):
     table.version(0, made.protocol(), made.metadata())
     info = table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])
     table.state(1, [{**info, "path": "../../secret.avro"}])
-    with pytest.raises(CorruptLogError, match="no valid path"):
+    with pytest.raises(CorruptLogError, match="no valid path|no earlier state"):
         a_log(str(tmp_path / "t")).snapshot().files()
 
 
@@ -186,16 +212,19 @@ def test_a_missing_or_damaged_part_of_a_json_checkpoint_is_named(tmp_path, part)
     path = table.log / f"{10:020d}.checkpoint.abc123def456.{part:05d}.json"
     for version in range(10):
         (table.log / f"{version:020d}.json").unlink()
-    with_damage(table.log, path, None, "missing")
-    with_damage(table.log, path, path.read_bytes()[:-9], "cut short|gzip")
+    refused_damage(table.log, path, None, "missing")
+    refused_damage(table.log, path, path.read_bytes()[:-9], "cut short|gzip")
 
 
 def test_a_json_checkpoint_that_lists_parts_of_another_version_is_refused(tmp_path):
     table = made.generation_j(tmp_path / "t", parts=True)
     path = table.log / f"{10:020d}.checkpoint.json"
     listed = json.loads(path.read_text())
-    with_damage(table.log, path, json.dumps({**listed, "version": 9}).encode(), "parts of version 9")
-    with_damage(table.log, path, json.dumps({**listed, "parts": []}).encode(), "empty")
+    survived(table.log, path, json.dumps({**listed, "version": 9}).encode())
+    for version in range(10):
+        (table.log / f"{version:020d}.json").unlink()
+    refused_damage(table.log, path, json.dumps({**listed, "version": 9}).encode(), "parts of version 9")
+    refused_damage(table.log, path, json.dumps({**listed, "parts": []}).encode(), "empty")
 
 
 def test_a_damaged_header_entry_of_ours_is_refused(tmp_path):
@@ -206,6 +235,7 @@ def test_a_damaged_header_entry_of_ours_is_refused(tmp_path):
     data = path.read_bytes()
     place = data.index(b'"timestamp"')
     path.write_bytes(data[:place] + b"x" + data[place + 1 :])
+    (tmp_path / f"t/_transaction_log/{0:020d}.json").unlink()
     invalidate()
     with pytest.raises(CorruptLogError, match="the header does not match its checksum") as error:
         a_log(str(tmp_path / "t")).snapshot()

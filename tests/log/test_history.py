@@ -219,7 +219,7 @@ def test_history_tells_newest_first_what_was_done(log, tmp_path):
     assert [e.version for e in log.history(2)] == [4, 3]
     table = indextables.open(tmp_path / "t").history(1)
     assert table.column_names == [
-        "version", "timestamp", "operation", "parameters", "metrics", "engine", "user_metadata",
+        "version", "timestamp", "operation", "parameters", "metrics", "engine", "user_metadata", "token",
     ]  # fmt: skip
     assert table["engine"].to_pylist() == ["test"]
 

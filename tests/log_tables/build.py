@@ -41,7 +41,7 @@ class Clock:
 def chance(clock: Clock | None = None, *, jitter: float = 1.0) -> Chance:
     """Chance whose waits cost no time."""
     clock = clock or Clock()
-    return Chance(now_ms=clock, sleep=clock.sleep, jitter=lambda: jitter)
+    return Chance(now_ms=clock, store_time_ms=lambda _: clock(), sleep=clock.sleep, jitter=lambda: jitter)
 
 
 def schema_string(columns: Mapping[str, str] | None = None) -> str:

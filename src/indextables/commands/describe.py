@@ -32,6 +32,7 @@ _HISTORY = pa.schema(
         "metrics": pa.map_(pa.string(), pa.int64()),
         "engine": pa.string(),
         "user_metadata": pa.string(),
+        "token": pa.string(),
     }
 )
 _COMPONENTS = pa.schema(
@@ -86,6 +87,7 @@ def _history(place: Place, arguments: Arguments) -> pa.Table:
             "metrics": list(entry.metrics.items()),
             "engine": entry.engine,
             "user_metadata": entry.user_metadata,
+            "token": entry.token,
         }
         for entry in place.log.history(arguments.get("limit"))
     ]

@@ -10,8 +10,10 @@ import pyarrow as pa
 from indextables.commands.clauses import DRY_RUN, condition, hours, number, size, where
 from indextables.commands.command import Arguments, Clause, Command, Place, Work, rows
 from indextables.commands.cursor import CommandCursor
-from indextables.errors import IndexTablesError
+from indextables.errors import CommitConflictError, IndexTablesError
 from indextables.joint import withdraw
+from indextables.log.snapshot import Snapshot, SnapshotKey
+from indextables.log.transaction_log import MERGE
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
@@ -98,7 +100,7 @@ class _MergeState:
     """One pass of a merge: what it is about, and what earlier ones did."""
 
     wish: merging.MergeWish
-    version: int
+    base: SnapshotKey
     now_ms: int
     sizes: dict[str, int]
     job: str
@@ -150,7 +152,7 @@ def _pass(
     else:
         jobs.more(job, len(tasks), batches)
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
-    state = _MergeState(wish, snapshot.version, now_ms, sizes, job, before, passes - 1)
+    state = _MergeState(wish, snapshot.key, now_ms, sizes, job, before, passes - 1)
     public = place.options.public()
     return Work(_run_merge, [(task, public) for task in tasks], state, job=job)
 
@@ -171,9 +173,13 @@ def _finish_merge(
 
 
 def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merged]) -> merging.MergeOutcome:
-    snapshot = place.log.snapshot(version=state.version)
-    outcome = state.before
     batches = merging.batched(results, place.options)
+    try:
+        snapshot = _base_of(place, state)
+    except IndexTablesError:
+        withdraw(place.store, [r.add.path for r in results if r.add])
+        raise
+    outcome = state.before
     for done, batch in enumerate(batches):
         try:
             version = merging.commit_batch(place.log, snapshot, batch, place.options, state.now_ms)
@@ -185,6 +191,19 @@ def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merge
         jobs.batch_done(state.job)
         outcome = outcome.then(batch, state.sizes, version)
     return outcome
+
+
+def _base_of(place: Place, state: _MergeState) -> Snapshot:
+    """The snapshot that a pass was planned from; it is compared by its token, not by its number alone."""
+    snapshot = place.log.snapshot_of(state.base)
+    if snapshot is None:
+        raise CommitConflictError(
+            MERGE,
+            f"version {state.base[0]}, which it started from, was cleaned up meanwhile",
+            version=place.log.snapshot().version,
+            other="or one before it",
+        )
+    return snapshot
 
 
 def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:

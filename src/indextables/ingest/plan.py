@@ -16,17 +16,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from indextables.errors import (
-    CommitUnknownError,
     IndexTablesError,
     OptionError,
+    SchemaError,
     TableExistsError,
     TableNotFoundError,
-    VersionNotFoundError,
 )
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
 from indextables.joint import withdraw
-from indextables.log.conflict import OVERWRITE, Draft, check_snapshot
+from indextables.log.conflict import OVERWRITE, Draft, check_since
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
@@ -115,43 +114,98 @@ def finish_write(
 ) -> Snapshot:
     """Commit the splits of a planned write; `base` is the snapshot it was planned from, if it is at hand.
 
-    When the commit surely failed, the splits are deleted again. An interrupt can come after the commit, and
-    an unknown outcome can be one that happened, so then they stay.
+    The splits are deleted again where it is proven that no version refers to them: before a commit was tried,
+    and after one that failed with `not_committed`. Any other error can come after the commit: they stay.
     """
     try:
-        return _committed(log, planned, adds, options, base)
-    except CommitUnknownError:
-        raise
-    except IndexTablesError:
+        draft, base = _prepared(log, planned, adds, options, base)
+    except BaseException:
         withdraw(log.store, [add.path for add in adds])
         raise
+    if draft is None:
+        return base
+    try:
+        return log.commit(draft, base)
+    except IndexTablesError as error:
+        if error.not_committed:
+            withdraw(log.store, [add.path for add in adds])
+        raise
 
 
-def _committed(
+def _prepared(
     log: TransactionLog, planned: Planned, adds: Sequence[Add], options: Options, base: Snapshot | None
-) -> Snapshot:
-    metadata = planned.target.metadata
+) -> tuple[Draft | None, Snapshot]:
+    """The commit of a planned write and what it starts from; no draft if there is nothing to commit.
+
+    The splits of a write that finds another's table, in the mode `ignore`, are deleted.
+    """
     if planned.base is None:
-        base, metadata = _created(log, planned), None
+        assert planned.target.metadata is not None
+        base = log.create(planned.target.metadata)
+        if base is None:
+            base = log.snapshot()
+            again = _planned_again(planned, base, options)
+            if again is None:
+                withdraw(log.store, [add.path for add in adds])
+                return None, base
+            planned = again
+        else:
+            planned = dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
     elif base is None:
-        base = _found(log, planned.base)
+        base = log.snapshot_of(planned.base)
+    metadata = planned.target.metadata
     draft = _draft(planned, metadata, adds, options)
     if base is None:
         # The version is gone, cleaned up while the rows were written: the table as it is now has to do.
         assert planned.before is not None
+        assert planned.base is not None
         if planned.replace is not Replace.NOTHING:
             raise IndexTablesError(
-                f"version {planned.base and planned.base[0]} of the table at {log.store.url}, which this "
-                "write was to replace, was cleaned up meanwhile; nothing was changed; write again"
+                f"version {planned.base[0]} of the table at {log.store.url}, which this write was to "
+                "replace, was cleaned up meanwhile; nothing was changed; write again"
             )
         base = log.snapshot()
-        check_snapshot(draft, planned.before, base)
+        check_since(draft, planned.before, planned.base[0], base)
     gone = removes(base, planned.replace, planned.where, adds)
     if not adds and not gone and metadata is None:
-        return base
+        return None, base
     draft = _draft(planned, metadata, adds, options, gone)
     overlap = replacing(base, planned.replace, planned.where, adds)
-    return log.commit(dataclasses.replace(draft, replaces=overlap), base)
+    return dataclasses.replace(draft, replaces=overlap), base
+
+
+def _planned_again(planned: Planned, other: Snapshot, options: Options) -> Planned | None:
+    """A first write, planned for the table that another writer made at the same time.
+
+    Nothing if there is nothing to write any more. The splits are written already, so the other table must
+    have the same columns, partitions and indexing.
+    """
+    if planned.mode is Mode.ERROR:
+        raise TableExistsError(other.url)
+    if planned.mode is Mode.IGNORE or _has_batch(other, options):
+        return None
+    replace = _replaced(planned.mode, options)
+    whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
+    ours = planned.target
+    try:
+        target = existing_table(other, ours.schema, ours.partition_columns, options, whole)
+    except SchemaError as error:
+        raise _other_table(other.url, str(error)) from error
+    same = (
+        target.schema == ours.schema
+        and target.partition_columns == ours.partition_columns
+        and target.mapping == ours.mapping
+    )
+    if not same or replace is Replace.WHERE:
+        raise _other_table(other.url, "its columns, partitions or indexing differ")
+    return Planned(target, planned.mode, replace, None, False, other.key, other.metadata)
+
+
+def _other_table(url: str, problem: str) -> IndexTablesError:
+    return IndexTablesError(
+        f"another writer made a table at {url} at the same time, and these rows do not fit it as they were "
+        f"written ({problem}); nothing was written; write again"
+    )
 
 
 def _draft(
@@ -185,41 +239,6 @@ def _replaced(mode: Mode, options: Options) -> Replace:
     if options.get(opt.REPLACE_WHERE) is not None:
         return Replace.WHERE
     return Replace.PARTITIONS if options.get(opt.PARTITION_OVERWRITE) == "dynamic" else Replace.ALL
-
-
-def _found(log: TransactionLog, key: SnapshotKey) -> Snapshot | None:
-    """The snapshot that a write was planned from; none if it was cleaned up."""
-    newest = log.snapshot()
-    if newest.key == key:
-        return newest
-    try:
-        found = log.snapshot(version=key[0])
-    except VersionNotFoundError:
-        return None
-    if found.key != key:
-        raise IndexTablesError(
-            f"the table at {log.store.url} was replaced by another one while the rows were written; "
-            "nothing was changed; write again"
-        )
-    return found
-
-
-def _created(log: TransactionLog, planned: Planned) -> Snapshot:
-    """The new table; or the one that somebody made in the meantime, if the rows fit it."""
-    target = planned.target
-    assert target.metadata is not None
-    made = log.create(target.metadata)
-    if made is not None:
-        return made
-    other = log.snapshot()
-    if planned.mode is Mode.ERROR:
-        raise TableExistsError(log.store.url)
-    if other.schema != target.schema or other.partition_columns != target.partition_columns:
-        raise IndexTablesError(
-            f"another writer made a table at {log.store.url} with other columns at the same time; "
-            "nothing was written; write again to append to it"
-        )
-    return other
 
 
 def _existing(log: TransactionLog) -> Snapshot | None:

@@ -18,8 +18,8 @@ KEY = "indextables.carried"
 class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a state says beyond its record.
 
-    `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `whole` is false
-    where another engine wrote the state, so that there may be more to be told.
+    `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `whole` is
+    false where another engine wrote the state, so that there may be more to be told.
     """
 
     protocol: Protocol | None = None

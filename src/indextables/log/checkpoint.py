@@ -199,7 +199,9 @@ def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, co
     them needs. So while the base is there after ours became visible, nothing of the base can go. New
     manifests are protected by their age alone, so it is checked that they are there.
     """
-    if (compacted or _has_base(loader, snapshot)) and is_complete(loader, state, state_folder(state.state_version)):
+    if (compacted or _has_base(loader, snapshot)) and is_complete(
+        loader, state, state_folder(state.state_version)
+    ):
         return
     loader.log.delete([state_file(snapshot.version)])
     raise _base_expired(loader, snapshot)

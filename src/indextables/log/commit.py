@@ -35,6 +35,7 @@ from indextables.errors import (
     StoreError,
     TableNotFoundError,
 )
+from indextables.log.clock import local_time_ms, store_time_ms
 from indextables.log.conflict import (
     Draft,
     check_batches,
@@ -60,6 +61,7 @@ from indextables.log.segment import (
 )
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
+from indextables.store import Store
 
 # How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
 _LISTINGS = 3
@@ -67,9 +69,11 @@ _LISTINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Clock, ids and waiting, given from outside so that a race can be replayed."""
+    """Clocks, ids and waiting, given from outside so that a race can be replayed."""
 
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    now_ms: Callable[[], int] = local_time_ms
+    # The clock that stamps the files of a log folder.
+    store_time_ms: Callable[[Store], int] = store_time_ms
     token: Callable[[], str] = lambda: random.SystemRandom().randbytes(16).hex()
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
@@ -167,7 +171,7 @@ class _Commit:
         self.url = self.loader.log.url.rsplit("/", 1)[0]
 
     def run(self, base: Snapshot) -> Snapshot:
-        """Try until the draft is a version, conflicts, or lost every race."""
+        """Try until the draft is a version, conflicts with another, or lost every race."""
         options = self.loader.options
         check_batches(self.draft, base)
         backoff = Backoff(options.get(opt.RETRY_BASE_MS), options.get(opt.RETRY_MAX_MS))
@@ -187,8 +191,6 @@ class _Commit:
                     return current.then([(version, actions)], self.token)
                 # The table went on from another version of this number; only its newest one can tell.
                 current = self.start_over(current)
-                if self.committed:
-                    return current
             if attempt < attempts:
                 self.chance.sleep(backoff.seconds(attempt, self.chance.jitter()))
         if self.pending is not None:
@@ -264,12 +266,17 @@ class _Commit:
             raise self.replaced(current.version) from None
         if self.pending is not None:
             if latest.token_at(self.pending) == self.token:
-                self._settle(self.pending)
+                self._settle()
                 return latest
             if latest.token_at(self.pending) is None:
                 raise self.unknown(self.cause or "the versions in between were cleaned up")
             self.pending = None
-        if latest.version < current.version or latest.token_at(current.version) not in (None, current.token):
+        if latest.version < current.version:
+            problem = (
+                f"the table is at version {latest.version}, and this operation started from {current.version}"
+            )
+            raise self.replaced(latest.version, problem)
+        if latest.token_at(current.version) not in (None, current.token):
             raise self.replaced(latest.version)
         check_snapshot(self.draft, current, latest)
         return latest
@@ -288,19 +295,19 @@ class _Commit:
         for state in newer:
             found = _token_in(loader.lineage_of(state), state.version, version)
             if found is not None:
-                return self._settle(version) if found == self.token else self._withdraw(version)
+                return self._settle() if found == self.token else self._withdraw(version)
         if newer:
-            return self._by_splits(version)
+            return self._by_splits()
         following_token = self._base_token_after(listing, version)
         if following_token is not None:
-            return self._settle(version) if following_token == self.token else self._withdraw(version)
+            return self._settle() if following_token == self.token else self._withdraw(version)
         if base is not None and not self._is_base(listing, base):
             again = full_listing(loader.log)
-            if self._is_base(again, base) or any(v > version for v in (again.latest or 0, *again.states)):
+            if self._is_base(again, base) or again.latest != version:
                 raise self.unknown("the version before it cannot be found")
             self._withdraw(version)
             raise self.replaced(base.version)
-        return self._settle(version)
+        return self._settle()
 
     def is_ours(self, version: int) -> bool:
         """Whether the file at a pending version is ours; raises if it is absent, since it may yet appear."""
@@ -329,18 +336,17 @@ class _Commit:
         actions = self.loader.version(VersionFile(version + 1, stamp_of(info)))
         return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
 
-    def _by_splits(self, version: int) -> _Verdict:
+    def _by_splits(self) -> _Verdict:
         """A state of another engine, or one far ahead, has no tokens; that our splits are live tells too."""
         loader = self.loader
         paths = {add.path for add in self.draft.adds}
         latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
         if paths and paths <= set(latest.files()["path"].to_pylist()):
-            return self._settle(version)
+            return self._settle()
         raise self.unknown("the versions after it were cleaned up at that moment")
 
-    def _settle(self, version: int) -> _Verdict:
-        if self.pending == version:
-            self.pending = None
+    def _settle(self) -> _Verdict:
+        # Still pending: an error on the way back must not look like a failed commit.
         self.committed = True
         return _Verdict.COMMITTED
 
@@ -350,11 +356,11 @@ class _Commit:
         self.pending = None
         return _Verdict.OVERTAKEN
 
-    def replaced(self, version: int) -> CommitConflictError:
+    def replaced(self, version: int, problem: str = "") -> CommitConflictError:
         """What to raise when the table is not the one that the draft was made for."""
         return CommitConflictError(
             self.draft.operation,
-            "the table that this operation started from was deleted, replaced or set back meanwhile",
+            problem or "the table that this operation started from was deleted or replaced meanwhile",
             version=version,
             other="of a table that was made anew or restored",
         )
@@ -439,4 +445,3 @@ def _info(
 
 def _records(add: Add) -> int:
     return add.num_records or 0
-

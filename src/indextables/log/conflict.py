@@ -1,11 +1,13 @@
 """What a commit relies on, and whether another commit broke it. No storage is touched here.
 
-Appends rely on the schema only, so they never conflict with each other. Whatever removes splits relies
-on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
+Appends rely on the table's metadata only, so they never conflict with each other. Whatever removes splits
+relies on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
 against another removal of the same splits fail, and lets splits appended in between survive it (the
 order is then: first this commit, then the append). Two overwrites of the same rows never both stand, be
 it all rows, those of a partition or those of a condition: one of them should have removed what the other
-wrote. Whatever changes the metadata relies on nobody else having changed it.
+wrote. Whatever changes the metadata relies on nobody else having changed it, and, if it changes the schema,
+the partition columns or the indexing, on nobody having added splits: they were written for what was. PROTOCOL.md, "Conflicts", has
+the whole table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +22,7 @@ from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, M
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.purged import PURGE, purge_problem
 from indextables.log.snapshot import Snapshot
+from indextables.options.indexing import REMEMBERED
 
 OVERWRITE = "overwrite"
 
@@ -48,6 +51,7 @@ class Draft:
 
 def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, Sequence[Action]]]) -> None:
     """Raise if a version that was committed since the draft's base broke what it relies on."""
+    changes_metadata = draft.metadata is not None and _differs(draft.metadata, base)
     removes = {remove.path for remove in draft.removes}
     adds = {add.path for add in draft.adds}
     applications = {txn.app_id: txn.version for txn in draft.txns}
@@ -59,6 +63,8 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                     problem = f"it removed {path}, which this operation replaces or removes too"
                 case Add(path=path) if path in adds:
                     problem = f"it added {path}, which this operation adds too"
+                case Add(path=path) if changes_metadata:
+                    problem = f"it added {path} by the metadata that this operation changes"
                 case Metadata():
                     problem = _metadata_problem(draft, base, action)
                 case Protocol() if draft.protocol is not None:
@@ -88,18 +94,23 @@ def check_batches(draft: Draft, base: Snapshot) -> None:
             )
 
 
-def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
+def check_snapshot(draft: Draft, base: Snapshot, latest: Snapshot) -> None:
     """The same, when the versions in between are gone and only the table as it is now can be asked."""
+    check_since(draft, base.metadata, base.version, latest)
+
+
+def check_since(draft: Draft, before: Metadata, version: int, latest: Snapshot) -> None:
+    """The same, when of the base only its version and its metadata are at hand."""
     check_batches(draft, latest)
-    problem = _metadata_problem(draft, base, latest.metadata)
+    problem = _metadata_problem(draft, before, latest.metadata)
     if problem is None and (draft.overwrites or draft.replaces is not None):
         problem = "whether it overwrote the same rows too cannot be told any more"
     if problem is None and draft.protocol is not None:
         problem = "whether it changed the protocol too cannot be told any more"
-    live = (
-        latest.files()["path"].combine_chunks() if problem is None and (draft.removes or draft.adds) else None
-    )
-    if live is not None:
+    changes_metadata = draft.metadata is not None and _differs(draft.metadata, before)
+    files = latest.files() if problem is None and (draft.removes or draft.adds or changes_metadata) else None
+    if files is not None:
+        live = files["path"].combine_chunks()
         removed = pa.array([remove.path for remove in draft.removes], pa.string())
         added = pa.array([add.path for add in draft.adds], pa.string())
         gone = removed.filter(pc.invert(pc.is_in(removed, value_set=live)))
@@ -108,6 +119,8 @@ def check_snapshot(draft: Draft, base: Metadata, latest: Snapshot) -> None:
             problem = f"{gone[0]} was removed, which this operation replaces or removes too"
         elif len(doubled):
             problem = f"{doubled[0]} was added, which this operation adds too"
+        elif changes_metadata and pc.any(pc.greater(files["addedAtVersion"], version)).as_py():
+            problem = "splits were added by the metadata that this operation changes"
     if problem is not None:
         raise CommitConflictError(
             draft.operation, problem, version=latest.version, other="or one before it, cleaned up since"
@@ -132,11 +145,14 @@ def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> st
 def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | None:
     if changed.id != base.id:
         return "it replaced the table by another one"
-    if draft.adds or draft.metadata is not None:
-        if changed.schema_string != base.schema_string:
-            return "it changed the table's schema"
-        if (changed.partition_columns or []) != (base.partition_columns or []):
-            return "it changed the table's partition columns"
+    if not draft.adds and draft.metadata is None:
+        return None
+    if changed.schema_string != base.schema_string:
+        return "it changed the table's schema"
+    if (changed.partition_columns or []) != (base.partition_columns or []):
+        return "it changed the table's partition columns"
+    if _indexing(changed) != _indexing(base):
+        return "it changed how the table's columns are indexed"
     if draft.metadata is None:
         return None
     if without_registry(changed.configuration) != without_registry(base.configuration):
@@ -144,6 +160,20 @@ def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | 
     if (changed.name, changed.description) != (base.name, base.description):
         return "it changed the table's name or description"
     return None
+
+
+def _differs(one: Metadata, other: Metadata) -> bool:
+    """Whether splits written for one metadata need not fit the other."""
+    return (
+        one.schema_string != other.schema_string
+        or (one.partition_columns or []) != (other.partition_columns or [])
+        or _indexing(one) != _indexing(other)
+    )
+
+
+def _indexing(metadata: Metadata) -> dict[str, str]:
+    """How columns are indexed, as far as the table's configuration says."""
+    return {k: v for k, v in (metadata.configuration or {}).items() if k.startswith(REMEMBERED)}
 
 
 def _describe(actions: Sequence[Action]) -> str:

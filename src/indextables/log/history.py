@@ -26,6 +26,7 @@ class HistoryEntry:
     metrics: dict[str, int] = field(default_factory=dict)
     engine: str | None = None
     user_metadata: str | None = None
+    token: str | None = None
 
 
 def history(loader: Loader, listing: Listing, limit: int | None = None) -> list[HistoryEntry]:
@@ -87,6 +88,7 @@ def _entry(loader: Loader, listing: Listing, version: int, actions: Sequence[Act
         info.operation_metrics,
         info.engine,
         info.user_metadata,
+        info.token,
     )
 
 

@@ -116,14 +116,16 @@ class Loader:
             except CorruptLogError:
                 continue
             if token is None or snapshot.identity == token:
-                problem = "a manifest is missing or damaged, so an earlier state and the versions after it are read"
+                problem = (
+                    "a manifest is missing or damaged, so an earlier state and the versions after it are read"
+                )
                 _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
                 tried = partial(self.reload, version, token, unusable | {start})
                 return replace(snapshot, fallback=tried)
         raise CorruptLogError(
             self.log.url,
-            f"version {version} cannot be read: a manifest of its state is missing or damaged, and no earlier "
-            "state with all versions after it is there",
+            f"version {version} cannot be read: a manifest of its state is missing or damaged, and no "
+            "earlier state with all versions after it is there",
         )
 
     def _own_token(self, segment: Segment) -> str | None:
@@ -294,9 +296,7 @@ class Loader:
             return list(pool.map(read, wanted))
 
 
-def check_lineage(
-    url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]
-) -> None:
+def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]) -> None:
     """Refuse versions that do not follow each other (PROTOCOL.md, "Lineage").
 
     `token` is that of the version before the first one. A version of a table that was deleted can land
@@ -308,8 +308,8 @@ def check_lineage(
         if before is not None and info is not None and info.base_token not in (None, before):
             raise CorruptLogError(
                 f"{url}/{version_path(version)}",
-                f"version {version} does not follow the version {version - 1} that is there: it was committed "
-                "to a table that was deleted or replaced meanwhile",
+                f"version {version} does not follow the version {version - 1} that is there: it was "
+                "committed to a table that was deleted or replaced meanwhile",
                 remedy="read the table again; if it stays so, delete that file",
             )
         before = info.token if info else None

@@ -8,11 +8,10 @@ that age (PROTOCOL.md, "Purge").
 
 from collections.abc import Iterable
 
+from indextables.log.clock import CLOCK_SKEW_MS
 from indextables.log.format.actions import Add, CommitInfo
 
 PURGE = "PURGE"
-# By how much the clocks of writers, purgers and stores may differ.
-CLOCK_SKEW_MS = 3_600_000
 _BEFORE = "before"
 _RETENTION = "retentionHours"
 

@@ -18,7 +18,6 @@ from indextables.log.format.actions import (
     Txn,
 )
 
-
 # How many tokens of the last versions a snapshot and a state keep.
 LINEAGE_LENGTH = 100
 

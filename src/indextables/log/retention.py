@@ -9,8 +9,8 @@ a state that stays refers to; manifests young enough to belong to a write that i
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from indextables.errors import CorruptLogError
-from indextables.log.format.names import Listing
+from indextables.errors import CorruptLogError, OptionError
+from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.pointer import read_pointer
 from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
 from indextables.log.load import Loader
@@ -19,6 +19,8 @@ from indextables.options import Options
 from indextables.options import log as opt
 
 HOUR_MS = 3_600_000
+# Manifests that no state names are kept at least so long: a checkpoint may be about to name them.
+MIN_MANIFEST_AGE_HOURS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +54,24 @@ class Retention:
     def of(cls, options: Options, *, log_hours: float | None = None) -> "Retention":
         """As the options say; `log_hours` overrides how long version files are kept."""
         hours = options.get(opt.LOG_RETENTION_HOURS) if log_hours is None else log_hours
+        age = options.get(opt.MANIFEST_MIN_AGE_HOURS)
+        if age < MIN_MANIFEST_AGE_HOURS and options.get(opt.MANIFEST_AGE_CHECK):
+            raise OptionError(
+                f"state.gc.minManifestAgeHours is {age:g}, below the minimum of {MIN_MANIFEST_AGE_HOURS:g}: "
+                "manifests of a checkpoint that still runs could be deleted; give a longer one, or, if "
+                "nobody writes now, set spark.indextables.state.gc.minManifestAgeCheckEnabled=false"
+            )
         return cls(
             log_ms=int(hours * HOUR_MS),
             state_ms=options.get(opt.STATE_RETENTION_HOURS) * HOUR_MS,
             state_versions=options.get(opt.STATE_RETENTION_VERSIONS),
-            manifest_ms=int(options.get(opt.MANIFEST_MIN_AGE_HOURS) * HOUR_MS),
+            manifest_ms=int(age * HOUR_MS),
         )
 
 
 def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> Expired:
     """What has outlived its retention."""
-    anchor = _anchor(listing, now_ms - retention.log_ms)
+    anchor = _anchor(loader, listing, now_ms - retention.log_ms)
     found = Expired()
     if anchor is not None:
         pointer = read_pointer(loader.log)
@@ -111,13 +120,23 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
 
 
 def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> Expired:
-    """Everything that only versions before this one need; there must be a base at it."""
+    """Everything that only versions before this one need; there will have to be a base at it."""
     found = Expired(
         versions=tuple(sorted(v for v in listing.versions if v < version)),
         states=tuple(sorted(v for v in listing.states if v < version)),
         checkpoints=tuple(sorted(v for v in listing.checkpoints if v < version)),
     )
     return _with_paths(loader, listing, found, manifests_before_ms)
+
+
+def check_base(loader: Loader, listing: Listing, version: int) -> None:
+    """Refuse to forget what came before a version unless there is a whole base at it."""
+    if not any(b.version == version and _is_whole(loader, listing, b) for b in bases(listing)):
+        raise CorruptLogError(
+            f"{loader.log.url}/{state_folder(version)}",
+            f"the state of version {version}, or one of its manifests, is missing",
+            remedy="nothing was deleted; repeat the command",
+        )
 
 
 def delete(loader: Loader, found: Expired) -> int:
@@ -133,7 +152,18 @@ def delete(loader: Loader, found: Expired) -> int:
     return deleted + loader.log.delete(path for path in found.led_to if path not in needed)
 
 
-def _anchor(listing: Listing, kept_from_ms: int) -> Base | None:
+def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
+    """Whether a base and all manifests that it refers to are there: only then may what it replaces go."""
+    if not base.is_state:
+        return True
+    state = _readable(loader, listing, base.version)
+    folder = base.path.rsplit("/", 1)[0]
+    return state is not None and all(
+        resolve_manifest_path(m.path, folder) in listing.manifests for m in state.manifests
+    )
+
+
+def _anchor(loader: Loader, listing: Listing, kept_from_ms: int) -> Base | None:
     """The base of the oldest version that is promised to time travel; none if that starts from nothing.
 
     Promised are the versions committed since then, and the one before them: it was the newest at that time.
@@ -144,7 +174,8 @@ def _anchor(listing: Listing, kept_from_ms: int) -> Base | None:
     if oldest is None:
         return None
     oldest = max((v for v in commits if v < oldest), default=oldest) if young else oldest
-    return next((b for b in bases(listing) if b.version <= oldest), None)
+    before = (b for b in bases(listing) if b.version <= oldest)
+    return next((b for b in before if _is_whole(loader, listing, b)), None)
 
 
 def _old_states(

@@ -224,10 +224,14 @@ class Snapshot:
             tombstones = self.base.state.tombstones if self.base.state else ()
             try:
                 base = self._base_files(where)
-            except CorruptLogError:
+            except CorruptLogError as error:
                 if self.fallback is None:
                     raise
-                return self.fallback().files(where)
+                try:
+                    other = self.fallback()
+                except CorruptLogError:
+                    raise error from None
+                return other.files(where)
             listed = _applied(base, self.delta, tombstones)
         if listed["companionSourceFiles"].null_count < listed.num_rows:
             raise companion_error(self.url)

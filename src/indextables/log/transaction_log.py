@@ -8,19 +8,33 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from indextables.errors import CorruptLogError, OptionError, TableNotFoundError
+from indextables.errors import (
+    CommitConflictError,
+    CorruptLogError,
+    OptionError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from indextables.log import retention
 from indextables.log.changes import Changes, changes_since
-from indextables.log.checkpoint import Checkpointed, advance_to, checkpoint, existing, needs_compaction
+from indextables.log.checkpoint import (
+    Checkpointed,
+    advance_to,
+    checkpoint,
+    existing,
+    is_complete,
+    needs_compaction,
+)
 from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import CommitInfo, Metadata
-from indextables.log.format.names import LOG_FOLDER, Listing
+from indextables.log.format.names import LOG_FOLDER, Listing, state_file
 from indextables.log.format.protocol import check_writable, new_table_protocol
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.known import FileLists, KnownSnapshots, invalidate
 from indextables.log.load import Loader
 from indextables.log.named import named_splits
+from indextables.log.outcome import CommitOutcome, commit_outcome
 from indextables.log.segment import (
     Segment,
     Stamp,
@@ -28,9 +42,9 @@ from indextables.log.segment import (
     full_listing,
     progress_since,
     reachable,
-    segment_at,
+    segments_at,
 )
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.told import Told, told
 from indextables.options import Options
 from indextables.options import log as opt
@@ -75,10 +89,33 @@ class TransactionLog:
 
         def read(listing: Listing) -> Snapshot:
             wanted = version if timestamp is None else version_at(self._loader, listing, timestamp)
-            segment = segment_at(self._loader.log, listing, wanted)
-            return self._known.get(segment) or self._known.put(segment, self._loader.load(segment))
+            segments = segments_at(self._loader.log, listing, wanted)
+            first = segments[0]
+            return self._known.get(first) or self._known.put(first, self._loader.load_first(segments))
 
         return self._settled(read)
+
+    def snapshot_of(self, key: SnapshotKey) -> Snapshot | None:
+        """The snapshot that something was planned from, in another process maybe; none if it was cleaned up.
+
+        Raises:
+            CommitConflictError: another commit has this version now: the table was replaced.
+        """
+        newest = self.snapshot()
+        if newest.key == key:
+            return newest
+        try:
+            found = self.snapshot(version=key[0])
+        except VersionNotFoundError:
+            found = None
+        if found is None or found.key == key:
+            return found
+        raise CommitConflictError(
+            "the operation",
+            "the table that it started from was deleted or replaced meanwhile",
+            version=found.version,
+            other="of a table that was made anew or restored",
+        )
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
@@ -134,42 +171,71 @@ class TransactionLog:
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
         """Make the draft, which was made from `base`, the next version."""
         after = commit(self._loader, draft, base, self._chance, self.engine)
-        self._known.put_newest(after, None)
+        if after.token is not None:
+            self._known.put_newest(after, None)
         self._checkpoint_if_due(draft, after, upgraded=after.protocol != base.protocol)
         return after
 
     def checkpoint(self, *, compact: bool = True) -> Checkpointed:
         """Write a state now; by default a compacted one.
 
-        A state is never rewritten. If the newest version has one that is not clean, an empty version is
-        committed to carry the clean one.
+        A state is never rewritten. If the newest version has one that is not clean, or that cannot be read,
+        an empty version is committed to carry the clean one.
         """
+        json = self.options.get(opt.STATE_FORMAT) == "json"
         while True:
             snapshot, _ = self._read_newest()
+            self.check_writable(snapshot)
             found = existing(snapshot)
-            json = self.options.get(opt.STATE_FORMAT) == "json"
+            sound = found is not None and self._is_complete(snapshot)
             if found is not None and not (json and _says_all(snapshot)):
-                if not json and (not compact or self._is_clean(snapshot)):
+                if not json and sound and (not compact or self._is_clean(snapshot)):
                     return found
-                empty = Draft(operation="CHECKPOINT")
-                snapshot = commit(self._loader, empty, snapshot, self._chance, self.engine)
+                snapshot = self._commit_empty(snapshot)
+            elif found is None and not json and self._loader.log.exists(state_file(snapshot.version)):
+                # The version is not read from the state that stands at it, so that one is damaged.
+                snapshot = self._commit_empty(snapshot)
             made = checkpoint(self._loader, snapshot, self._chance, compact=compact)
             if made.written or not compact:
                 return made
             # Another one wrote a state of this version first, and it need not be a clean one.
 
+    def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
+        empty = Draft(operation="CHECKPOINT")
+        return commit(self._loader, empty, snapshot, self._chance, self.engine)
+
+    def _is_complete(self, snapshot: Snapshot) -> bool:
+        """Whether all manifests of the state that a snapshot is read from are there."""
+        state = snapshot.base.state
+        return state is not None and is_complete(self._loader, state, snapshot.base.folder)
+
+    def commit_outcome(self, token: str, *, version: int | None = None) -> CommitOutcome:
+        """Whether a commit whose outcome was unknown is in the table (see `CommitUnknownError`).
+
+        Args:
+            token: the commit's token.
+            version: the version that it was to become, if it is known.
+        """
+        return self._settled(lambda listing: commit_outcome(self._loader, listing, token, version))
+
     # --- upkeep ----------------------------------------------------------------------------------
 
     def expired(self, *, log_hours: float | None = None) -> retention.Expired:
         """Files of the log that have outlived their retention; nothing is deleted."""
+        return self._expired(log_hours, self._chance.now_ms())
+
+    def _expired(self, log_hours: float | None, now_ms: int) -> retention.Expired:
         kept = retention.Retention.of(self.options, log_hours=log_hours)
-        return self._settled(
-            lambda listing: retention.expired(self._loader, listing, kept, now_ms=self._chance.now_ms())
-        )
+        return self._settled(lambda listing: retention.expired(self._loader, listing, kept, now_ms=now_ms))
+
+    def store_time_ms(self) -> int:
+        """The time by the clock that stamps the table's files."""
+        return self._chance.store_time_ms(self._loader.log)
 
     def clean(self, *, log_hours: float | None = None) -> retention.Expired:
         """Delete what has outlived its retention; what was deleted."""
-        found = self.expired(log_hours=log_hours)
+        self.check_writable(self.snapshot())
+        found = self._expired(log_hours, self.store_time_ms())
         retention.delete(self._loader, found)
         invalidate(self._loader.log.url)
         return found
@@ -186,19 +252,24 @@ class TransactionLog:
         to carry one that does. A dry run writes nothing, not even the state that the real run starts with.
         """
         snapshot, _ = self._read_newest()
+        self.check_writable(snapshot)
         version = snapshot.version
-        if existing(snapshot) is not None and not _says_all(snapshot):
+        found_state = existing(snapshot)
+        if found_state is not None and not (_says_all(snapshot) and self._is_complete(snapshot)):
             version = version + 1 if dry_run else self.checkpoint().version
-        elif not dry_run and existing(snapshot) is not None:
+        elif not dry_run and found_state is not None:
             advance_to(self._loader, snapshot)
         elif not dry_run:
-            checkpoint(self._loader, snapshot, self._chance, compact=True)
-        age = retention.Retention.of(self.options).manifest_ms
-        found = self._settled(
-            lambda listing: retention.all_before(
-                self._loader, listing, version, manifests_before_ms=self._chance.now_ms() - age
-            )
-        )
+            version = self._checkpoint_at_least(snapshot)
+        now_ms = self._chance.now_ms() if dry_run else self.store_time_ms()
+        before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
+
+        def read(listing: Listing) -> retention.Expired:
+            if not dry_run:
+                retention.check_base(self._loader, listing, version)
+            return retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
+
+        found = self._settled(read)
         if not dry_run:
             retention.delete(self._loader, found)
             invalidate(self._loader.log.url)
@@ -208,6 +279,11 @@ class TransactionLog:
         """Refuse a table that this release may not read; what is damaged can still be described."""
         with suppress(CorruptLogError):
             self._newest()
+
+    def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
+        """The version of a sound state that is not older than a snapshot."""
+        made = checkpoint(self._loader, snapshot, self._chance, compact=True)
+        return made.version if made.written else self.checkpoint().version
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -261,15 +337,17 @@ class TransactionLog:
 
         What is cleaned up while it is read leads to another try.
         """
-        segment = current_segment(self._loader.log)
-        while True:
-            try:
-                return self._loader.load(segment), segment.stamp
-            except CorruptLogError:
-                again = segment_at(self._loader.log, full_listing(self._loader.log), None)
-                if again == segment:
-                    raise
-                segment = again
+        try:
+            segment = current_segment(self._loader.log)
+            return self._loader.load(segment), segment.stamp
+        except CorruptLogError:
+            pass  # a listing is no picture of one moment, and what it showed may be gone; or it is damaged
+
+        def read(listing: Listing) -> tuple[Snapshot, Stamp | None]:
+            segments = segments_at(self._loader.log, listing, None)
+            return self._loader.load_first(segments), segments[0].stamp
+
+        return self._settled(read)
 
     def _checkpoint_if_due(self, draft: Draft, after: Snapshot, *, upgraded: bool) -> None:
         """A state now and then. That it fails never fails the commit it follows.

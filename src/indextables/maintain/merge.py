@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import (
-    CommitUnknownError,
     IndexTablesError,
     OptionError,
     UnavailableSplitError,
@@ -315,11 +314,9 @@ def commit_batch(
     """The version that a batch makes; none if nothing came of it."""
     try:
         after = finish(log, snapshot, results, options, now_ms)
-    except CommitUnknownError:
-        raise
-    except IndexTablesError:
-        # Only what surely is not committed may go; an interrupt can come after the commit.
-        withdraw(log.store, [r.add.path for r in results if r.add])
+    except IndexTablesError as error:
+        if error.not_committed:
+            withdraw(log.store, [r.add.path for r in results if r.add])
         raise
     return None if after is snapshot else after.version
 

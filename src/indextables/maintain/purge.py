@@ -16,12 +16,10 @@ times are compared with the time of an object that the purge itself writes there
 The listing is never in memory as a whole; the paths that the log names are, as one Arrow array.
 """
 
-import secrets
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -29,11 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.log.clock import local_time_ms
 from indextables.log.conflict import Draft
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.format.protocol import check_writable
 from indextables.log.format.split_paths import relative_paths
-from indextables.log.purged import CLOCK_SKEW_MS, PURGE, purge_parameters
+from indextables.log.purged import PURGE, purge_parameters
 from indextables.log.retention import Expired
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.folder import OwnFolder, split_of
@@ -138,7 +137,7 @@ def plan_purge(
     if log.options.get(PROTOCOL_CHECK):
         check_writable(snapshot.protocol, snapshot.url)
     # A dry run deletes nothing, so it may go by the clock of this machine, and writes nothing.
-    now = _local_time_ms() if dry_run else store_time_ms(log.store)
+    now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
         found = log.expired(log_hours=log_hours)
         named = log.named_splits(without=found)
@@ -148,33 +147,6 @@ def plan_purge(
     return PurgePlan(
         kept, int(now - kept * HOUR_MS), found, _sorted(named, snapshot.url), snapshot.version, dry_run
     )
-
-
-def store_time_ms(store: Store) -> int:
-    """The time by the clock that stamps the store's files: that of an object written for the purpose.
-
-    Raises:
-        StoreError: this machine's clock is further from it than is tolerated: one of them is wrong.
-    """
-    path = f"{LOG_FOLDER}/.clock-{secrets.token_hex(16)}"
-    try:
-        store.put(path, b"clock")
-        now = store.head(path).modified_ms
-    finally:
-        with suppress(StoreError):
-            store.delete([path])
-    apart = abs(now - _local_time_ms())
-    if apart > CLOCK_SKEW_MS:
-        raise StoreError(
-            f"the clock of {store.url} and that of this machine are {apart // 1000} seconds apart, and a "
-            f"purge tolerates {CLOCK_SKEW_MS // 1000}: the age of files cannot be told; nothing was deleted; "
-            "set the clock that is wrong, and repeat"
-        )
-    return now
-
-
-def _local_time_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:

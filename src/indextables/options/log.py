@@ -127,6 +127,13 @@ MANIFEST_MIN_AGE_HOURS = option(
     "Manifests younger than this are kept, since a running write may be about to refer to them.",
     where=_WRITE,
 )
+MANIFEST_AGE_CHECK = option(
+    "state.gc.minManifestAgeCheckEnabled",
+    boolean,
+    True,
+    "Refuse a minimum age of manifests below one hour: a checkpoint that still runs could lose them.",
+    where=_WRITE,
+)
 STATE_RETRY_ATTEMPTS = option(
     "state.retry.maxAttempts", integer(1), 10, "How often a state write tries.", where=_WRITE
 )

@@ -1,0 +1,42 @@
+"""The clock that stamps a store's files. What may be deleted depends on it alone (PROTOCOL.md, "Clocks")."""
+
+import secrets
+import time
+from contextlib import suppress
+
+from indextables.errors import StoreError
+from indextables.store import Store
+
+# By how much the clocks of writers, purgers and stores may differ.
+CLOCK_SKEW_MS = 3_600_000
+
+
+def local_time_ms() -> int:
+    """The time by the clock of this machine, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def store_time_ms(log: Store) -> int:
+    """The time by the clock that stamps the store's files: that of an object written for the purpose.
+
+    Args:
+        log: the log folder of a table.
+
+    Raises:
+        StoreError: this machine's clock is further from it than is tolerated: one of them is wrong.
+    """
+    path = f".clock-{secrets.token_hex(16)}"
+    try:
+        log.put(path, b"clock")
+        now = log.head(path).modified_ms
+    finally:
+        with suppress(StoreError):
+            log.delete([path])
+    apart = abs(now - local_time_ms())
+    if apart > CLOCK_SKEW_MS:
+        raise StoreError(
+            f"the clock of {log.url} and that of this machine are {apart // 1000} seconds apart, and "
+            f"{CLOCK_SKEW_MS // 1000} are tolerated: the age of files cannot be told; nothing was deleted; "
+            "set the clock that is wrong, and repeat"
+        )
+    return now
