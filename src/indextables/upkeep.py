@@ -228,8 +228,8 @@ class Upkeep:
             version: the error's `version`; with it, a commit that lost its number is known to be absent.
 
         Returns:
-            `committed` is true with the `version`, false if it is absent for good, or None if the version does
-            not exist yet: the request may still arrive. Then ask again, or settle it by any other commit.
+            `committed` is true with the `version`, false if it is absent for good, or None if the version
+            does not exist yet: the request may still arrive. Then ask again, or commit anything else.
         """
         return self._log.commit_outcome(token, version=version)
 

@@ -202,7 +202,7 @@ def test_a_manifest_outside_the_log_is_refused(tmp_path):
     table.version(0, made.protocol(), made.metadata())
     info = table.manifest("manifests/manifest-1.avro", [made.entry("a.split")])
     table.state(1, [{**info, "path": "../../secret.avro"}])
-    with pytest.raises(CorruptLogError, match="no valid path|no earlier state"):
+    with pytest.raises(CorruptLogError, match="no valid path"):
         a_log(str(tmp_path / "t")).snapshot().files()
 
 

@@ -272,10 +272,8 @@ class _Commit:
                 raise self.unknown(self.cause or "the versions in between were cleaned up")
             self.pending = None
         if latest.version < current.version:
-            problem = (
-                f"the table is at version {latest.version}, and this operation started from {current.version}"
-            )
-            raise self.replaced(latest.version, problem)
+            problem = f"the table is at version {latest.version}, and this operation started from"
+            raise self.replaced(latest.version, f"{problem} {current.version}")
         if latest.token_at(current.version) not in (None, current.token):
             raise self.replaced(latest.version)
         check_snapshot(self.draft, current, latest)

@@ -6,8 +6,8 @@ against another removal of the same splits fail, and lets splits appended in bet
 order is then: first this commit, then the append). Two overwrites of the same rows never both stand, be
 it all rows, those of a partition or those of a condition: one of them should have removed what the other
 wrote. Whatever changes the metadata relies on nobody else having changed it, and, if it changes the schema,
-the partition columns or the indexing, on nobody having added splits: they were written for what was. PROTOCOL.md, "Conflicts", has
-the whole table.
+the partition columns or the indexing, on nobody having added splits: they were written for what was.
+PROTOCOL.md, "Conflicts", has the whole table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
