@@ -56,8 +56,8 @@ class Interrupted(TransactionLog):
         self._run_meanwhile()
         return super().commit(draft, base)
 
-    def _check_writable(self, snapshot: Snapshot) -> None:
-        super()._check_writable(snapshot)
+    def check_writable(self, snapshot: Snapshot) -> None:
+        super().check_writable(snapshot)
         self._run_meanwhile()
 
 

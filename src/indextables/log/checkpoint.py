@@ -47,6 +47,7 @@ from indextables.log.format.state_manifest import (
     resolve_manifest_path,
 )
 from indextables.log.load import Loader
+from indextables.log.segment import bases, listing_from
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
@@ -174,7 +175,7 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
     )
     writer = _StateWriter(loader, snapshot, chance, codec, level)
     state = writer.compacted() if compact else writer.incremental()
-    if not compact and not _has_base(loader, snapshot):
+    if not _has_version(loader, snapshot) or not (compact or _has_base(loader, snapshot)):
         raise _base_expired(loader, snapshot)
     written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
     metrics.record("indextables.state.write.compacted", float(compact))
@@ -199,12 +200,27 @@ def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, co
     them needs. So while the base is there after ours became visible, nothing of the base can go. New
     manifests are protected by their age alone, so it is checked that they are there.
     """
-    if (compacted or _has_base(loader, snapshot)) and is_complete(
-        loader, state, state_folder(state.state_version)
+    if (
+        _has_version(loader, snapshot)
+        and (compacted or _has_base(loader, snapshot))
+        and is_complete(loader, state, state_folder(state.state_version))
     ):
         return
     loader.log.delete([state_file(snapshot.version)])
     raise _base_expired(loader, snapshot)
+
+
+def _has_version(loader: Loader, snapshot: Snapshot) -> bool:
+    """Whether the version that a state describes is still one of the table, and not of one made anew."""
+    listing = listing_from(loader.log, snapshot.version)
+    if snapshot.version in listing.versions:
+        return loader.identity_at(listing, snapshot.version) == snapshot.identity
+    newer = (base for base in bases(listing) if base.version > snapshot.version)
+    steps = ((base, base.version - snapshot.version) for base in newer)
+    lineages = ((loader.lineage_of(base), behind) for base, behind in steps)
+    return any(
+        behind < len(lineage) and lineage[-1 - behind] == snapshot.token for lineage, behind in lineages
+    )
 
 
 def _has_base(loader: Loader, snapshot: Snapshot) -> bool:

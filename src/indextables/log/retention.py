@@ -6,15 +6,16 @@ engines leave out and earlier files tell (metadata, batches of streams, skipped 
 a state that stays refers to; manifests young enough to belong to a write that is still running.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from indextables.errors import CorruptLogError, OptionError
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.pointer import read_pointer
 from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.segment import Base, bases, full_listing, stamp_of
+from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of
+from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
 
@@ -34,6 +35,8 @@ class Expired:
     # What leads readers on, and what they are led to; the former goes first.
     leading: tuple[str, ...] = ()
     led_to: tuple[str, ...] = ()
+    # What tells the leading files from others of the same name.
+    stamps: Mapping[str, Stamp] = field(default_factory=dict, compare=False)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -129,9 +132,13 @@ def all_before(loader: Loader, listing: Listing, version: int, *, manifests_befo
     return _with_paths(loader, listing, found, manifests_before_ms)
 
 
-def check_base(loader: Loader, listing: Listing, version: int) -> None:
-    """Refuse to forget what came before a version unless there is a whole base at it."""
-    if not any(b.version == version and _is_whole(loader, listing, b) for b in bases(listing)):
+def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapshot) -> None:
+    """Refuse to forget what came before a version unless there is a whole base at it, of the same table.
+
+    `snapshot` is the version that was the newest: the base is at it, or right after it.
+    """
+    at = [b for b in bases(listing) if b.version == version]
+    if not any(_is_whole(loader, listing, b) and _contains(loader, b, snapshot) for b in at):
         raise CorruptLogError(
             f"{loader.log.url}/{state_folder(version)}",
             f"the state of version {version}, or one of its manifests, is missing",
@@ -143,13 +150,24 @@ def delete(loader: Loader, found: Expired) -> int:
     """Delete what was decided on; how many files.
 
     What leads readers on goes first, so that an interruption leaves nothing that leads nowhere. A state may
-    have been written since the decision, so what manifests are needed is asked again in between.
+    have been written since the decision, so what manifests are needed is asked again in between. A file that
+    is not the one that was decided on belongs to a table that took this one's place: then nothing goes.
     """
+    there = _stamps(full_listing(loader.log))
+    if any(there.get(path, stamp) != stamp for path, stamp in found.stamps.items()):
+        return 0
     deleted = loader.log.delete(found.leading)
     needed = _referenced(loader, full_listing(loader.log), ())
     if needed is None:
         return deleted
     return deleted + loader.log.delete(path for path in found.led_to if path not in needed)
+
+
+def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
+    """Whether a base is one of the same table; what other engines wrote has no tokens to tell by."""
+    lineage, behind = loader.lineage_of(base), base.version - snapshot.version
+    token = lineage[-1 - behind] if 0 <= behind < len(lineage) else None
+    return token is None or snapshot.token is None or token == snapshot.token
 
 
 def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
@@ -204,6 +222,7 @@ def _with_paths(loader: Loader, listing: Listing, found: Expired, manifests_befo
     leading += [listing.states[v].path for v in found.states]
     if listing.misfiled is not None and listing.misfiled.modified_ms < manifests_before_ms:
         leading.append(listing.misfiled.path)
+    leading_paths = set(leading)
     needed = _referenced(loader, listing, found.states)
     manifests = () if needed is None else _unneeded(listing, needed, manifests_before_ms)
     parts = tuple(
@@ -219,7 +238,13 @@ def _with_paths(loader: Loader, listing: Listing, found: Expired, manifests_befo
         manifests,
         leading=tuple(leading),
         led_to=(*parts, *manifests),
+        stamps={path: stamp for path, stamp in _stamps(listing).items() if path in leading_paths},
     )
+
+
+def _stamps(listing: Listing) -> dict[str, Stamp]:
+    infos = (*listing.versions.values(), *listing.checkpoints.values(), *listing.states.values())
+    return {info.path: stamp_of(info) for info in infos}
 
 
 def _unneeded(listing: Listing, needed: set[str], before_ms: int) -> tuple[str, ...]:

@@ -266,7 +266,7 @@ class TransactionLog:
 
         def read(listing: Listing) -> retention.Expired:
             if not dry_run:
-                retention.check_base(self._loader, listing, version)
+                retention.check_base(self._loader, listing, version, snapshot)
             return retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
 
         found = self._settled(read)
