@@ -15,6 +15,7 @@ from indextables.errors import SplitError, UnreadableSplitError
 from indextables.options import Options
 from indextables.split import footer as footers
 from indextables.split.checksum import add_extension, crc32, is_sealed, seal, split_extension
+from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
@@ -212,3 +213,17 @@ def test_extensions_survive_and_others_are_not_taken_for_ours():
     assert split_extension(add_extension(struct, [1, 2]), 1)[1] is None
     assert is_sealed(seal(struct))
     assert not is_sealed(struct)
+
+
+def test_components_of_a_damaged_index_are_an_error_that_names_the_split(store, tmp_path):
+    footer = read_footer(store, "a.split")
+    data = (tmp_path / "a.split").read_bytes()
+    for file in footer.index_files:
+        piece = file.pieces[-1]
+        spoilt = bytearray(data)
+        spoilt[piece.offset + piece.length // 2] ^= 1
+        (tmp_path / "b.split").write_bytes(spoilt)
+        if file.name.endswith((".store", ".pos")):
+            continue
+        with pytest.raises(SplitError, match=rf"b\.split: the index file {file.name} is damaged"):
+            components(store, read_footer(store, "b.split"))

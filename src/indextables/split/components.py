@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from indextables.errors import SplitError
+from indextables.split.checksum import crc32
 from indextables.split.footer import Footer, IndexFile
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.split.stored_footer import BLOCK_BYTES, META
@@ -21,6 +22,8 @@ KINDS = {
     "STORE": "docstore",
 }
 ROWS = "store"
+# Of larger pieces only the end is read, without comparing the checksum, which is that of the whole.
+_WHOLE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,17 @@ class Component:
 
 
 def components(store: Store, footer: Footer) -> list[Component]:
-    """The parts of a split: those of the index by column where they are kept apart, then the rows."""
+    """The parts of a split: those of the index by column where they are kept apart, then the rows.
+
+    Raises SplitError, naming the split, if its index is damaged.
+    """
+    try:
+        return _components(store, footer)
+    except SplitError as error:
+        raise SplitError(f"{store.url}/{footer.path}: {error}") from error
+
+
+def _components(store: Store, footer: Footer) -> list[Component]:
     sizes: dict[tuple[str, str | None], int] = {}
     fields = _fields(store, footer)
     for file in footer.index_files:
@@ -56,7 +69,7 @@ def components(store: Store, footer: Footer) -> list[Component]:
 def _fields(store: Store, footer: Footer) -> list[str]:
     meta = next((f for f in footer.index_files if f.name == META), None)
     if meta is None:
-        raise SplitError(f"{store.url}/{footer.path}: its index has no {META}; the split is damaged")
+        raise SplitError(f"its index has no {META}; the split is damaged")
     return field_names(_end(store, footer, meta))
 
 
@@ -64,14 +77,22 @@ def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
     """The last bytes of an index file, unpacked: the directory of its fields is no piece of a field's own."""
     piece = file.pieces[-1]
     stop = piece.offset + piece.length
-    if not piece.blocks:
-        return store.get_range(footer.path, stop - min(piece.length, BLOCK_BYTES), stop)
-    data = store.get_range(footer.path, stop - piece.blocks[-1], stop)
-    size = piece.size - BLOCK_BYTES * (len(piece.blocks) - 1)
-    if len(piece.blocks) > 1 and size < DIRECTORY:
-        before = store.get_range(footer.path, stop - sum(piece.blocks[-2:]), stop - piece.blocks[-1])
-        return _unpacked(before, BLOCK_BYTES) + _unpacked(data, size)
-    return _unpacked(data, size)
+    size = piece.size - BLOCK_BYTES * max(0, len(piece.blocks) - 1)
+    # The last block alone may be too short for the directory.
+    last = piece.blocks[-2 if size < DIRECTORY else -1 :]
+    length = sum(last) if last else min(piece.length, BLOCK_BYTES)
+    if piece.length <= _WHOLE_BYTES:
+        whole = store.get_range(footer.path, piece.offset, stop)
+        if crc32(whole) != piece.crc32:
+            raise SplitError(f"the index file {file.name} is damaged (its checksum differs)")
+        data = whole[piece.length - length :]
+    else:
+        data = store.get_range(footer.path, stop - length, stop)
+    if not last:
+        return data
+    *before, _ = last
+    start = sum(before)
+    return b"".join([*(_unpacked(data[:start], BLOCK_BYTES) for _ in before), _unpacked(data[start:], size)])
 
 
 def _unpacked(data: bytes, size: int) -> bytes:
