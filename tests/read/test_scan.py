@@ -316,3 +316,13 @@ def test_splits_of_the_original_give_their_rows_and_answer_conditions(original, 
             if pa.types.is_string(column.type):
                 query = f"{column.name} INDEXQUERY '\"{value}\"'"
                 assert count(table, query) == wanted
+
+
+def test_batches_are_bounded_in_bytes(tmp_path):
+    rows = [{"id": n, "t": f"w{n % 3} " + "x" * 50_000} for n in range(100)]
+    indextables.write(tmp_path / "t", rows, options={"indexing.typemap.t": "text"})
+    table = indextables.open(tmp_path / "t", options={"read.batchBytes": "300K"})
+    for where in (None, "t TEXTSEARCH 'w1'", "id < 90"):
+        batches = list(table.stream(where=where))
+        assert max(batch.nbytes for batch in batches) <= 300 << 10
+        assert sum(batch.num_rows for batch in batches) == {None: 100, "id < 90": 90}.get(where, 33)

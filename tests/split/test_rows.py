@@ -189,3 +189,48 @@ def test_a_column_is_compressed_by_what_suits_it():
     assert used["level"].compression == "UNCOMPRESSED"
     assert not used["message"].is_stats_set
     assert used["trace_id"].is_stats_set
+
+
+@pytest.fixture(scope="module", params=["local", "memory"])
+def large_rows(request, tmp_path_factory):
+    """Rows of 100 KB each, but a few."""
+    url = tmp_path_factory.mktemp("large") if request.param == "local" else "memory://large"
+    store = open_store(url)
+    texts = [f"{i} " + ("x" if i % 7 else "longer ") * (100_000 if i % 10 else 5) for i in range(200)]
+    table = pa.table({"id": range(200), "text": texts, "other": [t[:20] for t in texts]})
+    write_split(store, "a.split", table, {"indexing.typemap.text": "text", "write.rowGroupSize": "4M"})
+    return table, rows_of(store, "a.split")
+
+
+@pytest.mark.parametrize("columns", [["id", "text", "other"], ["text"], ["id"]])
+def test_batches_have_no_more_bytes_than_allowed(large_rows, columns):
+    table, rows = large_rows
+    most = 1 << 20
+    for batches in (
+        list(rows.scan(columns, batch_rows=32768, batch_bytes=most)),
+        list(rows.batches(np.arange(200), columns, batch_bytes=most)),
+    ):
+        assert pa.Table.from_batches(batches).equals(table.select(columns))
+        assert max(batch.nbytes for batch in batches) <= most
+    some = np.arange(0, 200, 3)
+    batches = list(rows.batches(some, columns, batch_bytes=most))
+    assert pa.Table.from_batches(batches).equals(table.select(columns).take(some))
+    assert max(batch.nbytes for batch in batches) <= most
+
+
+def test_few_large_rows_of_several_row_groups_are_not_fetched_together(large_rows, monkeypatch):
+    _, rows = large_rows
+    fetched = []
+    real = Rows.fetch
+    monkeypatch.setattr(Rows, "fetch", lambda self, n, c: fetched.append(real(self, n, c)) or fetched[-1])
+    some = np.arange(1, 200, 2)
+    list(rows.batches(some, ["text"], batch_bytes=1 << 20))
+    assert len(fetched) > 3
+    assert max(part.nbytes for part in fetched) < 6 << 20, "a row group, and no more"
+
+
+def test_a_single_row_may_be_larger_than_a_batch(large_rows):
+    table, rows = large_rows
+    batches = list(rows.scan(["text"], batch_bytes=1000))
+    assert pa.Table.from_batches(batches).equals(table.select(["text"]))
+    assert max(batch.num_rows for batch in batches if batch.nbytes > 1000) == 1

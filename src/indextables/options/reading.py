@@ -27,6 +27,13 @@ READ_MODE = option(
 BATCH_ROWS = option(
     "read.batchSize", integer(1, 1 << 20), 32768, "The most rows in one Arrow batch of a scan.", where=_READ
 )
+BATCH_BYTES = option(
+    "read.batchBytes",
+    size,
+    16 << 20,
+    "The most bytes in one Arrow batch of a scan; a single row may be larger.",
+    where=_READ,
+)
 PARALLELISM: Option[int | None] = option(
     "read.parallelism",
     _auto_count,

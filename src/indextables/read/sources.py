@@ -21,7 +21,7 @@ from indextables.split.descriptors import files_to_keep, is_exhausted
 from indextables.split.footer import Chunk, Footer, read_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.original.bundle import original_rows
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.rows import Rows, bounded
 from indextables.split.query.search import OpenIndex, close_indexes, is_cached, open_built, open_index
 from indextables.store import Store
 
@@ -41,10 +41,10 @@ class Source(Protocol):
     def schema(self) -> pa.Schema:
         """The columns that it has itself."""
 
-    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
 
-    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
 
     def index(self, options: Options) -> OpenIndex:
@@ -72,13 +72,13 @@ class OurSplit:
         """The columns that it has itself."""
         return self.footer.schema
 
-    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
-        return self.rows.batches(numbers, columns)
+        return self.rows.batches(numbers, columns, batch_bytes=batch_bytes)
 
-    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
-        return self.rows.scan(columns, batch_rows=batch_rows)
+        return self.rows.scan(columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
     def index(self, options: Options) -> OpenIndex:
         """Its index, open."""
@@ -107,20 +107,20 @@ class OriginalSplit:
             return self._ref.num_records
         return sum(batch.num_rows for batch in self._rows([]))
 
-    def fetch(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
         start = 0
         for batch in self._rows(columns):
             first, last = np.searchsorted(numbers, [start, start + batch.num_rows])
             if last > first:
-                yield batch.take(pa.array(numbers[first:last] - start))
+                yield from bounded(batch.take(pa.array(numbers[first:last] - start)), batch_bytes)
             start += batch.num_rows
 
-    def scan(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
         for batch in self._rows(columns):
             for start in range(0, batch.num_rows, batch_rows):
-                yield batch.slice(start, batch_rows)
+                yield from bounded(batch.slice(start, batch_rows), batch_bytes)
 
     def index(self, options: Options) -> OpenIndex:
         """Its rows, indexed by us."""

@@ -243,7 +243,7 @@ class SplitReader:
                 rows = min(size, self.source.num_records - start)
                 yield self._whole(_counted(0), columns, rows)
             return
-        for batch in self.source.scan(own, size):
+        for batch in self.source.scan(own, size, self.table.options.get(reading.BATCH_BYTES)):
             yield self._whole(batch, columns, batch.num_rows)
 
     def _fetch(
@@ -261,7 +261,7 @@ class SplitReader:
                 yield batch.filter(pa.array(wanted[start : start + batch.num_rows]))
                 start += batch.num_rows
         else:
-            for batch in self.source.fetch(numbers, own):
+            for batch in self.source.fetch(numbers, own, self.table.options.get(reading.BATCH_BYTES)):
                 yield self._whole(batch, columns, batch.num_rows)
 
     # --- checking rows --------------------------------------------------------------------------------

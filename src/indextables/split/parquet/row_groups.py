@@ -98,6 +98,11 @@ def chunk_range(column: Struct) -> tuple[int, int]:
     return start, start + meta[fields.PACKED][1]
 
 
+def unpacked_bytes(column: Struct) -> int:
+    """How large the pages of a column chunk are before compression."""
+    return int(column[fields.META_DATA][1][fields.UNPACKED][1])
+
+
 def group_bytes(group: Struct) -> int:
     """How large the pages of a row group are before compression."""
     return int(group[fields.GROUP_BYTES][1])

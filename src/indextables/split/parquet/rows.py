@@ -26,7 +26,7 @@ from indextables.split.parquet.carried import carry
 from indextables.split.parquet.fetched_file import FetchedFile
 from indextables.split.parquet.fields import ROW_GROUPS
 from indextables.split.parquet.pages import Layout, Leaf, Pages
-from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, chunk_range
+from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, chunk_range, unpacked_bytes
 from indextables.split.parquet.thrift import Struct
 from indextables.store import Store
 
@@ -34,6 +34,9 @@ T = TypeVar("T")
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 16_384
+BATCH_BYTES = 16 << 20
+# Row groups that are decoded ahead have no more bytes together, unless one alone has.
+_AHEAD_BYTES = 128 << 20
 # So many rows are fetched together from several row groups: each call has its price, each row its pages.
 _TOGETHER = 1024
 # Below this many bytes of pages, threads cost more than they save.
@@ -119,16 +122,24 @@ class Rows:
             [self._typed(arrays[name], schema.field(name).type) for name in names], schema=schema
         )
 
-    def batches(self, numbers: Ints, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, numbers: Ints, columns: Sequence[str] | None = None, *, batch_bytes: int = BATCH_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers (ascending, distinct), row group by row group, or a few together."""
-        ends = np.cumsum([len(local) for _, local in self._by_group(numbers)]).tolist()
-        start = 0
-        for end, following in pairwise([*ends, np.inf]):
-            if following - start > _TOGETHER:
+        names = self._names(columns)
+        parts = self._by_group(numbers)
+        ends = np.cumsum([len(local) for _, local in parts]).tolist()
+        sizes = np.cumsum([len(local) * self._row_bytes(group, names) for group, local in parts]).tolist()
+        start, size = 0, 0.0
+        for (end, reached), (following, next_size) in pairwise(
+            [*zip(ends, sizes, strict=True), (np.inf, np.inf)]
+        ):
+            if following - start > _TOGETHER or next_size - size > batch_bytes:
                 # Every row group gave a piece of each column; as one they are one batch.
                 table = self.fetch(numbers[start:end], columns).combine_chunks()
-                yield from table.to_batches(max_chunksize=BATCH_ROWS)
-                start = end
+                for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+                    yield from bounded(batch, batch_bytes)
+                start, size = end, reached
 
     def scan(
         self,
@@ -137,6 +148,7 @@ class Rows:
         start: int = 0,
         end: int | None = None,
         batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """The rows from number `start` to before `end`, in order; few row groups ahead are in memory."""
         names = self._names(columns)
@@ -145,28 +157,42 @@ class Rows:
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
         if self._map is not None and len(names) >= _cores():
-            yield from self._streamed(groups, names, start, end, batch_rows)
+            for batch in self._streamed(groups, names, start, end, batch_rows, batch_bytes):
+                yield from bounded(batch, batch_bytes)
             return
         schema = self._typed_schema(names)
         # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
-        depth = max(1, min(_cores(), len(groups)) // max(1, len(names)))
+        largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
+        depth = min(_cores(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
+        depth = max(1, depth)
         for table in self._decoded(
             [partial(self._group, group, names, start, end) for group in groups], depth
         ):
             typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
             rows = pa.Table.from_arrays(typed, schema=schema) if names else table
-            yield from rows.to_batches(max_chunksize=batch_rows)
+            for batch in rows.to_batches(max_chunksize=batch_rows):
+                yield from bounded(batch, batch_bytes)
+
+    def _row_bytes(self, group: int, names: list[str]) -> float:
+        """About how many bytes a row of a group has, before it is decoded."""
+        found = self._layout.groups[group]
+        columns = (found.columns[number] for number in self._layout.chunks(names))
+        return sum(unpacked_bytes(column) for column in columns) / max(1, found.rows)
 
     def _streamed(
-        self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int
+        self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a file at hand, decoded batch by batch: memory just used is used again, still warm."""
         schema = self._typed_schema(names)
         for group in groups:
             position = self._layout.groups[group].first_row
+            fitting = int(batch_bytes // max(1, self._row_bytes(group, names)))
             with self._damage():
                 batches = self._open(group, names).iter_batches(
-                    batch_rows, row_groups=[group], columns=names, use_threads=pa.cpu_count() > 1
+                    max(1, min(batch_rows, fitting)),
+                    row_groups=[group],
+                    columns=names,
+                    use_threads=pa.cpu_count() > 1,
                 )
             while True:
                 with self._damage():
@@ -397,6 +423,16 @@ class Rows:
         table = self._open(group, names).read_row_group(group, columns=names)
         low, high = max(0, start - first), min(self._layout.groups[group].rows, end - first)
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
+
+
+def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """A batch in slices of no more than `most` bytes each, or of one row."""
+    if batch.num_rows <= 1 or batch.nbytes <= most:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from bounded(batch.slice(0, half), most)
+    yield from bounded(batch.slice(half), most)
 
 
 def _mapped(path: str, size: int) -> mmap.mmap:
