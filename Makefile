@@ -35,7 +35,11 @@ fast: .venv/.ready ## The tests that start no server and no JVM
 bench: .venv/.peers ## Measure; prints figures, targets and ratios
 	$(PY) -m bench
 
-soak: .venv/.ready ## The long runs
+.venv/.soak: .venv/.ready
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[soak]'
+	@touch $@
+
+soak: .venv/.soak ## The long runs
 	$(PY) -m pytest -m soak
 
 docs: .venv/.ready ## Write the generated pages

@@ -113,6 +113,18 @@ def test_the_map_for_contributors_is_that_of_the_tree() -> None:
     assert outer == (folders - {"src"}) | {"src/indextables", "src/pyspark_indextables"}
 
 
+def test_every_section_of_the_format_that_the_code_cites_is_there() -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "PROTOCOL.md").read_text(), re.MULTILINE)
+    sections = {heading.replace("`", "") for heading in headings}
+    cited = [
+        (path.name, re.sub(r"\s+", " ", section))
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for section in re.findall(r'(?<!/)PROTOCOL\.md,\s+"([^"]+)"', path.read_text())
+    ]
+    assert len(cited) > 20
+    assert [(name, section) for name, section in cited if section not in sections] == []
+
+
 def test_an_output_that_is_not_the_one_shown_is_noticed() -> None:
     Example("page:1", "python", "print('one\\ntwo\\nthree')", "one\n...three\n").run({})
     Example("page:1", "python", "print('anything')", None).run({})

@@ -283,3 +283,18 @@ def test_errors_travel_between_processes() -> None:
     error = CommitConflictError("WRITE", "it changed the schema", version=4, other="WRITE at noon")
     arrived = pickle.loads(pickle.dumps(error))
     assert (type(arrived), str(arrived), arrived.version) == (CommitConflictError, str(error), 4)
+
+
+def test_a_dynamic_overwrite_of_zero_replaces_minus_zero_too(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1, 2, 3, 4], "k": [0.0, -0.0, float("nan"), 1.0]})
+    it.write(tmp_path, rows, partition_by=["k"])
+    new = pa.table({"id": [5, 6], "k": [0.0, float("nan")]})
+    it.write(tmp_path, new, mode="overwrite", options={"partitionOverwriteMode": "dynamic"})
+    assert sorted(it.open(tmp_path).scan(["id"])["id"].to_pylist()) == [4, 5, 6]
+    it.write(
+        tmp_path,
+        pa.table({"id": [7], "k": [-0.0]}),
+        mode="overwrite",
+        options={"partitionOverwriteMode": "dynamic"},
+    )
+    assert sorted(it.open(tmp_path).scan(["id"])["id"].to_pylist()) == [4, 6, 7]

@@ -115,6 +115,12 @@ def _values(snapshot: Snapshot, given: Sequence[dict[str, str | None]]) -> list[
                 f"{name}; overwrite the whole table instead"
             )
         read.append(parsed.values)
-    # Arrow's scalars know that NaN is not itself; its texts do.
-    columns = [[None if v is None else str(v) for v in column.to_pylist()] for column in read]
+    columns = [[_comparable(value) for value in column.to_pylist()] for column in read]
     return list(zip(*columns, strict=True))
+
+
+def _comparable(value: object) -> str | None:
+    """A value as it is compared: NaN is itself, and there is one zero (PROTOCOL.md, "Partition values")."""
+    if value is None:
+        return None
+    return str(value + 0.0) if isinstance(value, float) else str(value)

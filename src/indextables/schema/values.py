@@ -4,7 +4,7 @@ Numbers are decimal (doubles with as few digits as read back the same, `NaN`, `i
 `false`, dates ISO. A timestamp is its microseconds since 1970 in a statistic, and in a partition value an
 ISO time with six digits of fraction, which ends in `Z` if the type has a zone: nothing is lost, and
 texts sort as times. Reading is wider: it takes what every writer of the original wrote (PROTOCOL.md,
-"Values").
+"Partition values").
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The records of a version file, and their JSON (PROTOCOL.md, "Actions").
+"""The records of a version file, and their JSON (PROTOCOL.md, "Version files").
 
 A line of a version file is an object with one key that names the action. Fields that are absent and
 fields that are null mean the same. No field is ever added inside one of the original's actions, since

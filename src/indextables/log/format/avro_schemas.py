@@ -1,4 +1,4 @@
-"""The two Avro schemas of the log, as every release of the format writes them (PROTOCOL.md, "Avro state").
+"""The two Avro schemas of the log, as every release of the format writes them (PROTOCOL.md, "The state").
 
 Readers go by the fields' names. The field ids are kept for those who go by them.
 """

@@ -1,4 +1,4 @@
-"""Which blocks a container of ours has, and what each holds: an entry of its header (PROTOCOL.md, "Blocks").
+"""Which blocks a container of ours has, and what each holds: an entry of its header (PROTOCOL.md, "Entries").
 
 Other readers pass it over. Ours can tell damage from the checksums, and leave out blocks whose partition
 values cannot match.

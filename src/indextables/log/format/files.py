@@ -1,4 +1,4 @@
-"""The table's files as Arrow: one row an entry, one column a field of a manifest (PROTOCOL.md, "FileEntry").
+"""The table's files as Arrow: one row an entry, one column a field of a manifest (PROTOCOL.md, "Entries").
 
 Columns carry their names on disk. A partition value that is null on disk (there: a name of its own) is a
 null inside the `partitionValues` map here.

@@ -1,4 +1,4 @@
-"""JSON checkpoints: all actions that still count, in one file or in parts (PROTOCOL.md, "Checkpoints").
+"""JSON checkpoints: all actions that still count, in one file or in parts (PROTOCOL.md, "JSON checkpoints").
 
 Older tables have them in place of a state. They are packed as the original's older readers need it.
 """

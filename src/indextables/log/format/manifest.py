@@ -1,4 +1,4 @@
-"""Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Manifests").
+"""Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Entries").
 
 Written from Arrow, read into Arrow by DataFusion. DataFusion takes a container that is cut short for an
 empty one and does not look at sync markers, so every container is taken to pieces and checked before it

@@ -1,4 +1,4 @@
-"""The record of a state: its manifests, tombstones, registry and metadata (PROTOCOL.md, "State manifest").
+"""The record of a state: its manifests, tombstones, registry and metadata (PROTOCOL.md, "The state").
 
 Written as an Avro container with one record. Read also as the JSON object that the format's first
 description has in its place.

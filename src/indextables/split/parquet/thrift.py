@@ -48,6 +48,8 @@ class _Reader:
             else:
                 raw, position = self._varint(position)
                 number = _unzigzag(raw)
+            if not 0 < number < 1 << 15:
+                raise ValueError(f"thrift field {number} cannot be: fields have numbers of 15 bits")
             if kind in (TRUE, FALSE):
                 found[number] = (kind, None)
             else:

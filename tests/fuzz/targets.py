@@ -1,0 +1,272 @@
+"""The parsers that read what strangers wrote, each as a function of bytes.
+
+A target returns, or raises an error of ours. Whatever else leaves it is a bug: another exception, a process
+that ends, memory without bounds, an answer that never comes. `fuzz.py` looks for such inputs; those that it
+found are in `corpus/` and are replayed by the tests.
+"""
+
+import json
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from indextables.commands import understand
+from indextables.errors import IndexTablesError
+from indextables.log.format import avro, version_file
+from indextables.log.format.avro_schemas import FILE_ENTRY, STATE_MANIFEST, schema_json
+from indextables.log.format.json_checkpoint import checkpoint_file, read_checkpoint
+from indextables.log.format.manifest import read_manifest
+from indextables.log.format.pointer import read_pointer
+from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
+from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
+from indextables.predicate.query_text import to_text
+from indextables.schema.folders import parse_folder
+from indextables.schema.spark import to_arrow
+from indextables.schema.values import parse_values
+from indextables.split.checksum import split_extension
+from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
+from indextables.split.mapping import Mapping
+from indextables.split.original.bundle import read_bundle
+from indextables.split.original.mapping import original_mapping
+from indextables.split.original.schema import read_original
+from indextables.split.parquet.page_index import moved, page_locations
+from indextables.split.parquet.pages import Layout
+from indextables.split.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
+from indextables.split.parts import BY_FIELD, field_names, stretches
+from indextables.store import Store, open_store
+
+URL = "memory://fuzz/input"
+SYNC = b"0123456789abcdef"
+
+
+def _store() -> Store:
+    return open_store("memory://fuzz")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _version_file(data: bytes) -> None:
+    """As it stands, or packed."""
+    kind, body = data[:1], data[1:]
+    version_file.decode(version_file.pack(body) if kind == b"z" else body, URL)
+
+
+def _checkpoint(data: bytes) -> None:
+    store = _store()
+    store.put(checkpoint_file(7), data)
+    read_checkpoint(store, 7)
+
+
+def _pointer(data: bytes) -> None:
+    store = _store()
+    store.put("_last_checkpoint", data)
+    read_pointer(store)
+
+
+def _container(data: bytes, schema: str) -> bytes:
+    """A container around records (`r`), or around a schema and records (`s`), or the bytes as they are."""
+    kind, body = data[:1], data[1:]
+    if kind == b"s":
+        length = int.from_bytes(body[:2], "little")
+        schema, body = _text(body[2 : 2 + length]), body[2 + length :]
+    elif kind != b"r":
+        return body
+    count = body[0] if body else 0
+    entries = b"".join(
+        avro.long_bytes(len(part)) + part
+        for part in (b"avro.schema", schema.encode("utf-8", "replace"), b"avro.codec", b"null")
+    )
+    header = avro.MAGIC + avro.long_bytes(2) + entries + b"\x00" + SYNC
+    return header + avro.block_bytes(count, body[1:], "null", 1, SYNC)
+
+
+def _state(data: bytes) -> None:
+    state = decode_state(_container(data, schema_json(STATE_MANIFEST)), URL)
+    for manifest in state.manifests:
+        resolve_manifest_path(manifest.path, "state-v7")
+
+
+def _manifest(data: bytes) -> None:
+    store = _store()
+    store.put("manifest.avro", _container(data, schema_json(FILE_ENTRY)))
+    read_manifest(store, "manifest.avro", entries=None)
+
+
+def _split(footer: bytes) -> bytes:
+    """A Parquet file without rows whose footer says this."""
+    root = {4: (BINARY, b"schema"), 5: (I32, 0)}
+    key_values = [
+        {1: (BINARY, FOOTER_KEY), 2: (BINARY, footer)},
+        {1: (BINARY, CHECKSUM_KEY), 2: (BINARY, str(zlib.crc32(footer)).encode())},
+    ]
+    tail = write_struct(
+        {
+            1: (I32, 2),
+            2: (LIST, (STRUCT, [root])),
+            3: (I64, 0),
+            4: (LIST, (STRUCT, [])),
+            5: (LIST, (STRUCT, key_values)),
+        }
+    )
+    return MAGIC + b"." * 64 + tail + len(tail).to_bytes(4, "little") + MAGIC
+
+
+def _footer(data: bytes) -> None:
+    """A whole file, or the JSON of its footer (`j`)."""
+    kind, body = data[:1], data[1:]
+    store = _store()
+    store.put("a.split", _split(body) if kind == b"j" else body)
+    footer = read_footer(store, "a.split")
+    assert footer.pieces
+
+
+def _parquet_footer(data: bytes) -> None:
+    """What rows are found by, from the bytes of a footer."""
+    try:
+        layout = Layout.of(data)
+        for number, group in enumerate(layout.groups):
+            for leaf in list(layout.flat.values())[: len(group.columns)]:
+                layout.page_index_range(number, leaf)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return  # `Rows` says of these that the split is damaged
+
+
+def _thrift(data: bytes) -> None:
+    try:
+        found, _ = read_struct(data)
+    except ValueError:
+        return
+    write_struct(found)
+
+
+def _page_index(data: bytes) -> None:
+    split_extension(data, 3)
+    try:
+        page_locations(data)
+        moved(data, 10)
+    except ValueError:
+        return
+
+
+def _index_file(data: bytes) -> None:
+    suffix = (*BY_FIELD, ".store")[data[0] % 6] if data else ".term"
+    stretches(suffix, data[1:], len(data) + 100, ["t:message", "s:level", "_row"])
+
+
+def _meta(data: bytes) -> None:
+    field_names(data)
+
+
+def _bundle(data: bytes) -> None:
+    """A whole file, or the JSON that lists its files (`j`)."""
+    kind, body = data[:1], data[1:]
+    if kind == b"j":
+        said = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little") + body
+        body = b"{}" * 50 + said + len(said).to_bytes(4, "little") + b"hot" + (3).to_bytes(4, "little")
+    store = _store()
+    store.put("a.split", body)
+    read_bundle(store, "a.split")
+    read_original(store, "a.split")
+
+
+def _mapping(data: bytes) -> None:
+    Mapping.from_json(data)
+
+
+def _original_mapping(data: bytes) -> None:
+    schema = pa.schema(
+        [("message", pa.string()), ("id", pa.int64()), ("nested", pa.struct([("a", pa.int8())]))]
+    )
+    original_mapping(_text(data), schema)
+
+
+def _spark_schema(data: bytes) -> None:
+    to_arrow(_text(data))
+
+
+CONDITION_ROWS = pa.table(
+    {
+        "id": pa.array([1, None], pa.int32()),
+        "big": pa.array([1 << 60, None], pa.int64()),
+        "price": pa.array([1.5, float("nan")], pa.float64()),
+        "level": pa.array(["ERROR", None], pa.string()),
+        "ok": pa.array([True, None], pa.bool_()),
+        "day": pa.array([0, None], pa.date32()),
+        "at": pa.array([0, None], pa.timestamp("us", "UTC")),
+        "cost": pa.array([None, None], pa.decimal128(10, 2)),
+        "raw": pa.array([b"x", None], pa.binary()),
+        "inner": pa.array([{"a": 1}, None], pa.struct([("a", pa.int64())])),
+    }
+)
+
+
+def _condition(data: bytes) -> None:
+    condition = parse_condition(_text(data), CONDITION_ROWS.schema)
+    again = parse_condition(to_sql(condition), CONDITION_ROWS.schema)
+    for batch in CONDITION_ROWS.to_batches():
+        try:
+            first = evaluate(condition, batch)
+        except IndexTablesError:
+            continue  # searches need an index
+        assert first.equals(evaluate(again, batch)), to_sql(condition)
+
+
+def _query(data: bytes) -> None:
+    query = parse_query(_text(data))
+    assert parse_query(to_text(query)) == query
+
+
+def _command(data: bytes) -> None:
+    understand(_text(data))
+
+
+TYPES = (
+    pa.int8(), pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us"),
+    pa.timestamp("us", "UTC"), pa.decimal128(10, 2), pa.decimal128(38, 18), pa.string(), pa.binary(),
+)  # fmt: skip
+
+
+def _values(data: bytes) -> None:
+    kind = TYPES[data[0] % len(TYPES)] if data else pa.string()
+    texts = pa.array(_text(data[1:]).split("\n"), pa.string())
+    for partition in (False, True):
+        parse_values(texts, kind, partition=partition)
+
+
+def _folder(data: bytes) -> None:
+    parse_folder(_text(data))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "bundle": _bundle,
+    "checkpoint": _checkpoint,
+    "command": _command,
+    "condition": _condition,
+    "folder": _folder,
+    "footer": _footer,
+    "index_file": _index_file,
+    "manifest": _manifest,
+    "mapping": _mapping,
+    "meta": _meta,
+    "original_mapping": _original_mapping,
+    "page_index": _page_index,
+    "parquet_footer": _parquet_footer,
+    "pointer": _pointer,
+    "query": _query,
+    "spark_schema": _spark_schema,
+    "state": _state,
+    "thrift": _thrift,
+    "values": _values,
+    "version_file": _version_file,
+}
+
+
+def run(target: str, data: bytes) -> None:
+    """One input: nothing, or an exception that no caller expects."""
+    try:
+        TARGETS[target](data)
+    except IndexTablesError as error:
+        json.dumps(str(error))
