@@ -30,7 +30,8 @@ from indextables.maintain.restore import Restored, restore
 from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import Options
 from indextables.process import Forgotten, forget_logs
-from indextables.split.index.cache import CacheStats, index_cache
+from indextables.split.index.cache import index_cache
+from indextables.split.index.cache_figures import CacheStats
 
 Progress = Callable[[int, int], None]
 

@@ -14,7 +14,7 @@ import pytest
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.split.index import cache as caches
+from indextables.split.index import cache_folders
 from indextables.split.index import entry as entries
 from indextables.split.index.cache import IndexCache, Lease, index_cache
 from indextables.split.index.entry import VERIFY_AFTER_S, Copied, read_facts, tell, whole_files
@@ -406,10 +406,10 @@ def test_what_a_dead_process_left_on_its_way_is_swept_away(tmp_path):
 def shared_space(tmp_path, monkeypatch):
     """A place like /tmp, and nothing known of it yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    caches._warn_private.cache_clear()
-    caches._private_folder.cache_clear()
+    cache_folders._warn_private.cache_clear()
+    cache_folders.private_folder.cache_clear()
     yield tmp_path / f"indextables-cache-{os.geteuid()}"
-    caches._private_folder.cache_clear()
+    cache_folders.private_folder.cache_clear()
 
 
 def test_the_cache_in_shared_space_is_closed_to_others(shared_space):
@@ -436,13 +436,13 @@ def test_what_others_put_in_the_place_of_the_cache_does_not_switch_searching_off
         other = os.geteuid() + 1
         (shared_space.parent / f"indextables-cache-{other}").mkdir()
         monkeypatch.setattr(os, "geteuid", lambda: other)
-        assert caches._shared_folder(Options()) == caches._private_folder()
+        assert cache_folders.shared_folder(Options()) == cache_folders.private_folder()
         return
     for _ in range(2):
         index_cache(Options()).lease("k", SIZE, fill).close()
     index_cache(Options()).flush()
     assert thesis.exists()
-    assert index_cache(Options()).folder == caches._private_folder()
+    assert index_cache(Options()).folder == cache_folders.private_folder()
     (warning,) = (record.message for record in caplog.records)
     assert "cached for this process only" in warning
 

@@ -1,4 +1,4 @@
-"""Document mappings stored once, under the hash of their canonical JSON (PROTOCOL.md, "Schema deduplication").
+"""Document mappings stored once, under the hash of their JSON (PROTOCOL.md, "Schema deduplication").
 
 The hash does not depend on the order of keys or fields, so splits written by tasks that list their
 fields differently share one entry. The registry keeps the text as it was first seen.
