@@ -12,6 +12,8 @@ from bench.report import Row, Target
 
 # Targets in milliseconds are for the first size, ratios for both.
 DEFAULT_ROWS = (1_000_000, 5_000_000)
+# How many values the lists have that are asked for.
+LISTS = (1_000, 10_000, 100_000)
 _WORK = "bench.engine_read_work"
 # A warm question is asked for so long before it is measured.
 _WARM_SECONDS = 1
@@ -57,6 +59,21 @@ class _Bench:
                 }
                 targets = self._targets(name, ours, others) if self.full and state == "warm" else ()
                 yield Row(f"{name} of {self.count:,}, {state}", ours, others, targets)
+
+        yield from self._lists()
+
+    def _lists(self) -> Iterator[Row]:
+        """Long lists of values, beside reading the column."""
+        scan = self._list(0)
+        for size in LISTS:
+            limits = {1_000: 10, 10_000: 10, 100_000: 40}
+            ours = self._list(size)
+            limit = Target(ratio(ours, scan), limits[size], "times reading the column")
+            name = f"list of {size:,} values of {self.count:,}, warm"
+            yield Row(name, ours, {"column": scan}, (limit,) if self.full else ())
+
+    def _list(self, size: int) -> Measured:
+        return measure(f"{_WORK}:listed", str(self.folder), size, runs=self.runs)
 
     def _measured(self, work: str, name: str, state: str) -> Measured:
         warm = _WARM_SECONDS if self.full and state == "warm" else 0

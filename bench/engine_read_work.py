@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from datafusion import SessionContext
 
@@ -15,7 +17,7 @@ from bench.measure import Prepare
 from indextables import read
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.predicate import parse_condition
+from indextables.predicate import Column, In, Values, parse_condition
 from indextables.read import Aggregate, Function
 from indextables.read.sources import close_sources
 from indextables.split.index.cache import index_cache
@@ -192,6 +194,23 @@ def datafusion(folder: str, question: str, state: str = "warm") -> Prepare:
         return lambda: context.sql(f"SELECT {what} FROM plain").to_arrow_table()
 
     return prepare
+
+
+def listed(folder: str, size: int) -> Prepare:
+    """How many rows have one of so many values of `ts`, spread over the table; 0 reads the column instead."""
+    options = Options.parse({"cache.disk.path": str(Path(folder) / "cache")})
+    store = open_store(Path(folder) / "table")
+    snapshot = TransactionLog(store, engine="bench").snapshot()
+    column = read.scan(snapshot, store, options, columns=["ts"]).read_all()["ts"].combine_chunks()
+    places = np.linspace(0, len(column) - 1, max(size, 1)).astype(np.int64)
+    where = In(Column(("ts",)), Values(column.take(pa.array(places))))
+
+    def act() -> object:
+        if not size:
+            return read.scan(snapshot, store, options, columns=["ts"]).read_all()
+        return read.count(snapshot, store, options, where=where)
+
+    return lambda: act
 
 
 def _kept(open_it: Callable[[], Opened], state: str) -> Callable[[], Opened]:

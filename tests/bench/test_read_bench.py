@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.engine_read import run, targets
-from bench.engine_read_work import QUESTIONS, datafusion, duck, lance, make, make_lance, ours
+from bench.engine_read import LISTS, run, targets
+from bench.engine_read_work import QUESTIONS, datafusion, duck, lance, listed, make, make_lance, ours
 from bench.measure import Measured
 
 ROWS = 2000
@@ -50,14 +50,21 @@ def test_a_cold_question_has_the_same_answer(folder, question):
     assert answer(duck(folder, question, "cold")()()) == answer(duck(folder, question)()())
 
 
+def test_a_list_finds_the_rows_whose_values_it_has(folder):
+    found = listed(folder, 0)()()["ts"]
+    assert listed(folder, 1)()() >= 1
+    assert listed(folder, len(found))()() == len(found) == ROWS
+
+
 def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):
     took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
     monkeypatch.setattr("bench.engine_read.measure", lambda *_, **__: took)
     rows = list(run(tmp_path, rows=100, runs=1))
-    assert [row.name for row in rows] == [
-        f"{name} of 100, {state}" for state in ("warm", "cold") for name in QUESTIONS
-    ]
-    assert all("DuckDB" in row.others for row in rows)
+    lists = [f"list of {size:,} values of 100, warm" for size in LISTS]
+    questions = [f"{name} of 100, {state}" for state in ("warm", "cold") for name in QUESTIONS]
+    assert [row.name for row in rows] == [*questions, *lists]
+    assert all("DuckDB" in row.others for row in rows if row.name in questions)
+    assert all("column" in row.others for row in rows if row.name in lists)
     assert [row.name for row in rows if "DataFusion" in row.others] == [
         f"{name} of 100, {state}" for state in ("warm", "cold") for name in ("one column", "all columns")
     ]

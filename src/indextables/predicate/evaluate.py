@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.like import match_like
-from indextables.predicate.ranges import FEW, intervals, range_of
+from indextables.predicate.ranges import FEW, NumberSet, intervals, is_whole, range_of
 from indextables.predicate.tree import (
     Always,
     And,
@@ -33,11 +33,14 @@ from indextables.predicate.tree import (
     Search,
     TextMatch,
     TextMatchKind,
+    Values,
 )
 from indextables.predicate.truth import constant_unless_null
 from indextables.predicate.types import Family, family_of, sql_name, value_type
 
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
+# Longer lists of numbers are prepared once: Arrow would hash them for every batch.
+_FEW_VALUES = 64
 _TEXT = {
     TextMatchKind.STARTS: pc.starts_with,
     TextMatchKind.ENDS: pc.ends_with,
@@ -165,7 +168,7 @@ class _Evaluation:
         if not len(known):
             empty = not len(given)
             return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
-        found = _is_in(values, known)
+        found = _number_set(predicate).holding(values) if _many_numbers(known) else _is_in(values, known)
         if len(known) < len(given):
             found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
@@ -210,6 +213,19 @@ def _ordered(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
         case _:
             known = pc.is_nan(values)
             return pc.or_(known, pc.invert(known)) if op is Op.LE else pc.and_(known, pc.invert(known))
+
+
+def _many_numbers(known: pa.Array) -> bool:
+    return len(known) > _FEW_VALUES and is_whole(known.type)
+
+
+def _number_set(predicate: In) -> NumberSet:
+    """The values of a list, prepared once for all batches."""
+    values = predicate.values
+    assert isinstance(values, Values)
+    if not isinstance(values.prepared, NumberSet):
+        values.prepared = NumberSet(values.array.drop_null())
+    return values.prepared
 
 
 def _is_in(values: Any, wanted: pa.Array) -> Any:  # noqa: ANN401

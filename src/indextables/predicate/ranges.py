@@ -1,4 +1,7 @@
-"""Many ranges of one column, joined by OR, evaluated at once: as sorted intervals of whole numbers."""
+"""Many values or ranges of one column, evaluated at once over whole numbers.
+
+Whole numbers here are integers, and what is stored as them: dates, timestamps, times of day.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +16,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # Fewer ranges are compared one by one.
 FEW = 16
+# A flag for each number of a span, if that is no more than this, or than so many times the numbers in it.
+_SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -31,6 +36,34 @@ class Intervals:
         inside = (place >= 0) & (numbers <= self.ends[np.maximum(place, 0)])
         missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
         return pa.array(inside, pa.bool_(), mask=missing)
+
+
+class NumberSet:
+    """Many whole numbers, prepared once to be looked for in many batches of rows."""
+
+    def __init__(self, values: pa.Array) -> None:
+        numbers = np.unique(whole_numbers(values).to_numpy(zero_copy_only=False))
+        self._numbers = numbers
+        self._first, self._last = int(numbers[0]), int(numbers[-1])
+        self._flags: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        if self._last - self._first < max(_SMALL_SPAN, _SPAN_PER_NUMBER * len(numbers)):
+            self._flags = np.zeros(self._last - self._first + 1, np.bool_)
+            self._flags[numbers - self._first] = True
+
+    def holding(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+        """Whether each value is among the numbers; false for null."""
+        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        wanted = whole_numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
+        inside = (wanted >= self._first) & (wanted <= self._last)
+        near = np.where(inside, wanted, self._first)
+        if self._flags is not None:
+            found = self._flags[near - self._first]
+        else:
+            found = self._numbers[np.searchsorted(self._numbers, near)] == near
+        found = found & inside
+        if array.null_count:
+            found &= array.is_valid().to_numpy(zero_copy_only=False)
+        return pa.array(found, pa.bool_())
 
 
 def is_whole(type_: pa.DataType) -> bool:

@@ -46,12 +46,16 @@ class Compare:
 
 
 class Values(Sequence[pa.Scalar]):
-    """Literals of one type, in one Arrow array: a list may have hundreds of thousands."""
+    """Literals of one type, in one Arrow array: a list may have hundreds of thousands.
 
-    __slots__ = ("array",)
+    `prepared` is for whoever looks for them in many batches of rows.
+    """
+
+    __slots__ = ("array", "prepared")
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
+        self.prepared: object = None
 
     @classmethod
     def of(cls, scalars: Sequence[pa.Scalar]) -> "Values | tuple[pa.Scalar, ...]":

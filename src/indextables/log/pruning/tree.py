@@ -287,12 +287,12 @@ def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
 
 
 def _many(listed: In, arrow: pa.DataType, known: Known) -> pa.Array | None:
-    """The values of a long list, each once, on the scale of the bounds; None if short or unlike them."""
+    """The values of a long list on the scale of the bounds; None if short or unlike them."""
     if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
         return None
     assert known.low is not None
     points = to_scale(listed.array.drop_null())
-    return None if points is None or points.type != known.low.type else points.unique()
+    return None if points is None or points.type != known.low.type else points
 
 
 def _among_many(known: Known, points: pa.Array) -> tuple[Mask, Mask]:
