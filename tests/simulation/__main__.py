@@ -1,34 +1,38 @@
-"""Run seeds: `python -m simulation SEED`, or `python -m simulation FIRST LAST`, from the folder `tests`."""
+"""Run seeds: `python -m simulation SEED`, or `python -m simulation FIRST LAST [BUG]`, from the folder `tests`."""
 
 import logging
 import sys
 import time
-from collections import Counter
 
+from simulation.reintroduced import BUGS
 from simulation.run import run
 from simulation.seams import installed
 
 
 def main(arguments: list[str]) -> int:
-    """Print the history of one seed, or the seeds of a range that fail."""
+    """Print the history of one seed, or the seeds of a range that fail; with a bug put back, the first one."""
     logging.disable(logging.WARNING)
-    first = int(arguments[0])
-    with installed():
-        if len(arguments) == 1:
+    first, last = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else None
+    bug = arguments[2] if len(arguments) > 2 else None
+    with installed() as patch:
+        if bug is not None:
+            BUGS[bug].put_back(patch)
+        if last is None:
             result = run(first)
             print(result)  # noqa: T201
             return 1 if result.violation else 0
-        started, found, steps = time.monotonic(), Counter[str](), 0
-        for seed in range(first, int(arguments[1])):
+        started, failed, calls, seed = time.monotonic(), 0, 0, first
+        for seed in range(first, last):
             result = run(seed)
-            steps += result.steps
+            calls += result.steps
             if result.violation is not None:
-                found["failed"] += 1
+                failed += 1
                 print(seed, result.violation.splitlines()[0][:300], flush=True)  # noqa: T201
-    seconds = time.monotonic() - started
-    number = int(arguments[1]) - first
-    print(f"{number} seeds, {found['failed']} failed, {steps} calls, {number / seconds:.1f} seeds/s")  # noqa: T201
-    return 1 if found else 0
+                if bug is not None:
+                    break
+    number, seconds = seed + 1 - first, time.monotonic() - started
+    print(f"{number} seeds, {failed} failed, {calls} calls, {number / seconds:.1f} seeds/s")  # noqa: T201
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -121,7 +121,10 @@ class Write(Operation):
                 raise
             # A batch of a stream may be written again: it is never in the table twice.
             world.note(process, "repeats its batch")
+        try:
             return self._write(process, options)
+        except IndexTablesError as error:
+            raise CommitUnknownError("", 0, f"the first attempt is unknown, the second failed: {error}") from error
 
     def _write(self, process: Process, options: Options) -> int | None:
         written = write_table(

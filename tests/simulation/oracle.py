@@ -96,6 +96,22 @@ class Oracle(Watcher):
             who = f"{process.name}, {process.operation}" if process else "nobody"
             self.fail(f"{who} deletes {path}, which is live at version {self.truth[-1].version}")
 
+    def deleted_all(self, process: Process | None) -> None:
+        """The newest version can still be read: from a base, or from nothing."""
+        if not self.truth or self.excused:
+            return
+        assert self.storage is not None
+        objects, version = self.storage.objects, self.truth[-1].version
+        while version >= 0:
+            state = f"{LOG}state-v{version:020d}/_manifest.avro"
+            if state in objects or f"{LOG}{version:020d}.checkpoint.json" in objects:
+                return
+            if f"{LOG}{version:020d}.json" not in objects:
+                who = f"{process.name}, {process.operation}" if process else "nobody"
+                self.fail(f"{who} deletes files without which version {self.truth[-1].version} cannot be read")
+                return
+            version -= 1
+
     def looked(self, process: Process) -> None:
         """A process has seen the log: an operation belongs to the table that it saw first."""
         self.looked_since.add(process.name)

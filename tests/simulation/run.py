@@ -25,7 +25,7 @@ from indextables.log.known import invalidate
 from indextables.log.purged import CLOCK_SKEW_MS
 from indextables.options import Options
 from simulation.faults import FaultPlan
-from simulation.operations import Author, Operation, Read, Write, open_log
+from simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
 from simulation.oracle import Oracle, VersionRecord
 from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
 from simulation.seams import Current
@@ -192,7 +192,7 @@ class World:
         self.setup.starts += 1
         if not self.oracle.truth:
             return
-        self._quietly(Read("last read"))
+        self._must(Read("last read"))
         self._read_every_version()
         last = self.oracle.truth[-1]
         types = {"new_column": True} if "extra" in last.schema else {}
@@ -201,12 +201,13 @@ class World:
         )
         if last.schema["text"] == "long":
             append.text_type = pa.int64()
-        self._quietly(append)
-        if append.outcome.startswith("failed"):
-            self.fail(f"a last append fails: {append.outcome}")
-        self._quietly(Read("last read"))
+        for operation in (append, Checkpoint("last checkpoint"), Truncate("last truncate")):
+            self._must(operation)
+            self.setup.starts += 1
+            self._must(Read("last read"))
 
-    def _quietly(self, operation: Operation) -> None:
+    def _must(self, operation: Operation) -> None:
+        """An operation that nothing disturbs is done."""
         if self.violation:
             return
         try:
@@ -215,6 +216,8 @@ class World:
             pass
         except Exception as error:  # noqa: BLE001 - an error that is none of ours
             self.on_error(self.setup, error)
+        if not operation.outcome.startswith("done"):
+            self.fail(f"a {operation} is not done: {operation.outcome}")
 
     def _read_every_version(self) -> None:
         """Time travel: what can be reached equals its replay, and its splits are there."""
@@ -317,6 +320,8 @@ def _settings(source: random.Random) -> dict[str, str]:
         "state.retention.versions": source.choice(("0", "2")),
         "state.retention.hours": source.choice(("0", "168")),
         "transaction.cache.enabled": source.choice(("true", "true", "false")),
+        "state.format": source.choice(("avro",) * 7 + ("json",)),
+        "state.entriesPerManifest": source.choice(("2", "50000")),
     }
 
 

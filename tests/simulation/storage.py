@@ -51,6 +51,9 @@ class Watcher:
     def deleted(self, key: str, process: Process | None) -> None:
         """An object is about to go."""
 
+    def deleted_all(self, process: Process | None) -> None:
+        """All objects of one call are gone."""
+
     def looked(self, process: Process) -> None:
         """A process listed the log."""
 
@@ -274,6 +277,7 @@ class SimulatedBackend:
         def effect() -> None:
             for key in chosen:
                 storage.remove(key, process)
+            storage.watcher.deleted_all(process)
 
         storage.apply(keys[0], fault, effect, late=storage.traits.late_deletes)
         if fault not in (None, Fault.REPEATED):
