@@ -56,7 +56,8 @@ class Operation:
     # Filled in when it begins: the number of versions there were, and which table.
     seen: int = 0
     epoch: int = 0
-    looked: bool = False
+    # Whether it has written a split: from then on it belongs to one table.
+    planned: bool = False
     # An operation that makes several versions may fail after the first.
     all_or_nothing: bool = True
     outcome: str = "not begun"
@@ -116,15 +117,16 @@ class Write(Operation):
         options = self.parsed(world)
         try:
             return self._write(process, options)
-        except CommitUnknownError:
+        except CommitUnknownError as error:
             if not self.repeat:
                 raise
-            # A batch of a stream may be written again: it is never in the table twice.
-            world.note(process, "repeats its batch")
+            first = error
+        # A batch of a stream may be written again: it is never in the table twice.
+        world.note(process, "repeats its batch")
         try:
             return self._write(process, options)
         except IndexTablesError as error:
-            raise CommitUnknownError("", 0, f"the first attempt is unknown, the second failed: {error}") from error
+            raise first from error
 
     def _write(self, process: Process, options: Options) -> int | None:
         written = write_table(
@@ -352,6 +354,19 @@ class AddAgain(Operation):
         return None
 
 
+@dataclass(eq=False)
+class Close(Operation):
+    """A newer release writes a version that asks for writers like itself."""
+
+    def run(self, world: "World", process: Process) -> int | None:
+        world.scheduler.step()
+        truth = world.oracle.truth
+        if truth and not truth[-1].closed:
+            data = json.dumps({"protocol": {"minReaderVersion": 4, "minWriterVersion": 99}}).encode()
+            world.storage.create(f"{LOG}{len(truth):020d}.json", data, process)
+        return None
+
+
 _WEIGHTS = {
     "append": 6,
     "append new column": 1,
@@ -371,6 +386,7 @@ _WEIGHTS = {
     "restore": 2,
     "drop partition": 2,
     "add again": 1,
+    "newer release": 0.2,
     "read": 4,
     "read version": 1,
 }
@@ -411,6 +427,8 @@ class Author:
                 return DropPartition(kind, partition=source.choice(PARTITIONS))
             case "add again":
                 return AddAgain(kind)
+            case "newer release":
+                return Close(kind)
             case "read":
                 return Read(kind, hold_seconds=source.choice((0, 0, 0.5)))
             case "read version":

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _VERSION = re.compile(re.escape(LOG) + r"(\d{20})\.json")
 _TYPEMAP = "indexing.typemap."
+# A table of somebody else inside ours: nothing of it may be touched.
+NESTED = f"{TABLE}/tenant=acme/"
+# What this release can write; tables that ask for more are left alone.
+_NEWEST_WRITER = 50
 
 
 @dataclass
@@ -38,6 +42,8 @@ class VersionRecord:
     batches: dict[str, int]
     added: list[str]
     removed: list[str]
+    # Whether the table asks for a newer release from this version on.
+    closed: bool = False
 
     @property
     def partition_columns(self) -> list[str]:
@@ -80,6 +86,8 @@ class Oracle(Watcher):
     def written(self, key: str, data: bytes, process: Process | None) -> None:
         """Note new splits; check new versions."""
         if key.endswith(".split"):
+            if process is not None and process.operation is not None:
+                process.operation.planned = True  # type: ignore[attr-defined]
             self.splits[key.removeprefix(f"{TABLE}/")] = real_splits.get(key) or SplitRecord.decode(data)
             return
         self._check_epoch(key, process, created=True)
@@ -89,11 +97,22 @@ class Oracle(Watcher):
     def deleted(self, key: str, process: Process | None) -> None:
         """A live split must not go."""
         self._check_epoch(key, process, created=False)
+        if self.excused:
+            return
+        who = f"{process.name}, {process.operation}" if process else "nobody"
+        if key.startswith(NESTED):
+            self.fail(f"{who} deletes {key} of a table inside the table")
+        operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
+        if (
+            operation is not None
+            and not operation.planned
+            and any(r.closed for r in self.truth[: operation.seen])
+        ):
+            self.fail(f"{who} deletes {key}, though the table asks for a newer release")
         if not key.endswith(".split") or not self.truth or self.excused:
             return
         path = key.removeprefix(f"{TABLE}/")
         if path in self.truth[-1].live:
-            who = f"{process.name}, {process.operation}" if process else "nobody"
             self.fail(f"{who} deletes {path}, which is live at version {self.truth[-1].version}")
 
     def deleted_all(self, process: Process | None) -> None:
@@ -108,16 +127,26 @@ class Oracle(Watcher):
                 return
             if f"{LOG}{version:020d}.json" not in objects:
                 who = f"{process.name}, {process.operation}" if process else "nobody"
-                self.fail(f"{who} deletes files without which version {self.truth[-1].version} cannot be read")
+                self.fail(
+                    f"{who} deletes files without which version {self.truth[-1].version} cannot be read"
+                )
                 return
             version -= 1
 
     def looked(self, process: Process) -> None:
-        """A process has seen the log: an operation belongs to the table that it saw first."""
+        """A process has listed objects since the table was replaced."""
         self.looked_since.add(process.name)
+        self._adopt(process)
+
+    def was_read(self, key: str, process: Process | None) -> None:
+        """Until it writes its first split, a write belongs to the table that it reads."""
+        if process is not None and process.operation is not None and hasattr(process.operation, "rows"):
+            self._adopt(process)
+
+    def _adopt(self, process: Process) -> None:
         operation: Operation | None = process.operation  # type: ignore[assignment]
-        if operation is not None and not operation.looked:
-            operation.looked, operation.epoch = True, self.epoch
+        if operation is not None and operation.epoch != self.epoch and not operation.planned:
+            operation.epoch = self.epoch
 
     def replaced(self, truth: list[VersionRecord]) -> None:
         """The table was deleted, and another one is there."""
@@ -182,8 +211,8 @@ class Oracle(Watcher):
             return
         assert process is not None
         match = _VERSION.fullmatch(key)
-        if created and match and int(match[1]) == len(self.truth) == operation.seen == 0:
-            operation.epoch = self.epoch  # There was no table, and there is none.
+        if operation.seen == 0:
+            operation.epoch = self.epoch  # There was no table when it began, so it belongs to none.
         elif process.name not in self.looked_since:
             self.excused = True
         elif created and match:
@@ -215,7 +244,10 @@ class Oracle(Watcher):
             dict(before.batches) if before else {},
             [],
             [],
+            closed=before.closed if before else False,
         )
+        if record.closed:
+            self.fail(f"version {version} ({operation}) appeared, though the table asks for a newer release")
         for action in actions:
             if "remove" in action:
                 path = action["remove"]["path"]
@@ -234,12 +266,23 @@ class Oracle(Watcher):
                     self.fail(f"version {version} ({operation}) appeared, and its split {path} is gone")
             elif "metaData" in action:
                 record.metadata = action["metaData"]
+            elif "protocol" in action:
+                record.closed = action["protocol"]["minWriterVersion"] > _NEWEST_WRITER
+            elif "mergeskip" in action:
+                self._check_rest(version, action["mergeskip"])
             elif "txn" in action:
                 app, batch = action["txn"]["appId"], action["txn"]["version"]
                 if record.batches.get(app, -1) >= batch:
                     self.fail(f"version {version} ({operation}) brings batch {batch} of {app} once more")
                 record.batches[app] = batch
         return record
+
+    def _check_rest(self, version: int, skip: dict[str, Any]) -> None:
+        """A split that is there and whole may rest for minutes, not for hours."""
+        assert self.storage is not None
+        there = f"{TABLE}/{skip['path']}" in self.storage.objects
+        if there and skip["retryAfter"] - skip["skipTimestamp"] > 3_600_000:
+            self.fail(f"version {version} lets the healthy split {skip['path']} rest for hours")
 
     def rows(self, record: VersionRecord) -> Counter[int]:
         """The rows of a version."""

@@ -26,7 +26,7 @@ from indextables.log.purged import CLOCK_SKEW_MS
 from indextables.options import Options
 from simulation.faults import FaultPlan
 from simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
-from simulation.oracle import Oracle, VersionRecord
+from simulation.oracle import NESTED, Oracle, VersionRecord
 from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
 from simulation.seams import Current
 from simulation.splits import SplitRecord
@@ -77,6 +77,8 @@ class World:
     seed: int
     settings: dict[str, str] = field(default_factory=dict)
     violation: str | None = None
+    # Which table it begins with.
+    image: int = 0
     programs: list[list[Operation]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -115,8 +117,11 @@ class World:
         self.storage.history.append((self.scheduler.steps, process.name, process.operation, "", "", text))
 
     def replace_table(self) -> None:
-        """Somebody deletes the table and makes another one in its place."""
-        image = image_of(self.storage.source.randrange(IMAGES))
+        """Somebody deletes the table, if there is one, and makes another one in its place."""
+        if not self.oracle.truth:
+            return
+        self.image = (self.image + self.storage.source.randrange(1, IMAGES)) % IMAGES
+        image = image_of(self.image)
         Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
         self.storage.objects.clear()
         self.storage.objects.update(image.objects)
@@ -150,7 +155,8 @@ class World:
         """One operation, and what its caller is told."""
         oracle = self.oracle
         process.operation, process.faults = operation, 0
-        operation.epoch, operation.seen, operation.looked = oracle.epoch, len(oracle.truth), False
+        operation.epoch, operation.seen, operation.planned = oracle.epoch, len(oracle.truth), False
+        began = oracle.epoch
         self.note(process, "begins")
         try:
             version = operation.run(self, process)
@@ -164,7 +170,7 @@ class World:
             surprising = isinstance(error, (CorruptLogError, StoreError))
             if operation.kind == "purge" and "the clock of" in str(error):
                 surprising = False  # It was suspended between two looks at a clock, and deleted nothing.
-            if surprising and not process.faults and operation.epoch == oracle.epoch and not oracle.excused:
+            if surprising and not process.faults and began == oracle.epoch and not oracle.excused:
                 self.fail(f"{operation} fails though no call of it did: {error}")
         else:
             operation.outcome = "done" if version is None else f"done: version {version}"
@@ -195,6 +201,8 @@ class World:
         self._must(Read("last read"))
         self._read_every_version()
         last = self.oracle.truth[-1]
+        if last.closed:
+            return
         types = {"new_column": True} if "extra" in last.schema else {}
         append = Write(
             "last append", rows={1_000_000: "a"}, partition_by=tuple(last.partition_columns), **types
@@ -271,6 +279,9 @@ def image_of(number: int) -> Image:
         world.perform(world.setup, operation)
         world.scheduler.advance(source.choice((1, 20, 90)) * 3_600_000)
         assert world.violation is None, world.violation
+    if number % 3 == 2:
+        for name in ("_transaction_log/00000000000000000000.json", "a.split"):
+            world.storage.objects[f"{NESTED}{name}"] = StoredObject(b"", START_MS - 44 * DAY_MS, name)
     truth = [replace(record, operation=None) for record in world.oracle.truth]
     made = Image(dict(world.storage.objects), truth, world.oracle.splits, world.oracle.writers, partition_by)
     _images[key] = made
@@ -284,7 +295,7 @@ def run(seed: int) -> Result:
     source = random.Random(f"plan {seed}")
     number = source.choice((0, *range(IMAGES)))
     image = image_of(number)
-    world = World(seed)
+    world = World(seed, image=number)
     world.load(image)
     world.settings = _settings(source)
     world.scheduler.now = START_MS

@@ -43,7 +43,9 @@ class StorageTraits:
 
 
 class Watcher:
-    """Sees every change of the store, at the moment it happens."""
+    """Sees every change of the store, at the moment it happens; `epoch` counts tables that were replaced."""
+
+    epoch: int = 0
 
     def written(self, key: str, data: bytes, process: Process | None) -> None:
         """An object was written."""
@@ -55,7 +57,10 @@ class Watcher:
         """All objects of one call are gone."""
 
     def looked(self, process: Process) -> None:
-        """A process listed the log."""
+        """A process listed objects."""
+
+    def was_read(self, key: str, process: Process | None) -> None:
+        """A process read an object, or listed a folder."""
 
 
 @dataclass
@@ -216,9 +221,10 @@ class SimulatedBackend:
         """Page by page, each of its own moment; they may well show a newer object and miss an older one."""
         storage, last = self._storage, after
         prefix = f"{folder}/" if folder else ""
+        began = storage.watcher.epoch
         while True:
             self._reading("list", folder)
-            if storage.scheduler.current is not None:
+            if storage.scheduler.current is not None and began == storage.watcher.epoch:
                 storage.watcher.looked(storage.scheduler.current)
             keys = sorted(key for key in storage.objects if key.startswith(prefix) and key > last)
             page = [storage.info(key) for key in keys[: storage.traits.page]]
@@ -296,6 +302,7 @@ class SimulatedBackend:
             self._storage._crash(process)
         if fault not in (None, Fault.REPEATED):
             self._storage.raise_fault(key, fault)
+        self._storage.watcher.was_read(key, self._storage.scheduler.current)
 
     def _writing(self, call: str, key: str, data: bytes) -> None:
         storage = self._storage
