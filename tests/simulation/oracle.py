@@ -249,33 +249,41 @@ class Oracle(Watcher):
         if record.closed:
             self.fail(f"version {version} ({operation}) appeared, though the table asks for a newer release")
         for action in actions:
-            if "remove" in action:
-                path = action["remove"]["path"]
-                if path not in record.live:
-                    self.fail(f"version {version} ({operation}) removes {path}, which is not live")
-                record.live.pop(path, None)
-                record.removed.append(path)
-            elif "add" in action:
-                path = action["add"]["path"]
-                if path in record.live and not (operation and operation.kind == "add again"):
-                    self.fail(f"version {version} ({operation}) adds {path}, which is live")
-                record.live[path] = action["add"]
-                record.added.append(path)
-                assert self.storage is not None
-                if f"{TABLE}/{path}" not in self.storage.objects:
-                    self.fail(f"version {version} ({operation}) appeared, and its split {path} is gone")
-            elif "metaData" in action:
-                record.metadata = action["metaData"]
-            elif "protocol" in action:
-                record.closed = action["protocol"]["minWriterVersion"] > _NEWEST_WRITER
-            elif "mergeskip" in action:
-                self._check_rest(version, action["mergeskip"])
-            elif "txn" in action:
-                app, batch = action["txn"]["appId"], action["txn"]["version"]
-                if record.batches.get(app, -1) >= batch:
-                    self.fail(f"version {version} ({operation}) brings batch {batch} of {app} once more")
-                record.batches[app] = batch
+            self._apply(record, action)
         return record
+
+    def _apply(self, record: VersionRecord, action: dict[str, Any]) -> None:
+        where = f"version {record.version} ({record.operation})"
+        if "remove" in action:
+            path = action["remove"]["path"]
+            if path not in record.live:
+                self.fail(f"{where} removes {path}, which is not live")
+            record.live.pop(path, None)
+            record.removed.append(path)
+        elif "add" in action:
+            self._add(record, action["add"], where)
+        elif "metaData" in action:
+            record.metadata = action["metaData"]
+        elif "protocol" in action:
+            record.closed = action["protocol"]["minWriterVersion"] > _NEWEST_WRITER
+        elif "mergeskip" in action:
+            self._check_rest(record.version, action["mergeskip"])
+        elif "txn" in action:
+            app, batch = action["txn"]["appId"], action["txn"]["version"]
+            if record.batches.get(app, -1) >= batch:
+                self.fail(f"{where} brings batch {batch} of {app} once more")
+            record.batches[app] = batch
+
+    def _add(self, record: VersionRecord, add: dict[str, Any], where: str) -> None:
+        path = add["path"]
+        again = record.operation is not None and record.operation.kind == "add again"
+        if path in record.live and not again:
+            self.fail(f"{where} adds {path}, which is live")
+        record.live[path] = add
+        record.added.append(path)
+        assert self.storage is not None
+        if f"{TABLE}/{path}" not in self.storage.objects:
+            self.fail(f"{where} appeared, and its split {path} is gone")
 
     def _check_rest(self, version: int, skip: dict[str, Any]) -> None:
         """A split that is there and whole may rest for minutes, not for hours."""
