@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import indextables.fork  # noqa: F401 - for forked children
 from indextables.commands.execute import sql
 from indextables.errors import IndexTablesError
 from indextables.machine import (

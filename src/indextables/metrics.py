@@ -4,6 +4,7 @@ A figure is a name and the last value, with how often and how much in total: eno
 cost and whether a cache helps. Names are the specification's (`indextables.state.read.duration_ms`).
 """
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -57,3 +58,12 @@ def reset() -> None:
     """Forget all metrics of this process."""
     with _lock:
         _figures.clear()
+
+
+def _after_fork() -> None:
+    """In a forked child a thread that it does not have may have held the lock."""
+    global _lock  # noqa: PLW0603 - the child's own
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

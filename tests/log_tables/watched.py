@@ -33,6 +33,7 @@ class WatchedStore:
         self._store = store
         self.watch = watch or Watch()
         self.url = store.url
+        self.cache_scope = store.cache_scope
 
     def at(self, prefix: str) -> "WatchedStore":
         return WatchedStore(self._store.at(prefix), self.watch)

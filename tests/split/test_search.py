@@ -141,12 +141,14 @@ def test_indexes_stay_open_and_the_longest_unused_is_closed_first(tmp_path):
     rows = [{"id": 1, "s": "a", "t": "b", "blob": None}]
     splits = [split_of(tmp_path, rows, f"{n}.split") for n in range(3)]
     opened = [open_index(*split) for split in splits]
-    assert [open_index(*split) is one for split, one in zip(splits, opened, strict=True)] == [True] * 3
+    assert [open_index(*split).lease is one.lease for split, one in zip(splits, opened, strict=True)] == [
+        True
+    ] * 3
     store, footer, options = splits[0]
     tight = Options.parse({"cache.maxSize": str(opened[0].lease.size)}).over(options)
-    assert open_index(store, footer, tight) is opened[0]
+    assert open_index(store, footer, tight).lease is opened[0].lease
     again = open_index(store, splits[1][1], Options.parse({"cache.maxSize": "1"}).over(options))
-    assert again is opened[1]
+    assert again.lease is opened[1].lease
     assert close_indexes() == 3
 
 

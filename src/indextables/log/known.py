@@ -14,6 +14,7 @@ from indextables.log.segment import Segment, Stamp
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.store import CacheScope
 
 SNAPSHOTS: caches.Cache[Snapshot] = caches.Cache()
 NEWEST: caches.Cache[tuple[Snapshot, Stamp | None]] = caches.Cache()
@@ -23,53 +24,53 @@ FILE_LISTS: caches.Cache[pa.Table] = caches.Cache(weigh=lambda listed: int(liste
 class KnownSnapshots:
     """The snapshots of one log."""
 
-    def __init__(self, url: str, options: Options) -> None:
-        """`url` names the log folder."""
-        self._url = url
+    def __init__(self, scope: CacheScope, options: Options) -> None:
+        """`scope` is that of the store rooted at the log folder."""
+        self._scope = scope
         self._keep = caches.keeping(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
     def get(self, segment: Segment) -> Snapshot | None:
         """What was read of these files before."""
-        return SNAPSHOTS.get(self._url, segment, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        return SNAPSHOTS.get(self._scope, segment, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
     def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
         """Keep what was read of some files."""
         if self._keep.capacity:
-            SNAPSHOTS.put(self._url, segment, snapshot, capacity=self._keep.capacity)
+            SNAPSHOTS.put(self._scope, segment, snapshot, capacity=self._keep.capacity)
         return snapshot
 
     def newest(self) -> tuple[Snapshot, Stamp | None] | None:
         """The newest version that was read or committed here, and what identifies its file, if known."""
-        return NEWEST.get(self._url, None, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        return NEWEST.get(self._scope, None, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
         """Keep a version as the one to go on from."""
         if self._keep.capacity:
-            NEWEST.put(self._url, None, (snapshot, stamp), capacity=self._keep.capacity)
+            NEWEST.put(self._scope, None, (snapshot, stamp), capacity=self._keep.capacity)
         return snapshot
 
 
 class FileLists:
     """The file lists of one log's versions."""
 
-    def __init__(self, url: str, options: Options) -> None:
-        """`url` names the log folder."""
-        self._url = url
+    def __init__(self, scope: CacheScope, options: Options) -> None:
+        """`scope` is that of the store rooted at the log folder."""
+        self._scope = scope
         self._keep = caches.keeping(options, opt.CACHE_FILES_TTL_MS, opt.CACHE_FILES_CAPACITY)
         self._max_bytes = options.get(opt.CACHE_FILES_MAX_BYTES)
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
         """The live splits of a snapshot, if they are kept."""
-        return FILE_LISTS.get(self._url, key, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        return FILE_LISTS.get(self._scope, key, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
 
     def has(self, key: SnapshotKey) -> bool:
         """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
-        return self._keep.capacity > 0 and FILE_LISTS.has(self._url, key, ttl_ms=self._keep.ttl_ms)
+        return self._keep.capacity > 0 and FILE_LISTS.has(self._scope, key, ttl_ms=self._keep.ttl_ms)
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
         if self._keep.capacity:
-            FILE_LISTS.put(self._url, key, listed, capacity=self._keep.capacity, max_weight=self._max_bytes)
+            FILE_LISTS.put(self._scope, key, listed, capacity=self._keep.capacity, max_weight=self._max_bytes)
 
 
 def invalidate(url: str | None = None) -> int:

@@ -176,12 +176,12 @@ class Loader:
     def version(self, wanted: VersionFile) -> list[Action]:
         """The actions of one version."""
         keep = caches.keeping(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
-        found = VERSIONS.get(self.log.url, wanted, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        found = VERSIONS.get(self.log.cache_scope, wanted, ttl_ms=keep.ttl_ms) if keep.capacity else None
         if found is not None:
             return found
         actions = self.read_version(wanted.version)
         if keep.capacity:
-            VERSIONS.put(self.log.url, wanted, actions, capacity=keep.capacity)
+            VERSIONS.put(self.log.cache_scope, wanted, actions, capacity=keep.capacity)
         return actions
 
     def read_version(self, version: int) -> list[Action]:
@@ -270,11 +270,13 @@ class Loader:
     def _find_metadata(self, segment: Segment) -> Metadata:
         """The newest metadata before a state that has none, as older writers left it out."""
         keep = caches.keeping(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
-        found = METADATA.get(self.log.url, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        found = (
+            METADATA.get(self.log.cache_scope, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        )
         if found is None:
             found = self._search_metadata(segment)
             if keep.capacity:
-                METADATA.put(self.log.url, segment.base, found, capacity=keep.capacity)
+                METADATA.put(self.log.cache_scope, segment.base, found, capacity=keep.capacity)
         return found
 
     def _search_metadata(self, segment: Segment) -> Metadata:

@@ -69,8 +69,8 @@ class TransactionLog:
         self.engine = engine
         self._chance = chance or Chance()
         log = store.at(LOG_FOLDER)
-        self._known = KnownSnapshots(log.url, self.options)
-        self._loader = Loader(log, self.options, FileLists(log.url, self.options))
+        self._known = KnownSnapshots(log.cache_scope, self.options)
+        self._loader = Loader(log, self.options, FileLists(log.cache_scope, self.options))
 
     # --- reading ---------------------------------------------------------------------------------
 

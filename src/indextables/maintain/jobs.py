@@ -93,6 +93,17 @@ _lock = threading.Lock()
 _running: dict[int, threading.Semaphore] = {}
 
 
+def _after_fork() -> None:
+    """A forked child has no job yet: their threads stayed with the parent, and so did their locks."""
+    global _lock  # noqa: PLW0603 - the child's own
+    _lock = threading.Lock()
+    for of_parent in (_jobs, _saved, _running):
+        of_parent.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 @contextmanager
 def job(kind: JobKind, table: str, options: Options) -> Iterator[Job]:
     """A job for as long as the body takes, and listed for a while after that."""

@@ -124,6 +124,17 @@ _running: dict[str, _Running] = {}
 _waits_at_exit = False
 
 
+def _after_fork() -> None:
+    """A forked child has no merge in the background: threads stay with the parent, and so do their locks."""
+    global _lock  # noqa: PLW0603 - the child's own
+    _lock = threading.Lock()
+    _writes.clear()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def after_write(log: TransactionLog, options: Options) -> None:
     """Do what a write that was committed should start; nothing is raised."""
     url = log.store.url

@@ -1,13 +1,13 @@
 """Splits opened for reading: rows by number or in order, and an index to ask.
 
-Opened splits are kept in the process: their footers and page indexes are read once.
+What was read of them is kept in the process: footers and page indexes are read once by each reader. What is
+kept holds no store, and is found only by handles with the credentials that it was read with.
 """
 
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -21,9 +21,9 @@ from indextables.split.descriptors import files_to_keep, is_exhausted
 from indextables.split.footer import Chunk, Footer, read_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.original.bundle import original_rows
-from indextables.split.parquet.rows import Rows, bounded
+from indextables.split.parquet.rows import RowFacts, Rows, bounded
 from indextables.split.query.search import OpenIndex, close_indexes, is_cached, open_built, open_index
-from indextables.store import Store
+from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -54,20 +54,46 @@ class Source(Protocol):
         """Whether the index can be asked about columns without fetching it."""
 
 
+class OurFacts:
+    """What was read of a split of ours."""
+
+    def __init__(self, store: Store, ref: SplitRef) -> None:
+        self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
+        self.rows = RowFacts(store.local_path(ref.path), self.footer.size)
+
+    def open(self, store: Store, ref: SplitRef, table: TableFacts) -> Source:
+        """The split, to be read through a store."""
+        del ref, table
+        return OurSplit(store, self)
+
+
+class OriginalFacts:
+    """What was read of a split of the original."""
+
+    def __init__(self, store: Store, ref: SplitRef) -> None:
+        # Its index, once built, is in the disk cache: who asks for it must be allowed to read the split.
+        store.get_range(ref.path, ref.size - 1, ref.size)
+        self.num_records = ref.num_records
+
+    def open(self, store: Store, ref: SplitRef, table: TableFacts) -> Source:
+        """The split, to be read through a store."""
+        return OriginalSplit(store, ref, table, self)
+
+
 class OurSplit:
     """A split of ours: rows in Parquet, with the index beside them."""
 
-    def __init__(self, store: Store, ref: SplitRef) -> None:
+    def __init__(self, store: Store, facts: OurFacts) -> None:
         self._store = store
-        self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
-        self.rows = Rows(store, self.footer)
+        self.footer = facts.footer
+        self.rows = Rows(store, self.footer, facts.rows)
 
     @property
     def num_records(self) -> int:
         """How many rows it has."""
         return self.footer.num_records
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The columns that it has itself."""
         return self.footer.schema
@@ -92,20 +118,21 @@ class OurSplit:
 class OriginalSplit:
     """A split of the original: rows from its document store, indexed again when they are searched."""
 
-    def __init__(self, store: Store, ref: SplitRef, table: TableFacts) -> None:
+    def __init__(self, store: Store, ref: SplitRef, table: TableFacts, facts: OriginalFacts) -> None:
         self._store = store
         self._ref = ref
+        self._known = facts
         self._options = table.options
         self._mapping = table.mappings[ref.mapping]
         partitions = {name.lower() for name in table.partition_columns}
         self.schema = pa.schema([f for f in table.schema if f.name.lower() not in partitions])
 
-    @cached_property
+    @property
     def num_records(self) -> int:
         """How many rows it has."""
-        if self._ref.num_records is not None:
-            return self._ref.num_records
-        return sum(batch.num_rows for batch in self._rows([]))
+        if self._known.num_records is None:
+            self._known.num_records = sum(batch.num_rows for batch in self._rows([]))
+        return self._known.num_records
 
     def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
@@ -124,7 +151,7 @@ class OriginalSplit:
 
     def index(self, options: Options) -> OpenIndex:
         """Its rows, indexed by us."""
-        return open_built(self._store, self._facts(), options, self._build)
+        return open_built(self._store, self._as_footer(), options, self._build)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """It takes reading all rows, so only a search is worth it."""
@@ -145,7 +172,7 @@ class OriginalSplit:
             builder.discard()
             raise
 
-    def _facts(self) -> Footer:
+    def _as_footer(self) -> Footer:
         rows = self.num_records
         return Footer(
             path=self._ref.path, size=self._ref.size, footer_start=0, num_records=rows,
@@ -155,33 +182,34 @@ class OriginalSplit:
         )  # fmt: skip
 
 
-_kept: OrderedDict[tuple[str, str, int], Source] = OrderedDict()
+_kept: OrderedDict[tuple[CacheScope, str, int], OurFacts | OriginalFacts] = OrderedDict()
 _lock = threading.Lock()
 
 
 def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
-    """A split, open for reading; the same one again if it was opened before."""
-    key = (store.url, ref.path, ref.size)
+    """A split, open for reading; what was read of it before is not read again."""
+    key = (store.cache_scope, ref.path, ref.size)
     with _lock:
-        if (found := _kept.get(key)) is not None:
+        facts = _kept.get(key)
+        if facts is not None:
             _kept.move_to_end(key)
-            return found
-    try:
-        made = _opened(store, ref, table)
-    except IndexTablesError as error:
-        if not is_exhausted(error) or not close_sources():
-            raise
-        made = _opened(store, ref, table)
-    most = files_to_keep(_MOST_KEPT)
-    with _lock:
-        kept = _kept.setdefault(key, made)
-        while len(_kept) > most:
-            _kept.popitem(last=False)
-    return kept
+    if facts is None:
+        try:
+            read = _read(store, ref)
+        except IndexTablesError as error:
+            if not is_exhausted(error) or not close_sources():
+                raise
+            read = _read(store, ref)
+        most = files_to_keep(_MOST_KEPT)
+        with _lock:
+            facts = _kept.setdefault(key, read)
+            while len(_kept) > most:
+                _kept.popitem(last=False)
+    return facts.open(store, ref, table)
 
 
-def _opened(store: Store, ref: SplitRef, table: TableFacts) -> Source:
-    return OurSplit(store, ref) if ref.ours else OriginalSplit(store, ref, table)
+def _read(store: Store, ref: SplitRef) -> OurFacts | OriginalFacts:
+    return OurFacts(store, ref) if ref.ours else OriginalFacts(store, ref)
 
 
 def close_sources() -> int:

@@ -13,26 +13,32 @@ from indextables.store.location import Kind, Location
 from indextables.store.remote import RemoteBackend
 
 _MOST_KEPT = 64
-_FAMILIES = ("aws.", "azure.", "gcp.", "cloud.", "s3.")
-_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_BEHAVIOUR = ("cloud.", "s3.")
 
 _lock = threading.Lock()
 _remotes: OrderedDict[tuple[Any, ...], Clients] = OrderedDict()
-_memories: dict[tuple[int, str], MemoryClients] = {}
+_memories: dict[str, MemoryClients] = {}
+_of_parents: list[object] = []
 
 
-def connect(location: Location, identity: Identity) -> Backend:
-    """The backend for a location. Opening the same store again costs next to nothing."""
+def connect(location: Location, identity: Identity, reader: str) -> Backend:
+    """The backend for a location. Opening the same store again costs next to nothing.
+
+    `reader` is the digest of the identity: handles share connections only if they have the same credentials.
+    """
     if location.kind is Kind.LOCAL:
         return LocalBackend()
-    return RemoteBackend(location, identity, _clients(location, identity))
+    return RemoteBackend(location, identity, _clients(location, identity, reader))
 
 
-def _clients(location: Location, identity: Identity) -> Clients:
+def _clients(location: Location, identity: Identity, reader: str) -> Clients:
     with _lock:
         if location.kind is Kind.MEMORY:
-            return _memories.setdefault((os.getpid(), location.bucket), MemoryClients())
-        key = _sharing_key(location, identity)
+            return _memories.setdefault(location.bucket, MemoryClients())
+        behaviour = frozenset(
+            item for item in identity.options.values.items() if item[0].startswith(_BEHAVIOUR)
+        )
+        key = (location.kind, location.bucket, location.host, behaviour, reader)
         clients = _remotes.pop(key, None) or RemoteClients(location, identity)
         _remotes[key] = clients
         while len(_remotes) > _MOST_KEPT:
@@ -40,10 +46,14 @@ def _clients(location: Location, identity: Identity) -> Clients:
         return clients
 
 
-def _sharing_key(location: Location, identity: Identity) -> tuple[Any, ...]:
-    """Equal for handles that may share connections: same bucket, same settings, same process."""
-    options = frozenset((k, v) for k, v in identity.options.values.items() if k.startswith(_FAMILIES))
-    environment = frozenset((k, v) for k, v in os.environ.items() if k.startswith(_ENVIRONMENT))
-    # the provider itself, not its id: an id can be given again to another object
-    provider = (id(identity.provider), identity.provider) if identity.provider is not None else None
-    return os.getpid(), location.kind, location.bucket, location.host, options, environment, provider
+def _forget() -> None:
+    """A forked child connects by itself; the parent's lock may be held for ever.
+
+    The parent's clients are not let go: ending them takes threads that the child does not have.
+    """
+    global _lock, _remotes, _memories
+    _of_parents.append((_remotes, _memories))
+    _lock, _remotes, _memories = threading.Lock(), OrderedDict(), {}
+
+
+os.register_at_fork(after_in_child=_forget)

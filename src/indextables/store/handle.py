@@ -18,6 +18,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.options import Options, cloud
+from indextables.store.access import CacheScope, reader_digest
 from indextables.store.backend import Backend, MaybeCreated, ObjectInfo, Sink
 from indextables.store.backoff import pause
 from indextables.store.connect import connect
@@ -59,14 +60,24 @@ class Store:
     does).
     """
 
-    __slots__ = ("_backend", "_identity", "_location", "_pid", "url")
+    __slots__ = ("_backend", "_identity", "_location", "_pid", "_reader", "url")
 
-    def __init__(self, location: Location, identity: Identity) -> None:
+    def __init__(self, location: Location, identity: Identity, reader: str | None = None) -> None:
         self._location = location
         self._identity = identity
+        self._reader = reader_digest(location.kind, identity) if reader is None else reader
         self._pid = os.getpid()
-        self._backend = connect(location, identity)
+        self._backend = connect(location, identity, self._reader)
         self.url = location.url
+
+    @property
+    def cache_scope(self) -> CacheScope:
+        """What facts read through this handle may be cached under in this process.
+
+        Handles have the same scope only if they have the same credentials, so nobody gets out of a cache
+        what his own credentials may not read.
+        """
+        return CacheScope(self.url, self._reader)
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -245,7 +256,7 @@ class Store:
     def at(self, prefix: str) -> "Store":
         """The same store, rooted at a folder."""
         self._use()
-        return Store(self._location.at(prefix), self._identity)
+        return Store(self._location.at(prefix), self._identity, self._reader)
 
     def passport(self) -> "Passport":
         """This store with its secrets, to send to the tasks of a job; never to be kept."""

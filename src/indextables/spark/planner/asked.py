@@ -66,7 +66,7 @@ def asked(request: Request) -> Asked:
 
 
 def _facts_of(snapshot: Snapshot, options: Options) -> TableFacts:
-    key = (snapshot.url, snapshot.key, *sorted(options.public().values.items()))
+    key = (snapshot.log.cache_scope, snapshot.key, *sorted(options.public().values.items()))
     if (found := _facts.get(key)) is None:
         found = _facts[key] = facts_of(snapshot, options)
         while len(_facts) > _KEPT:

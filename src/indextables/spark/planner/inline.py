@@ -92,7 +92,8 @@ def inline_groups(
     """
     if not table.options.get(reading.INLINE_ROWS):
         return None
-    key = (snapshot.url, snapshot.key, _text(request), *sorted(table.options.values.items()))
+    options = table.options.public()
+    key = (snapshot.log.cache_scope, snapshot.key, _text(request), *sorted(options.values.items()))
     if (kept := _answers.get(key)) is not None:
         return kept
     found = _groups(snapshot, files, where, table, request, store)

@@ -428,3 +428,13 @@ def index_cache(options: Options) -> IndexCache:
         if (found := _caches.get(wanted)) is None:
             found = _caches[wanted] = IndexCache(*wanted)
         return found
+
+
+def _after_fork() -> None:
+    """A forked child has caches of its own: threads that it does not have may hold the parent's locks."""
+    global _caches_lock  # noqa: PLW0603 - the child's own
+    _caches_lock = threading.Lock()
+    _caches.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

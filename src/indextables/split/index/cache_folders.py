@@ -64,5 +64,13 @@ def _warn_private(folder: str, problem: str) -> None:
 def private_folder() -> Path:
     """A folder that lasts as long as this process."""
     folder = tempfile.mkdtemp(prefix="indextables-")
-    weakref.finalize(private_folder, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(private_folder, _remove_private, folder, os.getpid())
     return Path(folder)
+
+
+def _remove_private(folder: str, process: int) -> None:
+    if process == os.getpid():  # not in a forked child of the process that uses it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+os.register_at_fork(after_in_child=private_folder.cache_clear)

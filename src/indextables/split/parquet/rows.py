@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -82,16 +82,29 @@ class CodedGroup:
     rows: pa.Table
 
 
-class Rows:
-    """An open split, for reading rows; may be shared by threads and kept open."""
+class RowFacts:
+    """What was read of a split beyond its footer; may be kept, and shared by threads.
 
-    def __init__(self, store: Store, footer: Footer) -> None:
+    It has the mapping of a split on the local disk, and no store.
+    """
+
+    def __init__(self, local_path: str | None, size: int) -> None:
+        self.layout: Layout | None = None
+        self.pages: dict[tuple[int, int], Pages] = {}
+        self.map = _mapped(local_path, size) if local_path is not None else None
+
+
+class Rows:
+    """An open split, for reading rows; may be shared by threads."""
+
+    def __init__(self, store: Store, footer: Footer, facts: RowFacts | None = None) -> None:
+        """`facts` are those of the same split, if it was opened before."""
         self._store = store
         self._footer = footer
         self._path = footer.path
-        self._pages: dict[tuple[int, int], Pages] = {}
-        local = store.local_path(footer.path)
-        self._map = _mapped(local, footer.size) if local is not None else None
+        self._facts = facts or RowFacts(store.local_path(footer.path), footer.size)
+        self._pages = self._facts.pages
+        self._map = self._facts.map
 
     @property
     def schema(self) -> pa.Schema:
@@ -262,12 +275,14 @@ class Rows:
                 f"{self._where}: the rows cannot be read ({error}); the split is damaged"
             ) from error
 
-    @cached_property
+    @property
     def _layout(self) -> Layout:
-        sink = pa.BufferOutputStream()
-        with self._damage():
-            self._footer.parquet.write_metadata_file(sink)
-            return Layout.of(sink.getvalue().to_pybytes()[4:-8])
+        if (found := self._facts.layout) is None:
+            sink = pa.BufferOutputStream()
+            with self._damage():
+                self._footer.parquet.write_metadata_file(sink)
+                found = self._facts.layout = Layout.of(sink.getvalue().to_pybytes()[4:-8])
+        return found
 
     def _open(self, group: int, names: list[str]) -> pq.ParquetFile:
         """A reader of some columns of a row group, after a look at their checksums.

@@ -61,14 +61,25 @@ class Top:
     scores: Scores
 
 
+class Opened:
+    """An index in the disk cache, open in this process; it has no store, so all readers may share it."""
+
+    def __init__(self, lease: Lease, index: tantivy.Index) -> None:
+        self.lease = lease
+        self.index = index
+        self.searcher = index.searcher()
+        # The fields that are on the disk as a whole.
+        self.loaded: set[str] = set()
+
+
 class Loader:
     """Brings fields of a split's index to the disk: its files have bytes only where someone needed them."""
 
-    def __init__(self, store: Store, footer: Footer, lease: Lease) -> None:
+    def __init__(self, store: Store, footer: Footer, opened: Opened) -> None:
         self._store = store
         self._footer = footer
-        self._lease = lease
-        self._loaded: set[str] = set()
+        self._lease = opened.lease
+        self._loaded = opened.loaded
 
     def __call__(self, fields: Collection[str]) -> None:
         """Have all bytes of these fields on the disk."""
@@ -88,15 +99,15 @@ class Loader:
 
 
 class OpenIndex:
-    """The index of one split, open for searching."""
+    """The index of one split, open for searching; what is missing of it is read through a store."""
 
-    def __init__(self, store: Store, footer: Footer, lease: Lease, index: tantivy.Index) -> None:
+    def __init__(self, store: Store, footer: Footer, opened: Opened) -> None:
         self.footer = footer
-        self.lease = lease
-        self.load = Loader(store, footer, lease)
+        self.lease = opened.lease
+        self.load = Loader(store, footer, opened)
         self.view = IndexView(
-            index=index,
-            searcher=index.searcher(),
+            index=opened.index,
+            searcher=opened.searcher,
             mapping=footer.mapping,
             columns=footer.schema,
             num_rows=footer.num_records,
@@ -209,7 +220,8 @@ def _count(result: tantivy.SearchResult) -> int:
     return found
 
 
-_open: OrderedDict[str, OpenIndex] = OrderedDict()
+# Under the content of an index, which only those can name who have read the split.
+_open: OrderedDict[str, Opened] = OrderedDict()
 _open_lock = threading.Lock()
 
 
@@ -261,7 +273,7 @@ def _kept_open(
     if found is not None:
         if found.lease.is_current():
             metrics.record(CACHE_HIT, 1)
-            return found
+            return OpenIndex(store, footer, found)
         _close(found.lease)
     before = cache.misses
     size = None if built else footer.index_bytes
@@ -278,12 +290,12 @@ def _kept_open(
         dropped = _overflow(limit)
     # Indexes that somebody still searches stay open until he is done; their lock goes with them.
     del dropped
-    return kept
+    return OpenIndex(store, footer, kept)
 
 
 def _opened(
     cache: IndexCache, key: str, size: int | None, write: Writer, store: Store, footer: Footer
-) -> OpenIndex:
+) -> Opened:
     where = f"{store.url}/{footer.path}"
     for last in (False, True):
         try:
@@ -293,7 +305,7 @@ def _opened(
         try:
             index = tantivy.Index.open(str(lease.folder))
             register(index, footer.mapping)
-            return OpenIndex(store, footer, lease, index)
+            return Opened(lease, index)
         except (ValueError, OSError) as error:
             # The bytes in the cache are those of the split, unless they changed since they were compared.
             if is_exhausted(error) or last:
@@ -312,7 +324,7 @@ def _cannot_open(where: str, error: Exception) -> SplitError:
     return SplitError(f"{where}: its index cannot be opened ({error}); the split is damaged")
 
 
-def _overflow(limit: int) -> list[OpenIndex]:
+def _overflow(limit: int) -> list[Opened]:
     """Take the longest unused indexes out of the list until the others fit; one always stays.
 
     Each keeps a lock file open, has its files mapped, and a thread of Tantivy's that watches them.
