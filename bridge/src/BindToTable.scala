@@ -92,9 +92,11 @@ object BindToTable extends Rule[LogicalPlan] {
     case join: Join =>
       val found = join.children.indices.flatMap(place => supply(join.children(place), wanted).map(place -> _))
       if (found.size > 1) throw ambiguous(wanted.asking)
-      found.headOption.map { case (place, (made, column)) =>
-        (join.withNewChildren(join.children.updated(place, made)), column)
-      }.filter { case (made, column) => made.outputSet.contains(column) }
+      found.headOption.flatMap { case (place, (made, column)) =>
+        // An outer join makes columns nullable, and a semi join leaves those of its right side out.
+        val joined = join.withNewChildren(join.children.updated(place, made))
+        joined.output.find(_.exprId == column.exprId).map((joined, _))
+      }
     case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
         _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View =>
       supply(plan.children.head, wanted).map { case (made, column) => (plan.withNewChildren(Seq(made)), column) }

@@ -2,8 +2,10 @@ package org.apache.spark.sql.execution.python.indextables
 
 import java.io.ByteArrayInputStream
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
+import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.ValueVector
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.ArrowStreamReader
@@ -17,11 +19,12 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric,
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
 import org.apache.spark.sql.indextables.{AnswerPartition, Json, KeepAlive, TaskFailure, TaskMetric, TaskPartition}
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{StructField, StructType}
+import org.apache.spark.sql.types.{Decimal, StructField, StructType}
 import org.apache.spark.sql.util.ArrowUtils
-import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarArray, ColumnarBatch, ColumnarMap}
+import org.apache.spark.unsafe.types.UTF8String
 
-/** Reads the partitions of a scan: Arrow vectors go to Spark as they are. */
+/** Reads the partitions of a scan in batches of Arrow vectors. */
 class ColumnarReaders(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],
@@ -38,26 +41,58 @@ class ColumnarReaders(
     case AnswerPartition(stream) => new AnswerReader(stream)
     case TaskPartition(task, _) =>
       val reader = new TaskReader(source, function, task, wanted, artifacts)
-      if (few) new WholeReader(reader) else reader
+      if (few) new BufferedReader(reader) else reader
   }
 }
 
-/** A column of a stream, which the stream uses again for its next batch; Spark would close it with each batch. */
-private class StreamColumn(vector: ValueVector) extends ArrowColumnVector(vector) {
+/**
+ * A column of a batch that is valid until its reader goes on to the next batch.
+ *
+ * Spark takes every `ArrowColumnVector` for one that nobody uses again: it hands such batches to Python UDFs in a queue,
+ * reads them after later batches were loaded, and asks nobody to free them. Of other vectors it expects what all its own
+ * readers of files do, which is to use the memory of a batch again. This class is therefore no `ArrowColumnVector`.
+ */
+private final class ScanColumn(vector: ArrowColumnVector) extends ColumnVector(vector.dataType) {
+  def this(vector: ValueVector) = this(new ArrowColumnVector(vector))
+
+  // The reader frees the memory.
   override def close(): Unit = ()
   override def closeIfFreeable(): Unit = ()
+  override def hasNull: Boolean = vector.hasNull
+  override def numNulls(): Int = vector.numNulls()
+  override def isNullAt(row: Int): Boolean = vector.isNullAt(row)
+  override def getBoolean(row: Int): Boolean = vector.getBoolean(row)
+  override def getByte(row: Int): Byte = vector.getByte(row)
+  override def getShort(row: Int): Short = vector.getShort(row)
+  override def getInt(row: Int): Int = vector.getInt(row)
+  override def getLong(row: Int): Long = vector.getLong(row)
+  override def getFloat(row: Int): Float = vector.getFloat(row)
+  override def getDouble(row: Int): Double = vector.getDouble(row)
+  override def getArray(row: Int): ColumnarArray = vector.getArray(row)
+  override def getMap(row: Int): ColumnarMap = vector.getMap(row)
+  override def getDecimal(row: Int, precision: Int, scale: Int): Decimal = vector.getDecimal(row, precision, scale)
+  override def getUTF8String(row: Int): UTF8String = vector.getUTF8String(row)
+  override def getBinary(row: Int): Array[Byte] = vector.getBinary(row)
+  override def getChild(ordinal: Int): ColumnVector = vector.getChild(ordinal)
+}
+
+/** The memory of all batches that readers of this JVM hold. */
+object ScanMemory {
+  val allocator: BufferAllocator = ArrowUtils.rootAllocator.newChildAllocator("indextables", 0, Long.MaxValue)
+
+  def newAllocator(): BufferAllocator = allocator.newChildAllocator("indextables-reader", 0, Long.MaxValue)
 }
 
 /** Rows from an Arrow stream in memory. */
 private class AnswerReader(stream: Array[Byte]) extends PartitionReader[ColumnarBatch] {
-  private val allocator = ArrowUtils.rootAllocator.newChildAllocator("indextables", 0, Long.MaxValue)
+  private val allocator = ScanMemory.newAllocator()
   private val reader = new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
 
   override def next(): Boolean = reader.loadNextBatch()
 
   override def get(): ColumnarBatch = {
     val root = reader.getVectorSchemaRoot
-    val columns = root.getFieldVectors.asScala.map(new StreamColumn(_): ColumnVector).toArray
+    val columns = root.getFieldVectors.asScala.map(new ScanColumn(_): ColumnVector).toArray
     new ColumnarBatch(columns, root.getRowCount)
   }
 
@@ -68,41 +103,60 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
 }
 
 /**
- * All batches of another reader, read at once.
+ * Reads a Python task to its end before it hands out the first batch, as far as the batches fit into a buffer.
  *
  * A query with a limit stops when it has enough rows. Spark ends a Python worker that was not read to its end, and with
  * it would go the indexes that it holds open.
  */
-private class WholeReader(inner: TaskReader) extends PartitionReader[ColumnarBatch] {
-  private val allocator = ArrowUtils.rootAllocator.newChildAllocator("indextables", 0, Long.MaxValue)
-  private var current: ColumnarBatch = _
+private class BufferedReader(inner: TaskReader) extends PartitionReader[ColumnarBatch] {
+  private val allocator = ScanMemory.newAllocator()
+  private val buffer = mutable.Queue.empty[OwnedBatch]
+  private var current: Option[OwnedBatch] = None
+  private var filled = false
+  // Whether the task has more batches than the buffer took.
+  private var more = true
 
-  private lazy val batches: Iterator[ColumnarBatch] = Iterator.continually(inner.next()).takeWhile(identity)
-    .map(_ => taken(inner.get())).toList.iterator
-
-  private def taken(batch: ColumnarBatch): ColumnarBatch = new ColumnarBatch(
-    (0 until batch.numCols).map { place =>
-      val pair = batch.column(place).asInstanceOf[ArrowColumnVector].getValueVector.getTransferPair(allocator)
-      pair.transfer()
-      new ArrowColumnVector(pair.getTo): ColumnVector
-    }.toArray, batch.numRows)
-
-  override def next(): Boolean = batches.hasNext && {
-    current = batches.next()
-    true
+  private class OwnedBatch(vectors: Seq[ValueVector], rows: Int) {
+    val batch = new ColumnarBatch(vectors.map(new ScanColumn(_): ColumnVector).toArray, rows)
+    def close(): Unit = vectors.foreach(_.close())
   }
 
-  override def get(): ColumnarBatch = current
+  private def fill(): Unit = {
+    filled = true
+    while (more && allocator.getAllocatedMemory < BufferedReader.MaxBytes) {
+      more = inner.next()
+      if (more) buffer += new OwnedBatch(inner.vectors.map { vector =>
+        val pair = vector.getTransferPair(allocator)
+        pair.transfer()
+        pair.getTo
+      }, inner.get().numRows)
+    }
+  }
 
-  // Spark closes a batch when it goes on to the next one, but not those that it never asked for.
+  override def next(): Boolean = {
+    if (!filled) fill()
+    current.foreach(_.close())
+    current = if (buffer.isEmpty) None else Some(buffer.dequeue())
+    current.nonEmpty || (more && {
+      more = inner.next()
+      more
+    })
+  }
+
+  override def get(): ColumnarBatch = current.fold(inner.get())(_.batch)
+
   override def close(): Unit = {
-    if (current != null) current.close()
-    batches.foreach(_.close())
+    current.foreach(_.close())
+    buffer.foreach(_.close())
     inner.close()
     allocator.close()
   }
 
   override def currentMetricsValues(): Array[CustomTaskMetric] = inner.currentMetricsValues()
+}
+
+private object BufferedReader {
+  private val MaxBytes = 16L << 20
 }
 
 /** Rows from a Python task; its last batch is one row that says what the task read. */
@@ -117,6 +171,8 @@ private class TaskReader(
   private val figures = PythonCustomMetric.pythonMetrics
   private var last: Array[CustomTaskMetric] = Array.empty
   private var current: ColumnarBatch = _
+  /** The vectors of the current batch; the stream uses them again for the next one. */
+  var vectors: Seq[ValueVector] = Nil
 
   private val batches: Iterator[ColumnarBatch] = {
     val conf = SQLConf.get
@@ -139,15 +195,16 @@ private class TaskReader(
   override def next(): Boolean = batches.hasNext && {
     val batch = batches.next()
     val struct = batch.column(0).asInstanceOf[ArrowColumnVector].getValueVector.asInstanceOf[StructVector]
-    def column(place: Int): ColumnVector = new StreamColumn(struct.getChildByOrdinal(place).asInstanceOf[ValueVector])
-    val said = column(wanted.size)
+    def vector(place: Int): ValueVector = struct.getChildByOrdinal(place).asInstanceOf[ValueVector]
+    val said = new ScanColumn(vector(wanted.size))
     if (batch.numRows == 1 && !said.isNullAt(0)) {
       val figures = Json.parse(said.getUTF8String(0).toString)
       Option(figures.get("error")).foreach(error => throw new TaskFailure(error.asText))
       last = TaskMetric.all(figures)
       next()
     } else {
-      current = new ColumnarBatch(wanted.indices.map(column).toArray, batch.numRows)
+      vectors = wanted.indices.map(vector)
+      current = new ColumnarBatch(vectors.map(new ScanColumn(_): ColumnVector).toArray, batch.numRows)
       true
     }
   }

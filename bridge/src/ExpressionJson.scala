@@ -31,7 +31,8 @@ object ExpressionJson {
     // A literal that JSON cannot hold exactly travels as text.
     val plain: Option[Any] = value match {
       case null => Some(null)
-      case text: UTF8String => Some(text.toString)
+      // A text of Java would have other characters than bytes that are not UTF-8.
+      case text: UTF8String => if (text.isValid) Some(text.toString) else None
       case text: String => Some(text)
       case decimal: Decimal => Some(decimal.toJavaBigDecimal.toPlainString)
       case bytes: Array[Byte] => Some(util.Base64.getEncoder.encodeToString(bytes))

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
 import org.apache.spark.sql.catalyst.analysis.TypeCheckResult.{TypeCheckFailure, TypeCheckSuccess}
 import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 
 /** What only a scan of a table of ours can tell of a row. It becomes a column of that table (BindToTable). */
 trait Asking extends Expression {
@@ -28,7 +29,9 @@ trait Asking extends Expression {
 object ConstantText {
   def check(text: Expression, whose: String): TypeCheckResult = text match {
     case given if !given.resolved => TypeCheckSuccess
-    case given if given.dataType == StringType && given.foldable && given.eval() != null => TypeCheckSuccess
+    case given if given.dataType == StringType && given.foldable && given.eval() != null =>
+      if (given.eval().asInstanceOf[UTF8String].isValid) TypeCheckSuccess
+      else TypeCheckFailure(s"the query of $whose is not valid UTF-8; give it as a text")
     case _ => TypeCheckFailure(
       s"$whose takes its query as a text that is known before the query runs, as $whose 'words'")
   }

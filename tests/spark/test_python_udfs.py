@@ -1,0 +1,208 @@
+"""Python functions of users directly above a scan: every kind, several batches, early stops, no memory left behind."""
+
+import sys
+from collections.abc import Iterator
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
+from pyspark.sql.functions import arrow_udf, arrow_udtf, pandas_udf, udf, udtf
+from pyspark.sql.types import LongType, StringType, StructType
+
+import indextables
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+# Workers do not find the modules of tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+ROWS = 150_000  # three batches of a split
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    """Views: `many` is read by a task in several batches, `few` is answered by the planner; `plain` has the rows of `many`."""
+    folder = tmp_path_factory.mktemp("udfs")
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS), pa.int64()),
+            "word": [f"w{i}" for i in range(ROWS)],
+            "group": pa.array([i % 7 for i in range(ROWS)], pa.int32()),
+        }
+    )
+    indextables.write(str(folder / "many"), rows)
+    indextables.write(str(folder / "few"), rows.slice(0, 3))
+    for name in ("many", "few"):
+        spark.read.format("indextables").load(str(folder / name)).createOrReplaceTempView(f"udf_{name}")
+    return {"many": spark.table("udf_many"), "few": spark.table("udf_few")}
+
+
+def _same(value):
+    return value
+
+
+def _pandas(values: pd.Series) -> pd.Series:
+    return values
+
+
+def _pandas_iterator(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+    yield from batches
+
+
+def _arrow(values: pa.Array) -> pa.Array:
+    return values
+
+
+def _arrow_iterator(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+    yield from batches
+
+
+def _pandas_total(values: pd.Series) -> float:
+    return float(values.sum())
+
+
+def _arrow_total(values: pa.Array) -> int:
+    return pc.sum(values).as_py()
+
+
+def _upper(words: pd.Series) -> pd.Series:
+    return words.str.upper()
+
+
+KINDS = ("pickled", "arrow-optimized", "pandas", "pandas-iterator", "arrow", "arrow-iterator")
+
+
+@pytest.fixture(scope="module")
+def scalar(spark):
+    """A function of every kind that returns what it gets."""
+    del spark  # functions are made in a session
+    return {
+        "pickled": udf(_same, "long", useArrow=False),
+        "arrow-optimized": udf(_same, "long", useArrow=True),
+        "pandas": pandas_udf(_pandas, "long"),
+        "pandas-iterator": pandas_udf(_pandas_iterator, "long"),
+        "arrow": arrow_udf(_arrow, "long"),
+        "arrow-iterator": arrow_udf(_arrow_iterator, "long"),
+    }
+
+
+@pytest.fixture(params=KINDS)
+def same(request, scalar):
+    return scalar[request.param]
+
+
+def test_a_scalar_udf_over_several_batches_sees_every_row_once(tables, same):
+    found = tables["many"].select(same("id").alias("made"), "id", "word").toArrow()
+    assert found.num_rows == ROWS
+    assert found["made"].equals(found["id"])
+    assert pc.all(
+        pc.equal(pc.binary_join_element_wise("w", found["id"].cast("string"), ""), found["word"])
+    ).as_py()
+    assert pc.count_distinct(found["id"]).as_py() == ROWS
+
+
+def test_a_condition_with_a_udf_and_a_limit_returns_rows_that_meet_it(tables, same):
+    found = tables["many"].where(same("id") < 30_000).limit(25_000).select("id", "word").toArrow()
+    ids = found["id"].to_pylist()
+    assert len(set(ids)) == 25_000
+    assert max(ids) < 30_000
+    assert found["word"].to_pylist() == [f"w{i}" for i in ids]
+
+
+def test_a_udf_over_an_answer_of_the_planner_sees_its_rows(tables, same):
+    assert sorted(tuple(row) for row in tables["few"].select(same("id"), "word").collect()) == [
+        (0, "w0"),
+        (1, "w1"),
+        (2, "w2"),
+    ]
+
+
+def test_two_udfs_of_different_kinds_above_each_other_keep_their_rows(tables, scalar):
+    upper = pandas_udf(_upper, "string")
+    data = tables["many"].select("id", upper("word").alias("word"))
+    found = data.where(scalar["pickled"]("id") % 50_000 == 7).collect()
+    assert sorted(tuple(row) for row in found) == [(7, "W7"), (50_007, "W50007"), (100_007, "W100007")]
+
+
+def test_an_aggregate_udf_over_a_scan_equals_the_function_of_spark(tables):
+    total = pandas_udf(_pandas_total, "double")
+    arrow_total = arrow_udf(_arrow_total, "long")
+    groups = tables["many"].groupBy("group")
+    found = sorted(tuple(row) for row in groups.agg(total("id")).collect())
+    assert found == sorted(tuple(row) for row in groups.agg(F.sum("id").cast("double")).collect())
+    assert len(found) == 7
+    assert tables["many"].agg(arrow_total("id")).collect()[0][0] == ROWS * (ROWS - 1) // 2
+
+
+def test_functions_over_whole_batches_see_every_row(tables):
+    def doubled(batches):
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([pc.multiply(batch.column("id"), 2)], names=["id"])
+
+    def doubled_pandas(batches):
+        for batch in batches:
+            yield batch[["id"]] * 2
+
+    expected = ROWS * (ROWS - 1)
+    data = tables["many"].select("id", "word")
+    assert data.mapInArrow(doubled, "id long").agg(F.sum("id")).collect()[0][0] == expected
+    assert data.mapInPandas(doubled_pandas, "id long").agg(F.sum("id")).collect()[0][0] == expected
+
+
+@udtf(returnType=StructType().add("a", LongType()).add("b", StringType()))
+class Twice:
+    """Two rows of one."""
+
+    def eval(self, number: int, word: str) -> Iterator[tuple[int, str]]:
+        yield number, word
+        yield -number, word
+
+
+@arrow_udtf(returnType=StructType().add("a", LongType()))
+class Lengths:
+    """The lengths of the batches of a table."""
+
+    def eval(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
+        yield pa.table({"a": pa.array([batch.num_rows], pa.int64())})
+
+
+def test_a_table_function_with_columns_of_a_scan_sees_their_rows(spark, tables):
+    spark.udtf.register("udf_twice", Twice)
+    found = spark.sql(
+        "SELECT sum(abs(a)), count(*), count_if(b = concat('w', abs(a))) FROM udf_many, LATERAL udf_twice(id, word)"
+    ).collect()[0]
+    assert tuple(found) == (ROWS * (ROWS - 1), 2 * ROWS, 2 * ROWS)
+
+
+def test_a_table_function_over_a_whole_table_sees_every_row(spark, tables):
+    spark.udtf.register("udf_lengths", Lengths)
+    assert spark.sql("SELECT sum(a) FROM udf_lengths(TABLE(udf_many))").collect()[0][0] == ROWS
+
+
+def test_udfs_and_early_stops_leave_no_arrow_memory_behind(spark, tables, scalar):
+    memory = spark._jvm.org.apache.spark.sql.execution.python.indextables.ScanMemory.allocator()
+    for function in scalar.values():
+        tables["many"].where(function("id") >= 0).limit(70_000).count()
+        tables["many"].select(function("id")).limit(5).collect()
+        tables["few"].select(function("id")).limit(1).collect()
+    tables["many"].limit(5).collect()
+    tables["many"].where("id >= 5").limit(9_000).collect()
+    assert memory.getPeakMemoryAllocation() > 0
+    assert memory.getAllocatedMemory() == 0
+
+
+def test_batches_are_freed_where_spark_generates_no_code(spark, tables, scalar):
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    try:
+        assert (
+            tables["many"].selectExpr("sum(id + length(word) * 0)").collect()[0][0] == ROWS * (ROWS - 1) // 2
+        )
+        assert (
+            tables["many"].where(scalar["pandas"]("id") == 140_000).select("word").collect()[0][0]
+            == "w140000"
+        )
+    finally:
+        spark.conf.unset("spark.sql.codegen.wholeStage")
