@@ -42,14 +42,24 @@ object BindToTable extends Rule[LogicalPlan] {
     }
     if (columns.isEmpty) node
     else {
-      val made = node.withNewChildren(children).transformExpressions {
+      val replaced = node.withNewChildren(children).transformExpressions {
         case asking: Asking if columns.contains(asking.canonicalized) => columns(asking.canonicalized)
       }
-      check(made, AttributeSet(columns.values.flatMap(_.references)))
+      val added = AttributeSet(columns.values.flatMap(_.references))
+      val made = replaced.transformExpressions {
+        // What a subquery takes from outside is what it says that it takes.
+        case subquery: SubqueryExpression if !missing(subquery, added).isEmpty =>
+          subquery.withNewOuterAttrs(subquery.getOuterAttrs ++ missing(subquery, added))
+      }
+      check(made, added)
       if (made.output.map(_.exprId) == node.output.map(_.exprId)) made
       else Project(node.output.map(was => made.output.find(_.exprId == was.exprId).get), made)
     }
   }
+
+  private def missing(subquery: SubqueryExpression, columns: AttributeSet): Seq[Attribute] =
+    AttributeSet(subquery.children.flatMap(_.references)).filter(columns.contains)
+      .filterNot(AttributeSet(subquery.getOuterAttrs).contains).toSeq
 
   // A decimal may become another double in Arrow than it does in Spark.
   private def bindable(asking: Asking): Boolean = asking match {
@@ -98,8 +108,11 @@ object BindToTable extends Rule[LogicalPlan] {
         joined.output.find(_.exprId == column.exprId).map((joined, _))
       }
     case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
-        _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View =>
-      supply(plan.children.head, wanted).map { case (made, column) => (plan.withNewChildren(Seq(made)), column) }
+        _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View | _: DomainJoin =>
+      supply(plan.children.head, wanted).flatMap { case (made, column) =>
+        val above = plan.withNewChildren(Seq(made))
+        above.output.find(_.exprId == column.exprId).map((above, _))
+      }
     case _ => None
   }
 

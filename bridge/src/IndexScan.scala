@@ -17,6 +17,7 @@ import org.apache.spark.sql.types.StructType
 /** A scan as it was agreed with the planner; who reads what is planned when it runs. */
 class IndexScan(
     options: util.Map[String, String],
+    read: ReadRequest,
     virtual: Seq[VirtualColumn],
     wanted: StructType,
     filters: Array[util.Map[String, Any]],
@@ -36,7 +37,7 @@ class IndexScan(
 
   // --- what it asks ----------------------------------------------------------------------------------
 
-  private def request(more: (String, Any)*): util.Map[String, Any] = ReadRequest(options, virtual, Seq(
+  private def request(more: (String, Any)*): util.Map[String, Any] = read(Seq(
     "columns" -> wanted.fieldNames,
     "schema" -> wanted.json,
     "filters" -> filters,

@@ -23,8 +23,9 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   private var aggregation: Option[PushedAggregation] = None
   private var checked = false
 
-  private def request(more: (String, Any)*): util.Map[String, Any] =
-    ReadRequest(options, virtual, more: _*)
+  private lazy val read = new ReadRequest(options, QuerySnapshots.of(options, table.named), table, virtual)
+
+  private def request(more: (String, Any)*): util.Map[String, Any] = read(more: _*)
 
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
     checked = true
@@ -93,17 +94,22 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
     if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
-    new IndexScan(options, virtual, wanted, ExpressionJson.all(pushed), texts, limit, order, aggregation)
+    new IndexScan(options, read, virtual, wanted, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }
 }
 
-/** The part of a request that all reads have. */
-object ReadRequest {
-  def apply(options: util.Map[String, String], virtual: Seq[VirtualColumn], more: (String, Any)*): util.Map[String, Any] =
-    Json.obj(Seq(
-      "options" -> options,
-      "zone" -> SQLConf.get.sessionLocalTimeZone,
-      "virtual" -> virtual.map(_.json).toArray) ++ more: _*)
+/** The part of a request that all reads have: the table, its snapshot, and the columns that the query knows. */
+class ReadRequest(
+    options: util.Map[String, String], snapshot: util.Map[String, Any], table: IndexTable, virtual: Seq[VirtualColumn]) {
+  private val members = Seq(
+    "options" -> options,
+    "zone" -> SQLConf.get.sessionLocalTimeZone,
+    "snapshot" -> snapshot,
+    "named" -> table.named,
+    "table_schema" -> table.schema.json,
+    "virtual" -> virtual.map(_.json).toArray)
+
+  def apply(more: (String, Any)*): util.Map[String, Any] = Json.obj(members ++ more: _*)
 }
 
 /** An aggregation that is pushed: as it was asked, and the columns of its answer. */

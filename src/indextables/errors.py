@@ -67,6 +67,10 @@ class TableNotFoundError(IndexTablesError):
         self.url = url
 
 
+class TableReplacedError(IndexTablesError):
+    """The version of a table that a query was planned with is not there any more."""
+
+
 class TableExistsError(IndexTablesError):
     """There is a table at the path already."""
 

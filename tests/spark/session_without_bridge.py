@@ -40,8 +40,15 @@ heard["plain_append"] = spark.read.format("indextables").load(path_of("t")).coun
 rows.limit(3).write.format("indextables").mode("overwrite").save(path_of("t"))
 heard["plain_overwrite"] = spark.read.format("indextables").load(path_of("t")).count()
 spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-filtered = spark.read.format("indextables").load(path_of("t")).where("id >= 1 AND text LIKE 'row%'")
-heard["plain_filtered"] = sorted(row.id for row in filtered.collect())
+table = spark.read.format("indextables").load(path_of("t"))
+heard["plain_filtered"] = [
+    sorted(row.id for row in table.where(condition).collect())
+    for condition in ("id >= 1 AND text LIKE 'row%'", "id = 0", "TRUE", "id > 100")
+]
+spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+rows.where("id < 0").write.format("indextables").mode("append").save(path_of("empty"))
+empty = spark.read.format("indextables").load(path_of("empty"))
+heard["plain_empty"] = [empty.count(), len(empty.collect()), len(empty.where("id = 1").collect())]
 heard["plain_unknown_option"] = failure(
     lambda: spark.read.format("indextables").option("nonsense", 1).load(path_of("t")).collect()
 )

@@ -88,7 +88,8 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     heard = told("session_without_bridge.py", tmp_path)
     assert heard["plain_append"] == 20
     assert heard["plain_overwrite"] == 3
-    assert heard["plain_filtered"] == [1, 2]
+    assert heard["plain_filtered"] == [[1, 2], [0], [0, 1, 2], []], "filters of one query are not another's"
+    assert heard["plain_empty"] == [0, 0, 0]
     assert "unknown option 'nonsense'" in heard["plain_unknown_option"]
     assert heard["plain_merged"] == [1, 10]
     assert "nobody counts writes" in heard["plain_counting"]

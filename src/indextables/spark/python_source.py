@@ -7,15 +7,13 @@ before it returns: no process is there to do it later, or to count writes.
 """
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    Filter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -28,16 +26,11 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import PREFIX, Options
 from indextables.options import on_write as opt
-from indextables.predicate import And, Predicate
 from indextables.read import ReadTask, plan, run
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.tables import Addressed, addressed
-from indextables.spark.python_filters import condition
 from indextables.store import Passport
 from indextables.version import ENGINE
-
-# Spark refuses a reader that takes filters unless its setting for that is on; then it runs in this module.
-_FILTERING = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class IndexTablesSource(DataSource):
@@ -59,9 +52,8 @@ class IndexTablesSource(DataSource):
         return StructType.fromJson(json.loads(table.snapshot().metadata.schema_string))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the table; one that takes filters where Spark lets it."""
-        kind = FilteringReader if _FILTERING in sys.modules else Reader
-        return kind(_table(self._given), schema)
+        """A reader of the table."""
+        return Reader(_table(self._given), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A writer of rows to the table."""
@@ -77,34 +69,27 @@ class Part(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Reads a table's columns, all rows."""
+    """Reads a table's columns, all rows.
+
+    It takes no filters: Spark 4.3 gives the filters of one query to later readers of the same DataFrame.
+    """
 
     def __init__(self, table: Addressed, schema: StructType) -> None:
         self._passport = table.store.passport()
         self._options = table.options
         self._columns = schema.fieldNames()
         self._snapshot = table.snapshot()
-        self._where: Predicate | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        tasks = plan(self._snapshot, self._where, self._columns, self._options, parallelism=4)
+        tasks = plan(self._snapshot, None, self._columns, self._options, parallelism=4)
         return [Part(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        assert isinstance(partition, Part)
+        """The rows of a task; of no task, which Spark makes up where there are none, no rows."""
+        if not isinstance(partition, Part):
+            return iter(())
         return run(partition.task, self._passport.open())
-
-
-class FilteringReader(Reader):
-    """Leaves out rows that filters do not want; Spark looks at those that come once more."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what is understood, and leave all of it to Spark too."""
-        parts = [part for part in (condition(f, self._snapshot.schema) for f in filters) if part is not None]
-        self._where = And(tuple(parts)) if parts else None
-        return filters
 
 
 class Written(WriterCommitMessage):

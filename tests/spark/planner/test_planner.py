@@ -228,8 +228,18 @@ def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path):
     assert ask("aggregate", request, tmp_path / "large")[0] == {}
 
 
-def test_what_is_not_there_has_a_plan_without_partitions(tmp_path):
-    reply, blobs = ask("plan", {"columns": [], "schema": "{}", "filters": []}, tmp_path / "none")
+def test_a_table_that_is_not_there_is_refused(tmp_path):
+    reply, _ = ask("plan", {"columns": [], "schema": "{}", "filters": []}, tmp_path / "none")
+    assert "no table at" in reply["error"]
+    reply, _ = ask("snapshot", {}, tmp_path / "none")
+    assert "no table at" in reply["error"]
+
+
+def test_a_table_of_a_catalog_without_a_log_has_a_plan_without_partitions(tmp_path):
+    reply, _ = ask("snapshot", {"named": True}, tmp_path / "none")
+    assert reply["version"] == -1
+    read = {"columns": [], "schema": "{}", "filters": [], "named": True, "snapshot": {"version": -1}}
+    reply, blobs = ask("plan", read, tmp_path / "none")
     assert reply["partitions"] == []
     assert blobs == [b""] or list(blobs) == [b""]
 

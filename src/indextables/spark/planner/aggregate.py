@@ -23,6 +23,8 @@ def aggregate(
     """
     del blobs
     question = asked(request)
+    if question is None:
+        return {}, ()
     where = question.where(request)
     selection = select(question.snapshot, where)
     found = requested(request["aggregate"], question, where, selection.files)

@@ -11,6 +11,7 @@ from indextables.options import Options
 from indextables.predicate import Predicate, Search
 from indextables.read.tasks import TableFacts, facts_of
 from indextables.spark.planner.expressions import Scope, conditions, conjunction
+from indextables.spark.planner.snapshots import check_columns, pinned
 from indextables.spark.planner.tables import Addressed, addressed
 from indextables.spark.virtual import Highlight, Virtual, searches, virtual_columns
 
@@ -51,10 +52,16 @@ class Asked:
         return conjunction(parts)
 
 
-def asked(request: Request) -> Asked:
-    """The table that a request is about; searches that are malformed are refused."""
+def asked(request: Request) -> Asked | None:
+    """The table that a request is about; None if a catalog lists it and nobody has written to it.
+
+    Searches that are malformed are refused, and requests whose columns are no longer the table's.
+    """
     table = addressed(request)
-    snapshot = table.snapshot()
+    snapshot = pinned(table, request)
+    if snapshot is None:
+        return None
+    check_columns(table, snapshot, request.get("table_schema"))
     facts = _facts_of(snapshot, table.options)
     virtual = virtual_columns(request.get("virtual") or (), facts.schema)
     for each in virtual.values():

@@ -13,6 +13,7 @@ from indextables.spark.planner.estimate import estimate
 from indextables.spark.planner.on_write import merge_here
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
+from indextables.spark.planner.snapshots import snapshot
 from indextables.spark.planner.write import abort, commit, delete, write
 
 Request = Mapping[str, Any]
@@ -41,6 +42,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "ping": _ping,
     "plan": plan,
     "schema": schema,
+    "snapshot": snapshot,
     "write": write,
 }
 

@@ -11,6 +11,8 @@ def estimate(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mappin
     """No fewer rows and bytes than are returned, as far as the log tells."""
     del blobs
     question = asked(request)
+    if question is None:
+        return {"rows": 0, "bytes": 1}, ()
     selection = select(question.snapshot, question.where(request))
     rows = selection.rows
     limit = request.get("limit")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from indextables.errors import PredicateError
@@ -103,6 +104,8 @@ def _operand(expression: Expression, scope: Scope) -> Operand:
             return LiteralOperand(literal(expression), 0)
         case "cast":
             return _widened(expression, scope)
+        case "op" if "list" in expression:
+            return ConditionOperand(_membership(expression, scope), 0)
         case "op":
             return ConditionOperand(_predicate(expression["op"], expression["args"], scope), 0)
     raise NotOursError
@@ -168,6 +171,34 @@ def _among(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicat
         values = Values(literals([item["value"] for item in items], str(types.pop())))
         return membership(left.column, left.type, values)
     return among(left, [_comparable(_operand(item, scope)) for item in items], "UTC")
+
+
+def _membership(expression: Expression, scope: Scope) -> Predicate:
+    """`column IN (a long list)`."""
+    left = _comparable(_operand(expression["args"][0], scope))
+    values = Values(packed_literals(expression["list"]))
+    if isinstance(left, ColumnOperand):
+        return membership(left.column, left.type, values)
+    return among(left, [LiteralOperand(value, 0) for value in values], "UTC")
+
+
+def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
+    """The values of a long list, as the bridge packs them."""
+    arrow, plain = _spark_type(packed["type"])
+    family = family_of(arrow)
+    if not plain or family not in _READERS:
+        raise NotOursError
+    if "numbers" in packed:
+        numbers = pa.array(np.frombuffer(base64.b64decode(packed["numbers"]), "<i8"))
+        whole = arrow if pa.types.is_integer(arrow) else pa.int32() if arrow.bit_width == 32 else pa.int64()
+        values = numbers.cast(whole).cast(arrow)
+    else:
+        buffers = [pa.py_buffer(base64.b64decode(packed[name])) for name in ("offsets", "bytes")]
+        count = len(buffers[0]) // 8 - 1
+        values = pa.LargeStringArray.from_buffers(count, *buffers).cast(pa.string())
+        if values.type != arrow:
+            raise NotOursError
+    return pa.concat_arrays([values, pa.nulls(1, arrow)]) if packed["has_null"] else values
 
 
 def _null_test(operand: Operand) -> Predicate:

@@ -1,7 +1,6 @@
 """The operation `plan`: who reads what; small answers are in the plan itself."""
 
 import json
-import pickle
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from indextables.errors import PredicateError, TableNotFoundError
+from indextables.errors import PredicateError
 from indextables.log.pruning.order import First
 from indextables.predicate import Always, Predicate
 from indextables.read.finish import finished
@@ -17,6 +16,7 @@ from indextables.read.from_log import from_log
 from indextables.read.from_splits import empty_partial
 from indextables.read.scan import enough
 from indextables.read.tasks import prepare
+from indextables.spark.pickled import dumps
 from indextables.spark.planner.aggregation import requested
 from indextables.spark.planner.asked import Asked, asked
 from indextables.spark.planner.inline import inline_rows, whole_groups
@@ -36,9 +36,8 @@ def plan(request: Request, blobs: Sequence[bytes]) -> Reply:
     """The partitions of a scan: answers, as Arrow streams, and tasks, as pickles for the pickled function."""
     del blobs
     started = time.perf_counter()
-    try:
-        question = asked(request)
-    except TableNotFoundError:
+    question = asked(request)
+    if question is None:
         return _Plan(request, {}).reply(started)
     where = runtime_condition(question, request)
     selection = select(question.snapshot, where)
@@ -74,10 +73,10 @@ class _Plan:
         schema = StructType.fromJson(json.loads(self.request["schema"]))
         result = StructType([*schema.fields, StructField(METRICS, StringType())])
         function = ReadFunction(question.table.store.passport(), wanted)
-        self.function = pickle.dumps((function, result), protocol=5)
+        self.function = dumps((function, result))
         for each in found:
             self.kinds.append({"kind": "task", "executor": each.executor})
-            self.blobs.append(pickle.dumps(each.splits, protocol=5))
+            self.blobs.append(dumps(each.splits))
 
     def reply(self, started: float) -> Reply:
         self.figures["planningTime"] = round((time.perf_counter() - started) * 1000)

@@ -1,0 +1,42 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.spark.sql.catalyst.QueryPlanningTracker
+import org.apache.spark.sql.internal.SQLConf
+
+/**
+ * The snapshots that queries read: all scans of one query read one version of a table.
+ *
+ * Spark builds the scans of a query, those of its subqueries among them, while it optimizes the query, and every query
+ * has a tracker of its own in that thread. The first scan of a table chooses the newest version, the others take the same.
+ */
+object QuerySnapshots {
+  private type Snapshot = util.Map[String, Any]
+
+  private val queries = new util.WeakHashMap[QueryPlanningTracker, ConcurrentHashMap[String, Snapshot]]
+
+  /** The snapshot that a scan with these options reads. */
+  def of(options: util.Map[String, String], named: Boolean): Snapshot = QueryPlanningTracker.get match {
+    case None => newest(options, named)._2
+    case Some(query) =>
+      val known = queries.synchronized(queries.computeIfAbsent(query, _ => new ConcurrentHashMap[String, Snapshot]))
+      val moment = Seq("versionasof", "timestampasof").map(key => String.valueOf(options.get(key))).mkString("\n", "\n", "")
+      val spelling = s"path ${options.get("path")}$moment"
+      Option(known.get(spelling)).getOrElse {
+        // One table may have several spellings of its path.
+        val (url, found) = newest(options, named)
+        val chosen = Option(known.putIfAbsent(s"url $url$moment", found)).getOrElse(found)
+        known.put(spelling, chosen)
+        chosen
+      }
+  }
+
+  private def newest(options: util.Map[String, String], named: Boolean): (String, Snapshot) = {
+    val reply = Rpc("snapshot", Json.obj(
+      "options" -> options, "zone" -> SQLConf.get.sessionLocalTimeZone, "named" -> named)).json
+    val identity = Option(reply.get("identity")).map(_.asText)
+    (reply.get("url").asText, Json.obj("version" -> reply.get("version").asLong, "identity" -> identity))
+  }
+}
