@@ -25,7 +25,9 @@ def spark() -> Iterator[object]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -Xss16m")
+        .config(
+            "spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -Xss16m"
+        )
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.indextables.cache.disk.path", f"{home}/cache")
     )

@@ -91,8 +91,9 @@ def _keep(table: Addressed, found: Snapshot) -> None:
 
 
 def _key(table: Addressed, version: int, identity: str | None) -> tuple[object, ...]:
-    """A snapshot reads with the credentials of its options, so it is for no others."""
-    return (table.store.url, version, identity, *sorted(table.options.values.items()))
+    """A snapshot is for whoever has the credentials that it was read with."""
+    options = table.options.public()
+    return (table.store.cache_scope, version, identity, *sorted(options.values.items()))
 
 
 def _plain(given: Any) -> Any:  # noqa: ANN401 - JSON
