@@ -346,7 +346,7 @@ class AddAgain(Operation):
     def run(self, world: "World", process: Process) -> int | None:
         world.scheduler.step()
         truth = world.oracle.truth
-        if not truth or not truth[-1].live:
+        if not truth or not truth[-1].live or truth[-1].closed:
             return None
         path = process.random.choice(sorted(truth[-1].live))
         data = json.dumps({"add": truth[-1].live[path]}).encode()
@@ -401,7 +401,7 @@ class Author:
         self._rows = 0
         self._batches = 0
         # A run has some kinds of operations only, so that these meet often.
-        kinds = source.sample(sorted(_WEIGHTS), source.randrange(3, 9))
+        kinds = source.sample(sorted(_WEIGHTS), source.randrange(2, 7))
         self.weights = {kind: _WEIGHTS[kind] for kind in kinds}
 
     def program(self, length: int) -> list[Operation]:

@@ -215,7 +215,7 @@ class Oracle(Watcher):
             operation.epoch = self.epoch  # There was no table when it began, so it belongs to none.
         elif process.name not in self.looked_since:
             self.excused = True
-        elif created and match:
+        elif created and match and operation.all_or_nothing:
             self.fail(f"{operation} made {key} of another table than the one it read")
 
     def _version(self, version: int, actions: list[dict[str, Any]], process: Process | None) -> None:

@@ -188,7 +188,7 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
 
     def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Verdict:
         if not self.draft.adds and base is not None:
-            return self._settle(version)
+            return self._settle()
         return original(self, version, base)
 
     patch.setattr(_Commit, "confirm", confirm)
@@ -202,7 +202,7 @@ def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Verdict:
         pointer = read_pointer(self.loader.log)
         if base is not None and (pointer is None or pointer.version < version):
-            return self._settle(version)
+            return self._settle()
         return original(self, version, base)
 
     patch.setattr(_Commit, "confirm", confirm)

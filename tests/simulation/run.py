@@ -303,7 +303,7 @@ def run(seed: int) -> Result:
     traits.page = source.choice((2, 4, 8, 1000))
     traits.seconds = source.random() < 0.5
     traits.offsets = source.choice(((0,), (0,), (0, -1500, 700), (-20_000, 20_000)))
-    world.storage.faults = FaultPlan.random(source, replacement=source.random() < 0.06)
+    world.storage.faults = FaultPlan.random(source, replacement=source.random() < 0.08)
     partition_by = image.partition_by if number else source.choice(((), ("part",)))
     author = Author(source, partition_by)
     processes = []

@@ -17,6 +17,7 @@ import pytest
 
 from indextables.log.commit import Chance
 from indextables.store.backend import Backend
+from indextables.store.location import Location
 from simulation import splits
 from simulation.schedule import START_MS, Process, Scheduler
 from simulation.storage import TABLE, SimulatedBackend, Storage
@@ -147,10 +148,10 @@ def _job(*_: object) -> Iterator[types.SimpleNamespace]:
 
 
 def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
-    def connected(location: Any, identity: Any) -> Backend:
+    def connected(location: Location, *arguments: Any) -> Backend:
         if location.bucket.startswith("sim-"):
             return SimulatedBackend(Current.storage)
-        return connect(location, identity)
+        return connect(location, *arguments)
 
     return connected
 
