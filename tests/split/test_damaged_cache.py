@@ -1,5 +1,7 @@
 """Damage to the disk cache is repaired from the split, and never blamed on it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from every_type import logs
@@ -94,3 +96,24 @@ def test_a_split_whose_index_is_refused_again_and_again_is_named(store, options,
     )
     with pytest.raises(SplitError, match=r"a\.split: its index cannot be opened .*; the split is damaged"):
         found(store, options)
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it; its class cannot be imported."""
+
+
+def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals(store, options):
+    expected = found(store, options)
+    index = open_index(store, read_footer(store, "a.split"), options)
+
+    class Panics:
+        def search(self, *_, **__):
+            raise PanicException("index out of bounds")
+
+    real = index.view
+    index.view = replace(real, searcher=Panics())
+    query = Query.term_query(real.schema, "t:message", "word7")
+    for ask in (lambda: index.rows(query), lambda: index.count(query), lambda: index.top(query, 3)):
+        with pytest.raises(SplitError, match=r"a\.split: .*index out of bounds.*repeat the query"):
+            ask()
+    assert found(store, options) == expected

@@ -11,9 +11,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,8 @@ from indextables.split.query.view import IndexView, null_counts
 from indextables.split.stored_footer import META
 from indextables.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -98,10 +101,33 @@ class Loader:
         self._loaded.update(fields)
 
 
+def _without_panics(
+    method: Callable[Concatenate["OpenIndex", P], T],
+) -> Callable[Concatenate["OpenIndex", P], T]:
+    """A search in which a panic of the index library, which is no Exception, becomes an error of ours."""
+
+    @wraps(method)
+    def guarded(self: "OpenIndex", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            _close(self.lease)
+            self.lease.discard()
+            raise SplitError(
+                f"{self.where}: its index could not be searched ({error}); its copy in the cache was "
+                "removed: repeat the query"
+            ) from error
+
+    return guarded
+
+
 class OpenIndex:
     """The index of one split, open for searching; what is missing of it is read through a store."""
 
     def __init__(self, store: Store, footer: Footer, opened: Opened) -> None:
+        self.where = f"{store.url}/{footer.path}"
         self.footer = footer
         self.lease = opened.lease
         self.load = Loader(store, footer, opened)
@@ -124,6 +150,7 @@ class OpenIndex:
         """The index as conditions see it, given the columns that are the same in every row."""
         return replace(self.view, constants=constants) if constants else self.view
 
+    @_without_panics
     def count(self, query: Query) -> int:
         """How many rows match."""
         if query is ALL:
@@ -164,6 +191,7 @@ class OpenIndex:
         limit = min(limit, self.footer.num_records)
         return self._numbers(self._by_row(query, limit)) if limit else np.arange(0, dtype=np.int64)
 
+    @_without_panics
     def top(self, query: Query, limit: int) -> Top:
         """The rows that match best, by BM25; equal scores in the order of the rows."""
         limit = min(limit, self.footer.num_records)
@@ -177,11 +205,13 @@ class OpenIndex:
         order = np.lexsort((rows, -scores))
         return Top(rows[order], scores[order])
 
+    @_without_panics
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
         """Tantivy's aggregation over the rows that match."""
         answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
         return answer
 
+    @_without_panics
     def highlight(
         self, query: Query, column: str, texts: Sequence[str | None], length: int
     ) -> list[str | None]:
@@ -203,6 +233,7 @@ class OpenIndex:
             found.append(snippet.to_html() if snippet.highlighted() else None)
         return found
 
+    @_without_panics
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
         self.load((ROW_FIELD,))
         return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
