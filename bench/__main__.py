@@ -18,6 +18,7 @@ PARTS = {
     "log": "bench.log",
     "engine-write": "bench.engine_write",
     "engine-read": "bench.engine_read",
+    "checksums": "bench.checksums",
     "upkeep": "bench.upkeep",
     "spark": "bench.spark",
 }

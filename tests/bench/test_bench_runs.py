@@ -25,6 +25,16 @@ def test_the_log_part_measures_everything_it_promises(tmp_path, capsys):
     assert all(name in printed for name in rows)
 
 
+def test_the_checksum_part_measures_everything_it_promises(tmp_path):
+    found = tmp_path / "figures.json"
+    assert main(["checksums", "--rows", "1000", "--runs", "1", "--json", str(found)]) == 0
+    rows = json.loads(found.read_text())["parts"]["checksums"]
+    assert [row["name"] for row in rows] == [
+        "scan all columns", "scan one text column", "scan two small columns", "fetch 300 rows",
+    ]  # fmt: skip
+    assert all(row["others"]["unverified"]["cpu_ms"] > 0 for row in rows)
+
+
 def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["logs"])
