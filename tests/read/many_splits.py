@@ -26,11 +26,10 @@ def many_splits(folder: Path, count: int) -> None:
     newest = max(path.name for path in log.glob("*.json"))
     actions = version_file.decode((log / newest).read_bytes(), newest)
     (add,) = (action for action in actions if isinstance(action, Add))
-    others = [action for action in actions if not isinstance(action, Add)]
     names = [f"part-{number:05}.split" for number in range(count)]
     for name in names:
         os.link(folder / add.path, folder / name)
     gone = Remove(path=add.path, deletion_timestamp=add.modification_time, size=add.size)
     following = version_path(int(newest.partition(".")[0]) + 1)
     adds = [msgspec.structs.replace(add, path=name) for name in names]
-    (log / following).write_bytes(version_file.encode([*others, gone, *adds]))
+    (log / following).write_bytes(version_file.encode([gone, *adds]))
