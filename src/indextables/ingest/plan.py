@@ -79,7 +79,13 @@ def plan_write(
         now_ms = time.time_ns() // 1_000_000
         target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
-        return Planned(target, mode, Replace.NOTHING, None, False, None, None), None
+        # Nothing is there to be replaced, but another first write may be: the commit has to know.
+        replaced = _replaced(mode, options) if replace is None or replace is Replace.ALL else replace
+        asked = options.get(opt.REPLACE_WHERE)
+        condition = None if where is None else where(target.schema)
+        if replaced is Replace.WHERE and asked is not None:
+            condition = parse_condition(asked, target.schema)
+        return Planned(target, mode, replaced, condition, False, None, None), None
     if mode is Mode.ERROR:
         raise TableExistsError(log.store.url)
     if mode is Mode.IGNORE or _has_batch(snapshot, options):

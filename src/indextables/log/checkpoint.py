@@ -79,8 +79,8 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
     base = snapshot.base.state
     if base is None or base.num_files <= 0:
         return True
-    removes = tombstones_of(snapshot)
-    tombstones = len(base.tombstones) + len(removes)
+    removes = removed_from_base(snapshot)
+    tombstones = len(base.tombstones) + len(tombstones_of(snapshot))
     new_manifest = 1 if snapshot.delta.added else 0
     return (
         tombstones / base.num_files > options.get(opt.COMPACT_TOMBSTONES)
@@ -97,10 +97,18 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
 
 
 def tombstones_of(snapshot: Snapshot) -> list[str]:
-    """The paths of the base state that were removed since, less those that it hides already."""
+    """The paths that were removed since the base state, less those that it hides already.
+
+    A path that was added after the base gets a tombstone too: it may have been live in the base all the same.
+    """
     delta = snapshot.delta
     hidden = set(snapshot.base.state.tombstones) if snapshot.base.state else ()
-    return [path for path in delta.removed if path not in delta.fresh and path not in hidden]
+    return [path for path in delta.removed if path not in delta.added and path not in hidden]
+
+
+def removed_from_base(snapshot: Snapshot) -> list[str]:
+    """Those of them that the base state counts among its splits."""
+    return [path for path in tombstones_of(snapshot) if path not in snapshot.delta.fresh]
 
 
 def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
@@ -246,13 +254,13 @@ class _StateWriter:
         delta = self.snapshot.delta
         folder = self.snapshot.base.folder
         carried_on = tuple(_normalised(m, folder) for m in base.manifests)
-        removed = tombstones_of(self.snapshot)
+        removed = removed_from_base(self.snapshot)
         added = delta.files()
         new = (self._write_manifest(added),) if added.num_rows else ()
         removed_bytes = sum(delta.removed[path].size or 0 for path in removed)
         return self._state(
             manifests=carried_on + new,
-            tombstones=(*base.tombstones, *removed),
+            tombstones=(*base.tombstones, *tombstones_of(self.snapshot)),
             num_files=base.num_files + added.num_rows - len(removed),
             total_bytes=base.total_bytes + _bytes(added) - removed_bytes,
             registry=self.snapshot.registry,

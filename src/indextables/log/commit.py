@@ -121,8 +121,12 @@ def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine:
         raise running.unknown(str(error)) from error
 
 
-def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> bool:
-    """Write version 0 of a table; false if there is one already."""
+def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> Snapshot | None:
+    """Write version 0 of a table; the snapshot at it, or none if there is a table already.
+
+    What others have committed to the new table since is not in that snapshot: it would look as if the
+    creator knew of it.
+    """
     assert draft.metadata is not None
     assert draft.protocol is not None
     running = _Commit(loader, draft, chance, engine, chance.token())
@@ -132,7 +136,9 @@ def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> b
         created = running.create(0, actions)
         if running.pending is not None and not created:
             created = running.is_ours(0)
-        return created and running.confirm(0, None) is _Verdict.COMMITTED
+        if not created or running.confirm(0, None) is not _Verdict.COMMITTED:
+            return None
+        return loader.replay([(0, actions)])
     except CommitUnknownError:
         raise
     except IndexTablesError as error:

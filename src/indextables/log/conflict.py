@@ -40,6 +40,8 @@ class Draft:
     txns: tuple[Txn, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     user_metadata: str | None = None
+    # Whether the splits that it adds were there before the operation began, as those of a restore.
+    reuses_files: bool = False
     # For an overwrite of some rows: whether splits that another overwrite added hold such rows.
     replaces: Callable[[Sequence[Add]], bool] | None = None
 
@@ -70,7 +72,7 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
                 case Protocol() if draft.protocol is not None:
                     problem = "it changed the protocol too"
                 case CommitInfo(operation=operation) if operation == PURGE:
-                    problem = purge_problem(draft.adds, action)
+                    problem = _purge_problem(draft, action)
                 case CommitInfo(operation_parameters={"mode": mode}) if mode.startswith(OVERWRITE):
                     problem = _overwrite_problem(draft, mode, actions)
                 case Txn(app_id=app, version=batch) if batch >= applications.get(app, batch + 1):
@@ -140,6 +142,13 @@ def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> st
     if draft.replaces is not None and added and draft.replaces(added):
         return "it overwrote rows that this operation replaces too"
     return None
+
+
+def _purge_problem(draft: Draft, purge: CommitInfo) -> str | None:
+    """What is wrong with a purge before this operation."""
+    if draft.reuses_files and draft.adds:
+        return f"that purge may have deleted {draft.adds[0].path}, which this operation brings back"
+    return purge_problem(draft.adds, purge)
 
 
 def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | None:

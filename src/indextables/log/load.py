@@ -81,6 +81,24 @@ class Loader:
         )
         return self.checked(snapshot)
 
+    def replay(self, versions: Sequence[tuple[int, list[Action]]]) -> Snapshot:
+        """The snapshot of a table whose versions are all at hand, from version 0 on."""
+        delta = Delta().then(versions)
+        assert delta.metadata is not None
+        snapshot = Snapshot(
+            log=self.log,
+            version=versions[-1][0],
+            protocol=delta.protocol or Protocol(),
+            metadata=delta.metadata,
+            base=BaseState(),
+            delta=delta,
+            identity=delta.token or "",
+            timestamp=delta.timestamp,
+            parallelism=self.options.get(opt.STATE_READ_PARALLELISM),
+            lists=self.lists,
+        )
+        return self.checked(snapshot)
+
     def load_first(self, segments: Sequence[Segment]) -> Snapshot:
         """The snapshot of the first segment that can be read; all of them describe the same version.
 

@@ -160,8 +160,7 @@ class TransactionLog:
         )
         if full_listing(self._loader.log).latest is not None:
             return None
-        made = create_table(self._loader, draft, self._chance, self.engine)
-        return self.snapshot() if made else None
+        return create_table(self._loader, draft, self._chance, self.engine)
 
     def check_writable(self, snapshot: Snapshot) -> None:
         """Refuse a table that our writes might harm, before work is done for it."""
@@ -265,9 +264,10 @@ class TransactionLog:
         before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
 
         def read(listing: Listing) -> retention.Expired:
-            if not dry_run:
+            found = retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
+            if found.leading and not dry_run:
                 retention.check_base(self._loader, listing, version, snapshot)
-            return retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
+            return found
 
         found = self._settled(read)
         if not dry_run:

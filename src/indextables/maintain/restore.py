@@ -53,6 +53,7 @@ def restore(log: TransactionLog, *, version: int | None = None, timestamp: int |
         removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
         metadata=metadata,
         parameters={"mode": OVERWRITE, "version": str(then.version)},
+        reuses_files=True,
     )
     after = log.commit(draft, now)
     return Restored(then.version, after.version, *figures)
