@@ -23,6 +23,7 @@ from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
 from indextables.predicate.query_text import to_text
 from indextables.schema.folders import parse_folder
 from indextables.schema.spark import to_arrow
+from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
@@ -236,6 +237,10 @@ def _values(data: bytes) -> None:
         parse_values(texts, kind, partition=partition)
 
 
+def _statistics(data: bytes) -> None:
+    null_counts(_text(data))
+
+
 def _folder(data: bytes) -> None:
     parse_folder(_text(data))
 
@@ -258,6 +263,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "query": _query,
     "spark_schema": _spark_schema,
     "state": _state,
+    "statistics": _statistics,
     "thrift": _thrift,
     "values": _values,
     "version_file": _version_file,

@@ -18,6 +18,10 @@ _ALIASES = {
 }
 
 
+# Numbers in commands count files, bytes or hours.
+_MOST_DIGITS = 18
+
+
 class CommandCursor(Cursor):
     """The tokens of a command, taken one after the other."""
 
@@ -48,6 +52,10 @@ class CommandCursor(Cursor):
         token = self.token
         if token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
             raise self.wrong(f"{what} is missing: a whole number is expected")
+        if len(token.text) > _MOST_DIGITS:
+            raise self.wrong(
+                f"{what} has {len(token.text)} digits; a number of at most {_MOST_DIGITS} is expected"
+            )
         self.take()
         return int(token.text)
 

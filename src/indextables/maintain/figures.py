@@ -1,7 +1,6 @@
 """What can be told of a table from its log and its splits' footers, as figures."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.maintain.partitions import in_partitions
 from indextables.options import Options
 from indextables.predicate import Predicate
+from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.components import KINDS, Component, components
 from indextables.split.footer import OUR_TAG, read_footer
@@ -84,14 +84,14 @@ def column_skipping(snapshot: Snapshot) -> list[ColumnSkipping]:
     """For each column: how many splits have bounds, the bounds over all of them, and the nulls if known."""
     files = snapshot.files()
     partitions = {name.lower() for name in snapshot.partition_columns}
-    stats = [json.loads(text).get("nullCount", {}) if text else {} for text in files["stats"].to_pylist()]
+    stats = [null_counts(text) for text in files["stats"].to_pylist()]
     return [
         _column(files, field, stats, partition=field.name.lower() in partitions) for field in snapshot.schema
     ]
 
 
 def _column(
-    files: pa.Table, field: pa.Field, stats: list[Mapping[str, int]], *, partition: bool
+    files: pa.Table, field: pa.Field, stats: Sequence[Mapping[str, int]], *, partition: bool
 ) -> ColumnSkipping:
     sides = ("partitionValues", "partitionValues") if partition else ("minValues", "maxValues")
     bounds = [_bound(files, side, field, partition=partition) for side in sides]

@@ -30,6 +30,9 @@ _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
 _EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
 _MOST_DIGITS = 38
 
+# So many digits are beyond every type; Python refuses to read thousands.
+_ENOUGH_DIGITS = 100
+
 
 def number(text: str) -> pa.Scalar:
     """A number as SQL writes it, with its suffix and perhaps a sign before it.
@@ -39,7 +42,7 @@ def number(text: str) -> pa.Scalar:
     """
     upper = text.upper()
     if upper[-1] in _SUFFIXED:
-        return integer(int(upper[:-1]), _SUFFIXED[upper[-1]])
+        return integer(int(upper[:-1].lstrip("0")[:_ENOUGH_DIGITS] or "0"), _SUFFIXED[upper[-1]])
     if upper.endswith("BD"):
         return _decimal(decimal.Decimal(upper[:-2]))
     if upper[-1] in "DF" or "E" in upper:

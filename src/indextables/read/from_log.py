@@ -1,6 +1,5 @@
 """What the log alone can say of an aggregate: of files all of whose rows are wanted."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ from indextables.read.aggregates import Aggregate, Function
 from indextables.read.partials import Partial, bound_name, comparable, from_parts
 from indextables.read.request import Request
 from indextables.read.tasks import TableFacts, is_ours, partition_values
+from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -105,10 +105,7 @@ class _Known:
 
     def _null_counts(self) -> list[Mapping[str, int]]:
         if self._stats is None:
-            self._stats = [
-                json.loads(text).get("nullCount", {}) if text else {}
-                for text in self.files["stats"].to_pylist()
-            ]
+            self._stats = [null_counts(text) for text in self.files["stats"].to_pylist()]
         return self._stats
 
 

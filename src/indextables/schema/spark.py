@@ -27,11 +27,13 @@ def to_arrow(schema_string: str) -> pa.Schema:
     """
     try:
         parsed = json.loads(schema_string)
+        if not isinstance(parsed, dict) or parsed.get("type") != "struct":
+            raise SchemaError("the schema is not a struct; Spark's StructType.json is expected")
+        return pa.schema(_fields(parsed, ()))
+    except RecursionError:
+        raise SchemaError("the schema is nested too deep") from None
     except ValueError as error:
         raise SchemaError(f"the schema is not JSON ({error}); Spark's StructType.json is expected") from None
-    if not isinstance(parsed, dict) or parsed.get("type") != "struct":
-        raise SchemaError("the schema is not a struct; Spark's StructType.json is expected")
-    return pa.schema(_fields(parsed, ()))
 
 
 def from_arrow(schema: pa.Schema) -> str:

@@ -204,13 +204,28 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
     return fields, bounded
 
 
+def null_counts(stats: str | None) -> dict[str, int]:
+    """How many nulls each column has, from the statistics of a split; what cannot be read is not known.
+
+    >>> null_counts('{"numRecords": 2, "nullCount": {"a": 1, "b": "x"}}'), null_counts("[]")
+    ({'a': 1}, {})
+    """
+    if not stats:
+        return {}
+    try:
+        found = json.loads(stats)["nullCount"].items()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: count for name, count in found if type(count) is int and 0 <= count < 1 << 62}
+
+
 def _counts(source: Recorded) -> tuple[int, dict[str, int]]:
     if not source.trusted or not source.stats:
         return -1, {}
     try:
         parsed = json.loads(source.stats)
         return int(parsed["numRecords"]), {str(k): int(v) for k, v in parsed["nullCount"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return -1, {}
 
 

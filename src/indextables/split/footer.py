@@ -269,7 +269,7 @@ def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) ->
         footer = _footer_of(text, path, size, footer_start, parquet)
     except SplitError as error:
         raise SplitError(f"{where}: {error}") from error
-    except (ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError, pa.ArrowException) as error:
         raise SplitError(
             f"{where}: the split's footer cannot be understood ({type(error).__name__}: {error})"
         ) from error

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -234,37 +235,45 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
     """The records of a container that was checked."""
     if rows == 0:
         return conform(FILES.empty_table(), columns)
-    table = _read_avro(_unpacked(data), columns)
+    table = _read_avro(_unpacked(data), rows, columns)
     if table.num_rows != rows:
         raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
     return conform(table, columns)
 
 
 def _unpacked(data: bytes) -> bytes:
-    """The container with its blocks unpacked, within limits: DataFusion has none of its own."""
+    """The container with the records of all blocks in one that is not packed, within limits.
+
+    DataFusion has no limits of its own, and never returns from a block that has bytes left after as many
+    records as it announces. So the one block announces more records than its bytes can hold, and the caller
+    takes as many as there should be.
+    """
     header = avro.read_header(data)
     check_schema(header.schema)
     view = memoryview(data)
-    room = unpacked_limit(len(data))
-    parts = [avro.plain_header(header)]
     blocks = avro.read_blocks(data, header)
-    if sum(block.count for block in blocks) > records_limit(len(data)):
+    count = sum(block.count for block in blocks)
+    if count > records_limit(len(data)):
         raise AvroError(
             f"it announces more than {records_limit(len(data))} entries, which none of its size has"
         )
+    room = unpacked_limit(len(data))
+    records: list[bytes] = []
     for block in blocks:
-        records = avro.unpack(view[block.data_start : block.data_end], header.codec, room)
-        room -= len(records)
+        records.append(avro.unpack(view[block.data_start : block.data_end], header.codec, room))
+        room -= len(records[-1])
         if room < 0:
             raise AvroError(f"its blocks hold more than {unpacked_limit(len(data))} bytes")
-        parts += (avro.long_bytes(block.count), avro.long_bytes(len(records)), records, header.sync)
-    return b"".join(parts)
+    size = sum(map(len, records))
+    start = (avro.plain_header(header), avro.long_bytes(count + size + 1), avro.long_bytes(size))
+    return b"".join((*start, *records, header.sync))
 
 
-def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:
+def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
+    """The first so many records of a container, in one batch."""
     # DataFusion reads files only, and only by this ending.
     with _spooled(data) as path:
-        config = SessionConfig().with_target_partitions(1).with_batch_size(_BATCH_ENTRIES)
+        config = SessionConfig().with_target_partitions(1).with_batch_size(rows)
         try:
             frame = SessionContext(config).read_avro(path)
             if columns is not None:
@@ -272,7 +281,8 @@ def _read_avro(data: bytes, columns: Sequence[str] | None) -> pa.Table:
                 # Rows are counted even where none of the columns is there.
                 wanted = [name for name in columns if name in present] or frame.schema().names[:1]
                 frame = frame.select(*(f'"{name}"' for name in wanted))
-            return frame.to_arrow_table()
+            first = [batch.to_pyarrow() for batch in islice(frame.execute_stream(), 1)]
+            return pa.Table.from_batches(first, None if first else frame.schema())
         # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
         except BaseException as error:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":

@@ -86,6 +86,14 @@ class _Place(msgspec.Struct):
     end: int
 
 
+class _Segment(msgspec.Struct):
+    max_doc: int
+
+
+class _IndexMeta(msgspec.Struct):
+    segments: list[_Segment]
+
+
 class _Metadata(msgspec.Struct):
     files: dict[str, _Place]
 
@@ -111,16 +119,16 @@ def original_rows(
     where = f"{store.url}/{path}"
     with _unpacked(store, bundle, options) as folder:
         try:
-            meta = json.loads((folder / "meta.json").read_text("utf-8"))
+            meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_IndexMeta)
             searcher = tantivy.Index.open(str(folder)).searcher()
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise SplitError(f"{where}: the index inside cannot be opened ({error})") from error
         addresses = (
             tantivy.DocAddress(number, document)
-            for number, segment in enumerate(meta["segments"])
-            for document in range(segment["max_doc"])
+            for number, segment in enumerate(meta.segments)
+            for document in range(segment.max_doc)
         )
-        if searcher.num_docs != sum(segment["max_doc"] for segment in meta["segments"]):
+        if searcher.num_docs != sum(segment.max_doc for segment in meta.segments):
             raise SplitError(f"{where}: the index inside has deleted documents, which cannot be told apart")
         held: list[dict[str, list[Any]]] = []
         for address in addresses:

@@ -21,7 +21,7 @@ def original_mapping(text: str, schema: pa.Schema) -> Mapping:
         said = json.loads(text)
         rows: list[dict[str, Any]] = said["field_mappings"] if isinstance(said, dict) else said
         by_name = {str(row["name"]).lower(): row for row in rows}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SplitError(
             f"a document mapping of the original system cannot be understood ({error}); rewrite the table"
         ) from error

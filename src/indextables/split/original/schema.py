@@ -46,7 +46,7 @@ def read_original(store: Store, path: str, size: int | None = None) -> OriginalF
         meta = json.loads(store.get_range(path, *bundle.files[META]))
         fields = [field for field in meta["schema"] if field["type"] in _TYPES]
         rows = sum(int(segment["max_doc"]) for segment in meta["segments"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SplitError(f"{store.url}/{path}: {META} cannot be understood ({error})") from error
     schema = pa.schema([pa.field(field["name"], _TYPES[field["type"]]) for field in fields])
     return OriginalFacts(schema, json.dumps([_said(field) for field in fields]), rows)

@@ -24,6 +24,7 @@ from tantivy import Order, Query
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
+from indextables.schema.statistics import null_counts
 from indextables.split.descriptors import files_to_keep, is_exhausted, maps_to_keep
 from indextables.split.footer import Footer, positions_of
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
@@ -34,7 +35,7 @@ from indextables.split.index.tokenizers import register
 from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.split.query.verdict import ALL, NOTHING, without
-from indextables.split.query.view import IndexView, null_counts
+from indextables.split.query.view import IndexView
 from indextables.split.stored_footer import META
 from indextables.store import Store
 

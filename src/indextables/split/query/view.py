@@ -1,6 +1,5 @@
 """An opened index as conditions see it: its fields, and which rows have a value at all."""
 
-import json
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
@@ -80,11 +79,3 @@ class IndexView:
                 self.load((own.name,))
                 return Side(either((Query.exists_query(own.name), self.partial(own))))
         return Side(ALL, ALL)
-
-
-def null_counts(stats: str | None) -> dict[str, int]:
-    """How many nulls each column has, from the statistics that a split carries."""
-    if not stats:
-        return {}
-    found = json.loads(stats).get("nullCount", {})
-    return {name: count for name, count in found.items() if isinstance(count, int)}
