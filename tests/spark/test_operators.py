@@ -284,6 +284,19 @@ def test_scores_agree_with_plain_python(logs):
     assert ours == expected
 
 
+@pytest.mark.parametrize("inline", [0, 10_000])
+def test_tasks_score_rows_by_the_counts_of_all_splits(logs, inline):
+    table = indextables.open(logs.path)
+    assert table.files().num_rows > 1
+    plain = table.search("connection OR timeout", field="msg", columns=["id"], scores=True, limit=None)
+    expected = dict(zip(plain["id"].to_pylist(), plain["_score"].to_pylist(), strict=True))
+    frame = logs.spark.read.format("indextables").option("read.inline.maxRows", inline).load(str(logs.path))
+    found = frame.where(indexquery("msg", "connection OR timeout")).withColumn("s", score())
+    assert dict(found.select("id", "s").collect()) == expected
+    best = found.orderBy(score().desc()).limit(5).select("s").collect()
+    assert [row.s for row in best] == sorted(expected.values(), reverse=True)[:5]
+
+
 def test_a_score_is_of_its_own_table_in_a_join(logs):
     rows = logs.ask(
         "SELECT a.id, a._score, b._score FROM {t} a JOIN {t} b ON a.id = b.id WHERE a.msg INDEXQUERY 'timeout' AND b.msg INDEXQUERY 'refused'"

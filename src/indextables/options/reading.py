@@ -100,6 +100,13 @@ ENDS_WITH = option(
 CONTAINS = option(
     "filter.stringContains.pushdown", boolean, True, "The same for contains alone.", where=_READ
 )
+STATISTICS_SPLITS = option(
+    "search.statisticsSplits",
+    integer(0),
+    256,
+    "The most splits in which the words of a ranked search are counted, evenly spread; 0 sets no limit.",
+    where=_READ,
+)
 MAX_UNQUALIFIED_FIELDS = option(
     "indexquery.indexall.maxUnqualifiedFields",
     integer(0),

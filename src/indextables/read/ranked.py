@@ -14,10 +14,12 @@ from indextables.predicate.query_words import split_path
 from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.split_reader import SplitReader
+from indextables.read.statistics import term_statistics
 from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
 from indextables.split.query.query import ask
 from indextables.split.query.rank import ranking
 from indextables.split.query.search import Top
+from indextables.split.query.statistics import TermStatistics
 from indextables.split.query.verdict import NOTHING, TRUE
 from indextables.store import Store
 
@@ -48,7 +50,7 @@ def search(  # noqa: PLR0913 - what the door's search takes
     scores: bool = False,
     highlight: Sequence[str] = (),
 ) -> pa.Table:
-    """The rows that match a query, the most relevant first (BM25, by the statistics of each split).
+    """The rows that match a query, the most relevant first (BM25, by the counts of all splits).
 
     Args:
         snapshot: The table.
@@ -72,8 +74,10 @@ def search(  # noqa: PLR0913 - what the door's search takes
     whole_table = facts_of(snapshot, options) if marked else table
     for name in marked:
         whole_table.check_text(name)
-    works = [partial(_best, store, ref, table, wanted) for ref in splits]
-    tops = list(each(works, parallelism(options)))
+    at_once = parallelism(options)
+    statistics = term_statistics(store, splits, table, [operator], at_once)
+    works = [partial(_best, store, ref, table, wanted, statistics) for ref in splits]
+    tops = list(each(works, at_once))
     chosen = _chosen(tops, limit)
     # Splits are opened again: all those that were searched cannot stay open.
     parts = [
@@ -116,18 +120,20 @@ def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
     return _Chosen(picks, order, score[best])
 
 
-def _best(store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked) -> Top:
-    return best_rows(SplitReader(store, ref, table), wanted)
+def _best(
+    store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked, statistics: TermStatistics | None
+) -> Top:
+    return best_rows(SplitReader(store, ref, table), wanted, statistics)
 
 
-def best_rows(reader: SplitReader, wanted: Ranked) -> Top:
+def best_rows(reader: SplitReader, wanted: Ranked, statistics: TermStatistics | None) -> Top:
     """The rows of one split that match best, with their scores; a few more than the limit may come."""
     nothing = Top(np.zeros(0, np.int64), np.zeros(0, np.float32))
     condition = reader.folded(wanted.where)
     if isinstance(condition, Always) and condition.value is not True:
         return nothing
     rows = reader.source.num_records
-    found = ask(reader.understand(wanted.search), reader.view).true
+    found = reader.scored(wanted.search, statistics)
     passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).side
     ranked = ranking(found, passing)
     limit = rows if wanted.limit is None else wanted.limit

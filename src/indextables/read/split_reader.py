@@ -1,6 +1,7 @@
 """The rows of one split for which a condition is true."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -30,7 +31,8 @@ from indextables.split.query.match import columns_needed, rows_matching
 from indextables.split.query.match_text import Mask
 from indextables.split.query.query import ask
 from indextables.split.query.search import OpenIndex
-from indextables.split.query.verdict import NOTHING
+from indextables.split.query.statistics import TermStatistics
+from indextables.split.query.verdict import NOTHING, Side
 from indextables.split.query.view import IndexView
 from indextables.store import Store
 
@@ -75,6 +77,10 @@ class SplitReader:
     def understand(self, search: Search) -> Question:
         """A search operator, its fields resolved."""
         return self.table.question(search)
+
+    def scored(self, search: Search, statistics: TermStatistics | None) -> Side:
+        """The rows that a search finds, with scores by the statistics of the table, or else of this split."""
+        return ask(self.understand(search), replace(self.view, statistics=statistics)).true
 
     def folded(self, where: Predicate | None) -> Predicate:
         """The condition with this split's constants put in."""

@@ -93,7 +93,7 @@ class _Columns:
         if self._scores is None:
             total = np.zeros(self.reader.source.num_records, np.float32)
             for search in self.wanted.scored:
-                found = ask(self.reader.understand(search), self.reader.view).true
+                found = self.reader.scored(search, self.wanted.statistics)
                 top = self.reader.index.top(found.rows, self.reader.source.num_records)
                 total[top.rows] += top.scores
             self._scores = total
@@ -137,7 +137,7 @@ def _first_rows(wanted: Rows, reader: SplitReader) -> Numbers:
     """The numbers of the first rows in the order, ascending."""
     assert wanted.limit is not None
     if (found := ranked(wanted)) is not None:
-        top = best_rows(reader, found)
+        top = best_rows(reader, found, wanted.statistics)
         return np.sort(top.rows[np.lexsort((top.rows, -top.scores))[: wanted.limit]])
     names = [key.column for key in wanted.order]
     own = [name for name in dict.fromkeys(names) if not wanted.is_score(name)]

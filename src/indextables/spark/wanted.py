@@ -10,6 +10,7 @@ from indextables.predicate import And, Or, Predicate, Search
 from indextables.read.request import Request
 from indextables.read.tasks import TableFacts
 from indextables.spark.virtual import SCORE, Highlight, Virtual, virtual_type
+from indextables.split.query.statistics import TermStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class SortKey:
 class Rows:
     """Rows for which a condition is true: their columns, virtual ones among them, and how many.
 
-    With `order`, the first `limit` rows in that order are wanted of each split; else any `limit` rows.
+    With `order`, the first `limit` rows in that order are wanted of each split; else any `limit` rows. With
+    `statistics`, scores are comparable between splits.
     """
 
     table: TableFacts
@@ -34,6 +36,7 @@ class Rows:
     virtual: Mapping[str, Virtual] = field(default_factory=dict)
     limit: int | None = None
     order: tuple[SortKey, ...] = ()
+    statistics: TermStatistics | None = None
 
     @cached_property
     def scored(self) -> tuple[Search, ...]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from indextables.predicate import Always, Predicate
 from indextables.read.finish import finished
 from indextables.read.from_log import from_log
 from indextables.read.from_splits import empty_partial
-from indextables.read.scan import enough
+from indextables.read.scan import enough, parallelism
+from indextables.read.statistics import term_statistics
 from indextables.read.tasks import prepare
 from indextables.spark.pickled import dumps
 from indextables.spark.planner.aggregation import requested
@@ -100,6 +102,10 @@ def _planned_rows(request: Request, question: Asked, where: Predicate | None, se
         splits = enough(splits, where, limit)
     figures = Figures(len(splits))
     store = question.table.store
+    if wanted.needs_score:
+        at_once = parallelism(question.options)
+        statistics = term_statistics(store, splits, table, wanted.scored, at_once)
+        wanted = replace(wanted, statistics=statistics)
     batches = inline_rows(wanted, splits, store)
     if batches is not None:
         for batch in batches:

@@ -80,13 +80,19 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
     if len(tokens) > 1 and field.record == "position":
         words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
         view.load_positions(field)
-        ways = [Query.phrase_query(view.schema, name, words)]
+        phrase = Query.phrase_query(view.schema, name, words)
+        ways = [view.scored(phrase, name, [token.text for token in tokens])]
     else:
-        each = (Query.term_query(view.schema, name, t.text, field.term_record) for t in tokens)
-        ways = [every(each)] if tokens else []
+        terms = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
+        ways = [every(view.scored(query, name, [word]) for word, query in terms)] if tokens else []
     number = json_number(text)
     if number is not None:
-        ways.append(Query.term_query(view.schema, name, number, field.term_record))
+        ways.append(_value_query(view, field, name, number))
     if text.lower() in ("true", "false"):
-        ways.append(Query.term_query(view.schema, name, text.lower() == "true", field.term_record))
+        ways.append(_value_query(view, field, name, text.lower() == "true"))
     return either(ways), sure
+
+
+def _value_query(view: IndexView, field: Field, name: str, value: float | bool) -> tantivy.Query:  # noqa: FBT001 - the value itself
+    """Rows with a number or a truth value, which counts 1."""
+    return Query.const_score_query(Query.term_query(view.schema, name, value, field.term_record), 1.0)

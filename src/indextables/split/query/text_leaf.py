@@ -102,7 +102,7 @@ class _Terms:
     def one_of(self, texts: Sequence[str]) -> Side:
         """Whole values, of which rows have one."""
         found = Query.term_set_query(self.view.schema, self.field.name, texts)
-        rows = self._term(texts[0]) if len(texts) == 1 else found
+        rows = self._plain_term(texts[0]) if len(texts) == 1 else found
         lacking = self._lacking(texts, exactly=True)
         return Side(either((rows, lacking)), lacking)
 
@@ -116,19 +116,21 @@ class _Terms:
             return self.pattern(patterns.literal(start) + patterns.ANY)
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
-        narrow = every((*map(self._term, (w.text for w in words)), self._begun(last.text)))
-        candidates = either((narrow, partial))
+        narrow = every((*map(self._plain_term, (w.text for w in words)), self._begun(last.text)))
+        candidates = either((Query.const_score_query(narrow, 1.0), partial))
         if self.field.record != "position":
             return plain(candidates, candidates)
         endings = [t for t, _ in self.view.searcher.terms_with_prefix(self.field.name, last.text)]
         if len(endings) <= _FEW_PHRASES:
-            rows = either(self._phrase([*words, Token(last.position, e)]) for e in endings)
+            phrases = either(self._plain_phrase([*words, Token(last.position, e)]) for e in endings)
+            rows = NOTHING if phrases is NOTHING else Query.const_score_query(phrases, 1.0)
             return plain(either((rows, partial)), partial)
         if len(endings) < _MAX_EXPANSIONS:
             pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
             pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
             self.view.load_positions(self.field)
-            rows = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
+            found = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
+            rows = Query.const_score_query(found, 1.0)
             return plain(either((rows, partial)), partial)
         return plain(candidates, candidates)
 
@@ -150,7 +152,9 @@ class _Terms:
                 f"has it as several ({words}); write them apart, each with its own ~"
             )
         word = tokens[0].text
-        rows = Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance)
+        rows = Query.const_score_query(
+            Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance), 1.0
+        )
         # An edit may put in a character of up to four bytes.
         return self._complete_unless_long(rows, [word + "\U0010ffff" * distance])
 
@@ -185,12 +189,19 @@ class _Terms:
         ), False
 
     def _phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
+        query = self._plain_phrase(tokens, slop)
+        return self.view.scored(query, self.field.name, [token.text for token in tokens])
+
+    def _plain_phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         first = tokens[0].position
         words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in tokens]
         self.view.load_positions(self.field)
         return Query.phrase_query(self.view.schema, self.field.name, words, slop)
 
     def _term(self, text: str) -> tantivy.Query:
+        return self.view.scored(self._plain_term(text), self.field.name, [text])
+
+    def _plain_term(self, text: str) -> tantivy.Query:
         record = self.field.term_record if self.tokenized else "basic"
         return Query.term_query(self.view.schema, self.field.name, text, record)
 

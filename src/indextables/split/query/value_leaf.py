@@ -92,7 +92,7 @@ def equal(view: IndexView, field: Field, value: Value) -> tantivy.Query:
     if field.kind is Kind.I64 and not _I64[0] <= value <= _I64[1]:
         return NOTHING
     if field.indexed:
-        return Query.term_query(view.schema, field.name, value, "basic")
+        return Query.const_score_query(Query.term_query(view.schema, field.name, value, "basic"), 1.0)
     # A term that is not in the dictionary is looked for in the column of values.
     return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
 
@@ -194,7 +194,7 @@ def addresses(view: IndexView, field: Field, low: int, high: int) -> tantivy.Que
         return NOTHING
     first, last = str(ipaddress.IPv6Address(low)), str(ipaddress.IPv6Address(high))
     if low == high:
-        return Query.term_query(view.schema, field.name, first, "basic")
+        return Query.const_score_query(Query.term_query(view.schema, field.name, first, "basic"), 1.0)
     return Query.range_query(
         view.schema, field.name, FieldType.IpAddr, first, last, use_inverted_index=not field.fast
     )

@@ -1,5 +1,6 @@
 """An opened index as conditions see it: its fields, and which rows have a value at all."""
 
+import json
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from tantivy import Query
 
 from indextables.split.footer import positions_of
 from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
+from indextables.split.query.statistics import FieldTerm, TermStatistics
 from indextables.split.query.verdict import ALL, NOTHING, Side, either
 
 
@@ -21,7 +23,8 @@ class IndexView:
     `columns` are the columns of the split's rows. `null_counts` says how many rows of a column are
     null, where that is known. `constants` are columns (in lower case) with one value for all rows: those that
     the table is partitioned by. `load` brings the bytes of fields to the disk: whoever asks the index about a
-    field has found it by `find`, or loads it.
+    field has found it by `find`, or loads it. With `statistics`, scores are those of the whole table. Words
+    that are scored are added to `words`. `lengths` are average lengths that were asked for before.
     """
 
     index: tantivy.Index
@@ -32,6 +35,9 @@ class IndexView:
     null_counts: Dictionary[str, int] = field(default_factory=dict)
     constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
     load: Callable[[Sequence[str]], None] = lambda _: None
+    statistics: TermStatistics | None = None
+    words: set[FieldTerm] | None = None
+    lengths: dict[str, float | None] = field(default_factory=dict)
 
     @cached_property
     def schema(self) -> tantivy.Schema:
@@ -65,7 +71,42 @@ class IndexView:
         self.load((PARTIAL_FIELD,))
         if not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
             return NOTHING
-        return Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
+        named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
+        return Query.const_score_query(named, 0.0)
+
+    def scored(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
+        """A query about a word of a field, or words of a phrase, scored by the table's statistics."""
+        if self.words is not None:
+            self.words.update((field, word) for word in words)
+        if self.statistics is None:
+            return query
+        factor = self.statistics.factor(field, words, self)
+        return query if factor == 1.0 else Query.boost_query(query, factor)
+
+    def frequency(self, key: FieldTerm) -> int:
+        """How many rows have a word in a field."""
+        return self.searcher.doc_freq(*key)
+
+    def average_length(self, field: str, words: Sequence[str]) -> float | None:
+        """How many tokens a row has in a field on average; unknown if no row has one of the words."""
+        if field not in self.lengths:
+            word = next((word for word in words if self.frequency((field, word))), None)
+            if word is None:
+                return None
+            self.lengths[field] = self._explained_length(field, word)
+        return self.lengths[field]
+
+    def _explained_length(self, field: str, word: str) -> float | None:
+        """Tantivy tells the average when it explains a score."""
+        query = Query.term_query(self.schema, field, word, "basic")
+        (_, address), *_ = self.searcher.search(query, limit=1, count=False).hits
+        left = [json.loads(query.explain(self.searcher, address).to_json())]
+        while left:
+            part = left.pop()
+            if part["description"].startswith("avgdl"):
+                return float(part["value"])
+            left += part.get("details") or ()
+        return None
 
     def present(self, column: str) -> Side:
         """The rows in which a column has a value."""
