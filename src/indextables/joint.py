@@ -77,7 +77,9 @@ def _of_the_original(snapshot: Snapshot) -> dict[str, str]:
         try:
             FieldMapping.from_json(text)
         except SplitError:
-            return described(original_mapping(text, snapshot.schema), snapshot.schema)
+            return described(
+                original_mapping(text, snapshot.schema, snapshot.partition_columns), snapshot.schema
+            )
     return {}
 
 

@@ -183,7 +183,7 @@ def test_checkpoint_state_and_truncate_agree(tmp_path: Path) -> None:
         "SUCCESS",
         5,
         5,
-        4,
+        5,
     )
     state = only(f"DESCRIBE INDEXTABLES STATE '{tmp_path}'")
     assert (state["format"], state["version"], state["num_manifests"], state["needs_compaction"]) == (

@@ -91,7 +91,10 @@ def test_what_is_not_a_bundle_is_refused_by_name(tmp_path):
         ({"tags": ["a", "b"]}, pa.list_(pa.string()), ["a", "b"]),
         ({"a": 1, "b": {"c": None}}, pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string())]))]), {"a": 1, "b": {"c": None}}),
         ({"1": 2}, pa.map_(pa.int32(), pa.int64()), [(1, 2)]),
-        ({"a": 1}, pa.string(), '{"a": 1}'),
+        ({"a": 1}, pa.string(), '{"a":1}'),
+        ({"_values": ["a", None]}, pa.list_(pa.string()), ["a", None]),
+        ({"_values": []}, pa.list_(pa.int32()), []),
+        ({"_values": [[1], []]}, pa.list_(pa.list_(pa.int32())), [[1], []]),
         (None, pa.int8(), None),
     ],
 )  # fmt: skip

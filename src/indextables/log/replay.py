@@ -17,6 +17,7 @@ from indextables.log.format.actions import (
     Remove,
     Txn,
 )
+from indextables.log.format.escaped import with_unescaped_partitions
 
 # How many tokens of the last versions a snapshot and a state keep.
 LINEAGE_LENGTH = 100
@@ -106,4 +107,4 @@ class Delta:
         for name, values in (("addedAtVersion", versions), ("addedAtTimestamp", stamps)):
             place = listed.schema.get_field_index(name)
             listed = listed.set_column(place, listed.schema.field(place), pa.array(values, pa.int64()))
-        return listed
+        return with_unescaped_partitions(listed)

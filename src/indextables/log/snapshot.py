@@ -25,6 +25,7 @@ from indextables.log.carried import Carried
 from indextables.log.distinct import surely_distinct
 from indextables.log.format import files
 from indextables.log.format.actions import Action, MergeSkip, Metadata, Protocol, Txn
+from indextables.log.format.escaped import unescaped_bounds, with_unescaped_partitions
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.protocol import companion_error
 from indextables.log.format.schema_registry import registry_of
@@ -251,7 +252,7 @@ class Snapshot:
         else:
             with ThreadPoolExecutor(min(self.parallelism, len(wanted))) as pool:
                 tables = list(pool.map(lambda m: self._manifest(m, where), wanted))
-        return _last_of_each_path(tables)
+        return with_unescaped_partitions(_last_of_each_path(tables))
 
     def _may_hold(self, manifest: ManifestInfo, where: Predicate | None) -> bool:
         if where is None or not manifest.partition_bounds:
@@ -259,6 +260,8 @@ class Snapshot:
         return self._overlap(where, manifest.partition_bounds, ordered=is_ours(manifest.path))
 
     def _overlap(self, where: Predicate, bounds: Mapping[str, Bounds], *, ordered: bool) -> bool:
+        if not ordered:
+            bounds = unescaped_bounds(bounds, self.schema)
         plain = {name: (b.min, b.max) for name, b in bounds.items()}
         return bounds_may_match(where, plain, self.schema, self.partition_columns, ordered=ordered)
 

@@ -165,7 +165,8 @@ class OriginalSplit:
     def _build(self) -> Path:
         builder = IndexBuilder(self._mapping, 0, self._options)
         try:
-            for batch in self._rows(self.schema.names):
+            columns = {each.column for each in self._mapping.fields}
+            for batch in self._rows([name for name in self.schema.names if name in columns]):
                 builder.add(batch)
             return builder.finish()
         except BaseException:

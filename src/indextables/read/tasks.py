@@ -238,12 +238,14 @@ def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
         try:
             found.append(Mapping.from_json(text))
         except SplitError:
-            found.append(original_mapping(text, snapshot.schema))
+            found.append(original_mapping(text, snapshot.schema, snapshot.partition_columns))
     return tuple(dict.fromkeys(found))
 
 
 def _mapping(text: str, snapshot: Snapshot, *, mine: bool) -> Mapping:
-    return _our_mapping(text) if mine else original_mapping(text, snapshot.schema)
+    if mine:
+        return _our_mapping(text)
+    return original_mapping(text, snapshot.schema, snapshot.partition_columns)
 
 
 @lru_cache(maxsize=256)

@@ -122,7 +122,7 @@ def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:
     partial: list[tuple[str, Mask]] = []
     floats: dict[int, dict[str, float]] = {}
     for each in mapping.fields:
-        values = batch.column(batch.schema.get_field_index(each.column))
+        values = batch.column(each.column)
         name = escaped(pa.array([each.name]))[0].as_py()
         text, quote, incomplete = _text(each, values, floats)
         if text.null_count:

@@ -7,16 +7,19 @@ bundle metadata = u32 403881646, u32 1, JSON {"files": {name: {"start", "end"}}}
 
 Numbers are little-endian, offsets absolute. The term dictionaries of these files cannot be searched with the
 Tantivy that we use; stored documents can be read. Byte, short and decimal columns are stored as text, dates
-and timestamps as instants, nested values as JSON.
+and timestamps as instants, addresses as IPv6, nested values as JSON. A list that is a column's value is an
+object there: under `_values` by one writer, under the column's name by another.
 """
 
 import datetime as dt
+import ipaddress
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from indextables.store import Store
 
 _BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
 _BATCH_ROWS = 4096
+_LIST_KEY = "_values"
 _COPY_BYTES = 8 << 20
 # The names that files of a bundle have: they become files in a folder.
 _NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
@@ -90,8 +94,20 @@ class _Segment(msgspec.Struct):
     max_doc: int
 
 
+class _StoredField(msgspec.Struct):
+    name: str
+    type: str
+    options: dict[str, Any] = {}
+
+    @property
+    def stored(self) -> bool:
+        """Whether documents hold its values."""
+        return self.options.get("stored") is not False
+
+
 class _IndexMeta(msgspec.Struct):
     segments: list[_Segment]
+    schema: list[_StoredField]
 
 
 class _Metadata(msgspec.Struct):
@@ -113,7 +129,8 @@ def original_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a bundle in the given schema, in the order of its documents.
 
-    Columns that the bundle does not hold are null: partition columns, whose values the log has, among them.
+    Columns that the bundle does not have are null: partition columns, whose values the log has, among them. A
+    column that it has and did not store is refused.
     """
     bundle = read_bundle(store, path, size)
     where = f"{store.url}/{path}"
@@ -123,21 +140,36 @@ def original_rows(
             searcher = tantivy.Index.open(str(folder)).searcher()
         except (ValueError, OSError, RecursionError) as error:
             raise SplitError(f"{where}: the index inside cannot be opened ({error})") from error
+        sizes = [segment.max_doc for segment in meta.segments]
+        fields = {field.name.lower(): field for field in meta.schema}
+        if searcher.num_docs != sum(sizes):
+            raise SplitError(f"{where}: the index inside has deleted documents, which cannot be told apart")
+        for column in schema:
+            _check_stored(fields.get(column.name.lower()), column.name, where)
         addresses = (
             tantivy.DocAddress(number, document)
-            for number, segment in enumerate(meta.segments)
-            for document in range(segment.max_doc)
+            for number, size in enumerate(sizes)
+            for document in range(size)
         )
-        if searcher.num_docs != sum(segment.max_doc for segment in meta.segments):
-            raise SplitError(f"{where}: the index inside has deleted documents, which cannot be told apart")
-        held: list[dict[str, list[Any]]] = []
-        for address in addresses:
-            held.append(searcher.doc(address).to_dict())
-            if len(held) == _BATCH_ROWS:
-                yield _batch(held, schema, where)
-                held = []
-        if held:
-            yield _batch(held, schema, where)
+        while held := list(islice(addresses, _BATCH_ROWS)):
+            yield _batch(_documents(searcher, held, where), schema, fields, where)
+
+
+def _check_stored(field: _StoredField | None, column: str, where: str) -> None:
+    if field is not None and not field.stored:
+        raise SplitError(
+            f"{where}: the column {column} was indexed by the original system without being stored, so "
+            "there are no values to read; leave the column out, or write the rows anew from their source"
+        )
+
+
+def _documents(
+    searcher: tantivy.Searcher, addresses: Sequence[tantivy.DocAddress], where: str
+) -> list[dict[str, list[Any]]]:
+    try:
+        return [searcher.doc(address).to_dict() for address in addresses]
+    except (ValueError, OSError) as error:
+        raise SplitError(f"{where}: its stored documents cannot be read ({error})") from error
 
 
 @contextmanager
@@ -154,19 +186,32 @@ def _unpacked(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
         remove_folder(folder)
 
 
-def _batch(documents: list[dict[str, list[Any]]], schema: pa.Schema, where: str) -> pa.RecordBatch:
+def _batch(
+    documents: list[dict[str, list[Any]]], schema: pa.Schema, fields: dict[str, _StoredField], where: str
+) -> pa.RecordBatch:
     names = {name.lower(): name for document in documents for name in document}
     columns = []
     for field in schema:
         stored = names.get(field.name.lower(), field.name)
         values = [document[stored][0] if stored in document else None for document in documents]
         try:
+            if (stored_field := fields.get(field.name.lower())) is not None and stored_field.type == "ip_addr":
+                values = [_address(value) for value in values]
             columns.append(pa.array([_value(v, field.type, field.name) for v in values], field.type))
-        except (pa.ArrowException, ValueError, TypeError, InvalidOperation) as error:
+        except (pa.ArrowException, ValueError, TypeError, AttributeError, InvalidOperation) as error:
             raise SplitError(
                 f"{where}: the column {field.name} does not hold {field.type} ({error})"
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _address(value: object) -> str | None:
+    """An address in its shortest form; one of IPv4 was stored as one of IPv6."""
+    if value is None:
+        return None
+    address = ipaddress.ip_address(str(value))
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _value(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401 - as stored
@@ -187,12 +232,14 @@ def _value(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401 -
     if pa.types.is_nested(kind):
         return _nested(json.loads(value) if isinstance(value, str) else value, kind, column)
     if pa.types.is_string(kind):
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        )
     return value
 
 
 def _nested(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
-    """A JSON value as Arrow takes it; a list at the top was stored under the column's name."""
+    """A JSON value as Arrow takes it."""
     if value is None or not pa.types.is_nested(kind):
         return _value(value, kind, column)
     if pa.types.is_struct(kind):
@@ -202,5 +249,15 @@ def _nested(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
             (_value(key, kind.key_type, column), _nested(item, kind.item_type, column))
             for key, item in value.items()
         ]
-    items = value.get(column, ()) if isinstance(value, dict) else value
+    items = _items(value, column) if isinstance(value, dict) else value
     return [_nested(item, kind.value_type, column) for item in items]
+
+
+def _items(value: dict[str, Any], column: str) -> Sequence[Any]:
+    """The elements of a list that was stored as an object."""
+    for key in (_LIST_KEY, column):
+        if isinstance(items := value.get(key), list):
+            return items
+    if value:
+        raise ValueError(f"an object with the keys {', '.join(value)} is no list")
+    return ()

@@ -4,6 +4,7 @@ Its term dictionaries cannot be read, so its rows are indexed again when they ar
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,11 @@ from indextables.split.mapping import Field, Kind, Mapping, field_name, value_ki
 _LONGEST = 255
 
 
-def original_mapping(text: str, schema: pa.Schema) -> Mapping:
-    """The fields of a split of the original (facts of its `docMappingJson`), for the table's columns."""
+def original_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
+    """The fields of a split of the original (facts of its `docMappingJson`), for the table's columns.
+
+    Partition columns, whose values the log has, and columns that were not stored have none.
+    """
     try:
         said = json.loads(text)
         rows: list[dict[str, Any]] = said["field_mappings"] if isinstance(said, dict) else said
@@ -25,12 +29,14 @@ def original_mapping(text: str, schema: pa.Schema) -> Mapping:
         raise SplitError(
             f"a document mapping of the original system cannot be understood ({error}); rewrite the table"
         ) from error
-    fields = (_field(column, by_name.get(column.name.lower())) for column in schema)
+    partitions = {name.lower() for name in partition_columns}
+    columns = (column for column in schema if column.name.lower() not in partitions)
+    fields = (_field(column, by_name.get(column.name.lower())) for column in columns)
     return Mapping(tuple(field for field in fields if field is not None))
 
 
 def _field(column: pa.Field, said: dict[str, Any] | None) -> Field | None:
-    if said is None:
+    if said is None or said.get("stored") is False:
         return None
     name, arrow = column.name, column.type
     if pa.types.is_nested(arrow) or said.get("type") == "object":

@@ -54,6 +54,8 @@ _MOST_OPEN = 1024
 _MAPS_BESIDE = 2
 
 # So many hits are taken along with their count in one call.
+# What a local index of a split of the original holds; a new number when its rows are read otherwise.
+_BUILT_FORM = "2"
 _FIRST_HITS = 1024
 
 
@@ -283,7 +285,8 @@ def open_built(store: Store, footer: Footer, options: Options, build: Callable[[
         return whole_files(folder)
 
     mapping = footer.mapping.to_json()
-    key = hashlib.sha256("\n".join([store.url, footer.path, str(footer.size), mapping]).encode()).hexdigest()
+    facts = [store.url, footer.path, str(footer.size), mapping, _BUILT_FORM]
+    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     return _kept_open(key, store, footer, options, move, built=True)
 
 

@@ -1,0 +1,103 @@
+"""Tables that the original wrote, release 0.5.3: every row, and as many rows as Spark finds for every condition."""
+
+import base64
+import datetime as dt
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+import indextables as it
+from indextables.errors import ProtocolError
+from indextables.log.known import invalidate
+
+ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3"
+EXPECTED = json.loads((ORIGINAL / "expected.json").read_text()) if ORIGINAL.exists() else {}
+CONDITIONS = json.loads((ORIGINAL / "conditions.json").read_text()) if ORIGINAL.exists() else {}
+
+pytestmark = pytest.mark.skipif(not EXPECTED, reason="the original's tables are not here")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return {"cache.disk.path": str(tmp_path_factory.mktemp("cache"))}
+
+
+def plain(value, kind):
+    """A value as `expected.json` has it; JSON texts and doubles so that equal ones are equal."""
+    match value:
+        case dt.datetime():
+            return value.replace(tzinfo=None).isoformat()
+        case dt.date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not math.isfinite(value):
+            return str(value)
+        case [*pairs] if isinstance(kind, dict) and kind["type"] == "map":
+            return sorted([list(pair) for pair in pairs])
+        case str() if value[:1] == "{":
+            return json.dumps(json.loads(value), sort_keys=True)
+        case _:
+            return value
+
+
+def rows_of(rows, schema):
+    kinds = {field["name"]: field["type"] for field in schema["fields"]}
+    return sorted(
+        json.dumps({name: plain(row.get(name), kind) for name, kind in kinds.items()}, sort_keys=True)
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_every_row_is_read(name, cache):
+    said = EXPECTED[name]
+    found = it.open(ORIGINAL / name, options=cache).scan().to_pylist()
+    assert rows_of(found, said["schema"]) == rows_of(said["rows"], said["schema"])
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_every_condition_finds_as_many_rows_as_spark(name, cache):
+    table = it.open(ORIGINAL / name, options=cache)
+    counted = {where: table.count(where) for where in CONDITIONS[name]}
+    assert counted == CONDITIONS[name]
+    # Once more by the other way to the rows.
+    scanned = {where: table.scan(where=where).num_rows for where in CONDITIONS[name]}
+    assert scanned == CONDITIONS[name]
+
+
+def test_all_conditions_are_there():
+    assert sum(map(len, CONDITIONS.values())) == 793
+
+
+@pytest.mark.parametrize("name", ["nested", "ip", "map", "odd-partitions", "partitioned", "odd-names"])
+def test_rows_and_answers_stay_the_same_when_its_splits_become_ours(name, cache, tmp_path):
+    shutil.copytree(ORIGINAL / name, tmp_path / "t")
+    invalidate()
+    it.open(tmp_path / "t", options=cache).merge()
+    table = it.open(tmp_path / "t", options=cache)
+    said = EXPECTED[name]
+    assert all(tags == ["parquet"] for tags in table.files()["splitTags"].to_pylist())
+    assert rows_of(table.scan().to_pylist(), said["schema"]) == rows_of(said["rows"], said["schema"])
+    assert {where: table.count(where) for where in CONDITIONS[name]} == CONDITIONS[name]
+
+
+def test_json_comes_back_as_compact_text(cache):
+    texts = it.open(ORIGINAL / "json", options=cache).scan(["payload"])["payload"].to_pylist()
+    assert all(
+        text == json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) for text in texts
+    )
+
+
+def test_partition_values_are_those_of_the_rows(cache):
+    table = it.open(ORIGINAL / "odd-partitions", options=cache)
+    values = {dict(entry)["region"] for entry in table.files()["partitionValues"].to_pylist()}
+    assert values == {"50%", "a/b", "eu west", "größe", "q'uote", "x=y"}
+
+
+def test_a_companion_table_is_refused():
+    with pytest.raises(ProtocolError, match="companion table of the original"):
+        it.open(ORIGINAL / "companion")
