@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,10 +20,14 @@ from indextables.predicate.compare import compare, membership
 from indextables.predicate.like import match_like
 from indextables.predicate.ranges import FEW, NumberSet, intervals, is_whole, range_of
 from indextables.predicate.tree import (
+    VALUE,
     Always,
     And,
+    ArrayContains,
     Column,
     Compare,
+    Computed,
+    Element,
     In,
     IsNull,
     Like,
@@ -31,6 +36,9 @@ from indextables.predicate.tree import (
     Or,
     Predicate,
     Search,
+    Size,
+    Step,
+    StructField,
     TextMatch,
     TextMatchKind,
     Values,
@@ -98,6 +106,8 @@ class _Evaluation:
                 return _TEXT[kind](self.texts(column), pattern=text)
             case Like(column):
                 return match_like(self.texts(column), predicate)
+            case Computed(column, steps, part):
+                return evaluate(part, pa.table({VALUE.name: computed(self.values(column), steps)}))
             case Search():
                 return self.searched(predicate)
 
@@ -183,6 +193,64 @@ class _Evaluation:
         if len(answer) != self.rows.num_rows or answer.type != pa.bool_():
             raise ValueError(f"a search answered {len(answer)} {answer.type} for {self.rows.num_rows} rows")
         return answer
+
+
+def computed(values: Any, steps: Sequence[Step]) -> Any:  # noqa: ANN401
+    """What some steps make of the values of an array, map or struct column, one result a row."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    for step in steps:
+        match step:
+            case StructField(name):
+                array = pc.struct_field(array, [array.type.get_field_index(name)])
+            case Size():
+                array = _sizes(array)
+            case ArrayContains(matches):
+                array = _contains(array, matches)
+            case Element(position, matches):
+                array = _element(array, position, matches)
+    return array
+
+
+def _sizes(array: pa.Array) -> pa.Array:
+    if pa.types.is_map(array.type):
+        sizes = pa.array(np.diff(array.offsets.to_numpy()).astype(np.int32))
+        return pc.if_else(array.is_valid(), sizes, pa.scalar(None, pa.int32()))
+    return pc.list_value_length(array).cast(pa.int32())
+
+
+def _children(array: pa.Array) -> tuple[Any, Any, pa.Array]:
+    """For each row where its elements begin and end, and the elements of all rows."""
+    offsets = array.offsets.to_numpy()
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    ends = np.where(valid, offsets[1:], offsets[:-1])
+    return offsets[:-1], ends, array.items if pa.types.is_map(array.type) else array.values
+
+
+def _contains(array: pa.Array, matches: Predicate) -> pa.Array:
+    starts, ends, elements = _children(array)
+    answers = evaluate(matches, pa.table({VALUE.name: elements}))
+    found = _count_between(answers.fill_null(False), starts, ends) > 0
+    unknown = _count_between(answers.is_null(), starts, ends) > 0
+    invalid = array.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(found, mask=invalid | (unknown & ~found))
+
+
+def _count_between(flags: pa.Array, starts: Any, ends: Any) -> Any:  # noqa: ANN401
+    """How many flags are set from each start to its end."""
+    counts = np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))])
+    return counts[ends] - counts[starts]
+
+
+def _element(array: pa.Array, position: int | None, matches: Predicate | None) -> pa.Array:
+    starts, ends, elements = _children(array)
+    if position is not None:
+        places = starts.astype(np.int64) + position
+        return elements.take(pa.array(places, mask=(places < starts) | (places >= ends)))
+    assert matches is not None
+    answers = evaluate(matches, pa.table({VALUE.name: array.keys})).fill_null(False)
+    hits = np.append(np.flatnonzero(answers.to_numpy(zero_copy_only=False)), len(array.keys))
+    places = hits[np.searchsorted(hits, starts)]
+    return elements.take(pa.array(places, mask=places >= ends))
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

@@ -49,8 +49,8 @@ def _inner(found: list[str], type_: pa.DataType) -> list[pa.Field]:
     name = ".".join(found)
     if pa.types.is_map(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
         raise PredicateError(
-            f"{name} is an array or a map, whose elements have no names in a condition; "
-            f"search them: {found[0]} INDEXQUERY '{name}.key:value'"
+            f"{name} is an array or a map, whose elements have no names in a condition; name them as "
+            f"{name}[0] or {name}['key'], or search them: {found[0]} INDEXQUERY '{name}.key:value'"
         )
     raise PredicateError(f"{name} is {sql_name(type_)} and has no fields")
 

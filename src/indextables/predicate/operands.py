@@ -11,10 +11,14 @@ from indextables.predicate.compare import compare, membership
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.like import simplified
 from indextables.predicate.tree import (
+    VALUE,
     Always,
     And,
+    ArrayContains,
     Column,
     Compare,
+    Computed,
+    Element,
     In,
     IsNull,
     Like,
@@ -22,12 +26,15 @@ from indextables.predicate.tree import (
     Op,
     Or,
     Predicate,
+    Size,
+    Step,
+    StructField,
     TextMatch,
     TextMatchKind,
     Values,
 )
 from indextables.predicate.truth import is_false, is_true
-from indextables.predicate.types import Family, family_of, sql_name
+from indextables.predicate.types import Family, family_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
 # From so many alternatives on, equalities of one column become a list of values.
@@ -42,6 +49,29 @@ class ColumnOperand:
     column: Column
     type: pa.DataType
     start: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedOperand:
+    """A value that is computed from a column: an element, a size, whether an array contains something."""
+
+    column: Column
+    steps: tuple[Step, ...]
+    type: pa.DataType
+    start: int
+
+    @property
+    def value(self) -> ColumnOperand:
+        """It as conditions within `Computed` name it."""
+        return ColumnOperand(VALUE, self.type, self.start)
+
+    def that(self, part: Predicate) -> Predicate:
+        """A condition on it; a constant needs no value."""
+        return part if isinstance(part, Always) else Computed(self.column, self.steps, part)
+
+    def then(self, step: Step, type_: pa.DataType) -> "ComputedOperand":
+        """What one more step makes of it."""
+        return ComputedOperand(self.column, (*self.steps, step), type_, self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +97,7 @@ class EveryField:
     start: int
 
 
-Operand: TypeAlias = ColumnOperand | LiteralOperand | ConditionOperand | EveryField
+Operand: TypeAlias = ColumnOperand | ComputedOperand | LiteralOperand | ConditionOperand | EveryField
 
 
 def condition_of(operand: Operand) -> Predicate:
@@ -75,6 +105,8 @@ def condition_of(operand: Operand) -> Predicate:
     match operand:
         case ConditionOperand(predicate):
             return predicate
+        case ComputedOperand():
+            return operand.that(condition_of(operand.value))
         case ColumnOperand(column, type_):
             if family_of(type_) is Family.BOOLEAN:
                 return Compare(Op.EQ, column, pa.scalar(True, type_))
@@ -96,6 +128,10 @@ def condition_of(operand: Operand) -> Predicate:
 def compared(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
     """`left op right`, the column on either side."""
     match left, right:
+        case ComputedOperand(), LiteralOperand():
+            return left.that(compared(op, left.value, right, zone))
+        case LiteralOperand(), ComputedOperand():
+            return right.that(compared(op, left, right.value, zone))
         case ColumnOperand(column, type_), LiteralOperand(scalar):
             return compare(column, type_, op, scalar, time_zone=zone)
         case LiteralOperand(scalar), ColumnOperand(column, type_):
@@ -143,6 +179,8 @@ def unknown(predicate: Predicate) -> Predicate:
 def null_test(operand: Operand) -> Predicate:
     """`operand IS NULL`."""
     match operand:
+        case ComputedOperand():
+            return operand.that(null_test(operand.value))
         case ColumnOperand(column):
             return IsNull(column)
         case LiteralOperand(scalar):
@@ -153,6 +191,8 @@ def null_test(operand: Operand) -> Predicate:
 
 def among(left: Operand, items: Sequence[Operand], zone: str) -> Predicate:
     """`left IN (items)`."""
+    if isinstance(left, ComputedOperand):
+        return left.that(among(left.value, items, zone))
     scalars = [item.scalar for item in items if isinstance(item, LiteralOperand)]
     if isinstance(left, ColumnOperand) and len(scalars) == len(items):
         return membership(left.column, left.type, scalars, time_zone=zone)
@@ -161,6 +201,8 @@ def among(left: Operand, items: Sequence[Operand], zone: str) -> Predicate:
 
 def like(left: Operand, pattern: str | None, escape: str, *, ignore_case: bool) -> Predicate:
     """`left LIKE pattern`, in its simplest form; an unknown pattern is never matched."""
+    if isinstance(left, ComputedOperand):
+        return left.that(like(left.value, pattern, escape, ignore_case=ignore_case))
     column = _text_column(left, "ILIKE" if ignore_case else "LIKE")
     if pattern is None:
         return Always(None)
@@ -169,6 +211,8 @@ def like(left: Operand, pattern: str | None, escape: str, *, ignore_case: bool) 
 
 def text_match(kind: TextMatchKind, left: Operand, text: str | None) -> Predicate:
     """`startswith(left, text)` and its relatives."""
+    if isinstance(left, ComputedOperand):
+        return left.that(text_match(kind, left.value, text))
     column = _text_column(left, kind.value.replace("_", ""))
     return Always(None) if text is None else TextMatch(kind, column.column, text)
 
@@ -218,3 +262,67 @@ def _listed(parts: Sequence[Predicate]) -> list[Predicate]:
                 others.append(part)
     lists = [In(column, Values(pa.concat_arrays(arrays))) for (column, _), arrays in values.items()]
     return [*lists, *others]
+
+
+# --- arrays and maps --------------------------------------------------------------------------------
+
+
+def element(operand: Operand, key: Operand, zone: str) -> Operand:
+    """`operand[key]`: an element of an array by its position, or the value of a map under a key."""
+    nested = _nested(operand, "[...]")
+    if not isinstance(key, LiteralOperand) or not key.scalar.is_valid:
+        raise PredicateError("in brackets stands a number, or the key of a map, as a value")
+    if pa.types.is_map(nested.type):
+        matches = compare(VALUE, nested.type.key_type, Op.EQ, key.scalar, time_zone=zone)
+        return nested.then(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))
+    if not is_list(nested.type):
+        raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}, neither an array nor a map")
+    if family_of(key.scalar.type) is not Family.INTEGER:
+        raise PredicateError("the position of an array's element is a whole number, 0 for the first")
+    return nested.then(Element(position=key.scalar.as_py()), value_type(nested.type.value_type))
+
+
+def field_of(operand: ComputedOperand, name: str) -> Operand:
+    """`operand.name`, where the operand is a struct."""
+    fields = list(operand.type) if pa.types.is_struct(operand.type) else []
+    found = [field for field in fields if field.name.lower() == name.lower()]
+    if len(found) != 1:
+        what = "more than one field" if found else "no field"
+        raise PredicateError(f"an element of {operand.column.name} has {what} {name}")
+    return operand.then(StructField(found[0].name), value_type(found[0].type))
+
+
+def size(operand: Operand) -> Operand:
+    """`size(operand)`."""
+    nested = _nested(operand, "size")
+    if not is_list(nested.type) and not pa.types.is_map(nested.type):
+        raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}; size takes an array or a map")
+    return nested.then(Size(), pa.int32())
+
+
+def array_contains(operand: Operand, item: Operand, zone: str) -> Operand:
+    """`array_contains(operand, item)`."""
+    nested = _nested(operand, "array_contains")
+    if not is_list(nested.type):
+        raise PredicateError(
+            f"{nested.column.name} is {sql_name(nested.type)}; array_contains takes an array"
+        )
+    if not isinstance(item, LiteralOperand) or not item.scalar.is_valid:
+        raise PredicateError("array_contains takes an array and a value that is not NULL")
+    matches = compare(VALUE, value_type(nested.type.value_type), Op.EQ, item.scalar, time_zone=zone)
+    return nested.then(ArrayContains(matches, item.scalar), pa.bool_())
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a type is an array of SQL."""
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def _nested(operand: Operand, name: str) -> ComputedOperand:
+    match operand:
+        case ComputedOperand():
+            return operand
+        case ColumnOperand(column, type_, start):
+            return ComputedOperand(column, (), type_, start)
+        case _:
+            raise PredicateError(f"{name} takes a column with an array or a map")

@@ -4,6 +4,9 @@ The grammar is the part of Spark's that compares columns with values, with the s
 What lies outside is refused by name, never guessed.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pyarrow as pa
 
 from indextables.errors import PredicateError
@@ -12,17 +15,22 @@ from indextables.predicate.literals import LOCAL, ZONED, cast, negated, number, 
 from indextables.predicate.names import resolve, suggestion
 from indextables.predicate.operands import (
     ColumnOperand,
+    ComputedOperand,
     ConditionOperand,
     EveryField,
     LiteralOperand,
     Operand,
     among,
+    array_contains,
     compared,
     condition_of,
+    element,
+    field_of,
     inverted,
     joined,
     like,
     null_test,
+    size,
     text_match,
 )
 from indextables.predicate.query_language import parse_query
@@ -56,7 +64,7 @@ _TYPED_STRINGS = {
     "TIMESTAMP_NTZ": LOCAL,
 }
 _FUNCTIONS = (
-    "startswith, endswith, contains, isnull, isnotnull, isnan, "
+    "startswith, endswith, contains, isnull, isnotnull, isnan, size, cardinality, array_contains, "
     "indexquery, textsearch, fieldmatch, indexqueryall"
 )
 _REGEX_WORDS = ("RLIKE", "REGEXP")
@@ -257,9 +265,33 @@ class _Parser(Cursor):
     def operand(self) -> Operand:
         token = self.token
         operand = self.primary()
-        while self.accept_symbol("::"):
-            operand = self.cast(operand, token.start)
-        return operand
+        while True:
+            if self.accept_symbol("::"):
+                operand = self.cast(operand, token.start)
+            elif self.token.is_symbol("["):
+                operand = self.element(operand)
+            elif isinstance(operand, ComputedOperand) and self.token.is_symbol("."):
+                operand = self.field(operand)
+            else:
+                return operand
+
+    def element(self, operand: Operand) -> Operand:
+        """An element in brackets."""
+        opening = self.take()
+        with self.nested(opening):
+            key = self.operand()
+        if not self.accept_symbol("]"):
+            raise self.error("this '[' is never closed" if self.ended() else "']' is missing", opening.start)
+        with self.at(opening.start):
+            return element(operand, key, self.zone)
+
+    def field(self, operand: ComputedOperand) -> Operand:
+        """A field of an element that is a struct."""
+        self.take()
+        if self.token.kind not in {TokenKind.WORD, TokenKind.NAME}:
+            raise self.error("the name of a field is missing here")
+        with self.at(self.token.start):
+            return field_of(operand, self.take().value)
 
     def primary(self) -> Operand:
         token = self.token
@@ -300,18 +332,24 @@ class _Parser(Cursor):
 
     def parenthesised(self) -> Operand:
         opening = self.take()
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise self.error(f"the condition is nested more than {_DEEPEST} deep", opening.start)
-        if self.token.is_word("SELECT", "WITH"):
-            raise self.error("subqueries are not supported in a condition")
-        operand = self.condition()
+        with self.nested(opening):
+            if self.token.is_word("SELECT", "WITH"):
+                raise self.error("subqueries are not supported in a condition")
+            operand = self.condition()
         if self.ended():
             raise self.error("this '(' is never closed", opening.start)
         if not self.accept_symbol(")"):
             raise self.unexpected()
-        self.depth -= 1
         return operand
+
+    @contextmanager
+    def nested(self, opening: Token) -> Iterator[None]:
+        """One level deeper, up to a limit."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self.error(f"the condition is nested more than {_DEEPEST} deep", opening.start)
+        yield
+        self.depth -= 1
 
     def strings(self) -> str:
         """Strings next to each other are one, as in Spark."""
@@ -397,6 +435,14 @@ class _Parser(Cursor):
             (operand,) = self.arguments(upper, 1)
             found_null = null_test(operand)
             return ConditionOperand(found_null if upper == "ISNULL" else inverted(found_null), start)
+        if upper in {"SIZE", "CARDINALITY"}:
+            (operand,) = self.arguments(upper, 1)
+            with self.at(operand.start):
+                return size(operand)
+        if upper == "ARRAY_CONTAINS":
+            left, right = self.arguments(upper, 2)
+            with self.at(left.start):
+                return array_contains(left, right, self.zone)
         if upper == "ISNAN":
             (operand,) = self.arguments(upper, 1)
             if not isinstance(operand, ColumnOperand) or family_of(operand.type) is not Family.FLOAT:

@@ -76,8 +76,6 @@ class Cursor:
         token = self.token
         if token.is_symbol(*ARITHMETIC):
             return self.error("arithmetic and concatenation are not supported; compare a column with a value")
-        if token.is_symbol("["):
-            return self.error("elements of arrays and maps are not supported; search them with INDEXQUERY")
         if token.is_symbol("->", "=>"):
             return self.error("lambda functions are not supported in a condition")
         if token.is_symbol(")"):

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -11,8 +12,11 @@ from indextables.predicate.times import date_text, timestamp_text
 from indextables.predicate.tree import (
     Always,
     And,
+    ArrayContains,
     Column,
     Compare,
+    Computed,
+    Element,
     In,
     IsNull,
     Like,
@@ -20,6 +24,9 @@ from indextables.predicate.tree import (
     Or,
     Predicate,
     Search,
+    Size,
+    Step,
+    StructField,
     TextMatch,
 )
 from indextables.predicate.types import Family, family_of
@@ -37,43 +44,68 @@ def to_sql(predicate: Predicate) -> str:
     >>> to_sql(And((Not(IsNull(Column(("a", "b")))), Always(True))))
     'NOT a.b IS NULL AND TRUE'
     """
+    return _sql(predicate, _name)
+
+
+def _sql(predicate: Predicate, name: Callable[[Column], str]) -> str:  # noqa: C901 - one case a kind
     match predicate:
         case And(parts):
-            return " AND ".join(_within(part, Or, And) for part in parts) or "TRUE"
+            return " AND ".join(_within(part, name, Or, And) for part in parts) or "TRUE"
         case Or(parts):
-            return " OR ".join(_within(part, Or) for part in parts) or "FALSE"
+            return " OR ".join(_within(part, name, Or) for part in parts) or "FALSE"
         case Not(part):
-            return f"NOT {_within(part, Or, And)}"
+            return f"NOT {_within(part, name, Or, And)}"
+        case Computed(column, steps, part):
+            value = _computed(name(column), steps)
+            text = _sql(part, lambda _: value)
+            return f"({text})" if isinstance(part, And | Or | Not) else text
         case Always(value):
             return {True: "TRUE", False: "FALSE", None: "NULL"}[value]
         case IsNull(column):
-            return f"{_name(column)} IS NULL"
+            return f"{name(column)} IS NULL"
         case Compare(op, column, value):
-            return f"{_name(column)} {op.value} {_literal(value)}"
+            return f"{name(column)} {op.value} {_literal(value)}"
         case In(column, values):
             if not values:
-                return f"({_name(column)} IS NULL AND NULL)"
-            return f"{_name(column)} IN ({', '.join(map(_literal, values))})"
+                return f"({name(column)} IS NULL AND NULL)"
+            return f"{name(column)} IN ({', '.join(map(_literal, values))})"
         case TextMatch(kind, column, text):
-            return f"{kind.value.replace('_', '')}({_name(column)}, {_string(text)})"
+            return f"{kind.value.replace('_', '')}({name(column)}, {_string(text)})"
         case Like(column, pattern, escape, ignore_case):
             operator = "ILIKE" if ignore_case else "LIKE"
             ending = "" if escape == "\\" else f" ESCAPE {_string(escape)}"
-            return f"{_name(column)} {operator} {_string(pattern)}{ending}"
+            return f"{name(column)} {operator} {_string(pattern)}{ending}"
         case Search(kind, column, query):
-            return f"{'*' if column is None else _name(column)} {kind.value.upper()} {_string(query)}"
+            return f"{'*' if column is None else name(column)} {kind.value.upper()} {_string(query)}"
 
 
-def _within(part: Predicate, *looser: type[Predicate]) -> str:
-    text = to_sql(part)
+def _computed(text: str, steps: Sequence[Step]) -> str:
+    """A computed value as SQL writes it."""
+    for step in steps:
+        match step:
+            case StructField(name):
+                text = f"{text}.{_part(name)}"
+            case Size():
+                text = f"size({text})"
+            case ArrayContains(item=item):
+                text = f"array_contains({text}, {_literal(item)})"
+            case Element(position=position, key=key):
+                text = f"{text}[{position if key is None else _literal(key)}]"
+    return text
+
+
+def _within(part: Predicate, name: Callable[[Column], str], *looser: type[Predicate]) -> str:
+    text = _sql(part, name)
     return f"({text})" if isinstance(part, looser) else text
 
 
 def _name(column: Column) -> str:
-    return ".".join(
-        part if _BARE.fullmatch(part) and part.upper() not in _TAKEN else "`" + part.replace("`", "``") + "`"
-        for part in column.path
-    )
+    return ".".join(map(_part, column.path))
+
+
+def _part(name: str) -> str:
+    bare = _BARE.fullmatch(name) and name.upper() not in _TAKEN
+    return name if bare else "`" + name.replace("`", "``") + "`"
 
 
 def _string(text: str) -> str:

@@ -165,6 +165,56 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Element:
+    """`value[key]`: an element of an array by its position from 0, or the value of a map under a key.
+
+    Null where there is none. `matches` is a condition on the map's keys; an array has a `position`.
+    """
+
+    position: int | None = None
+    matches: "Predicate | None" = None
+    key: pa.Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """`value.name`: a field of a struct."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """`size(value)`: how many elements an array or a map has; null for null."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayContains:
+    """`array_contains(value, item)`: unknown if it is not found and the array has a null element.
+
+    `matches` is a condition on the elements that is true for those that equal the item.
+    """
+
+    matches: "Predicate"
+    item: pa.Scalar
+
+
+Step: TypeAlias = Element | StructField | Size | ArrayContains
+
+# The column of a condition on a computed value.
+VALUE = Column(("the value",))
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A condition on a value that is computed from an array or a map; `part` names it `VALUE`."""
+
+    column: Column
+    steps: tuple[Step, ...]
+    part: "Predicate"
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     """All parts are true."""
 
@@ -192,7 +242,7 @@ class Always:
     value: bool | None
 
 
-Predicate: TypeAlias = Compare | In | IsNull | TextMatch | Like | Search | And | Or | Not | Always
+Predicate: TypeAlias = Compare | In | IsNull | TextMatch | Like | Computed | Search | And | Or | Not | Always
 
 
 def columns_of(predicate: Predicate) -> Iterator[Column]:
@@ -206,7 +256,7 @@ def columns_of(predicate: Predicate) -> Iterator[Column]:
         case Search(column=column):
             if column is not None:
                 yield column
-        case Compare() | In() | IsNull() | TextMatch() | Like():
+        case Compare() | In() | IsNull() | TextMatch() | Like() | Computed():
             yield predicate.column
         case Always():
             pass

@@ -9,6 +9,7 @@ from indextables.predicate.tree import (
     And,
     Column,
     Compare,
+    Computed,
     In,
     IsNull,
     Like,
@@ -46,6 +47,8 @@ def is_true(predicate: Predicate) -> Predicate:
         case In(column):
             known = _valid(predicate)
             return And((Not(IsNull(column)), In(column, known))) if known else Always(False)
+        case Computed(column, steps, part):
+            return Computed(column, steps, is_true(part))
         case _:
             return _where_known(predicate, predicate)
 
@@ -63,6 +66,8 @@ def is_false(predicate: Predicate) -> Predicate:
             return Always(value is False)
         case In(values=values) if len(_valid(predicate)) < len(values):
             return Always(False)
+        case Computed(column, steps, part):
+            return Computed(column, steps, is_false(part))
         case _:
             return _where_known(predicate, Not(predicate))
 

@@ -8,6 +8,7 @@ from indextables.predicate import (
     Always,
     And,
     Compare,
+    Computed,
     In,
     IsNull,
     Like,
@@ -35,7 +36,7 @@ def fold(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:
             if isinstance(inner, Always):
                 return Always(None if inner.value is None else not inner.value)
             return Not(inner)
-        case Compare() | In() | IsNull() | TextMatch() | Like():
+        case Compare() | In() | IsNull() | TextMatch() | Like() | Computed():
             name = predicate.column.path[0]
             value = constants.get(name.lower())
             if value is None:

@@ -22,6 +22,7 @@ from indextables.predicate import (
     And,
     Column,
     Compare,
+    Computed,
     In,
     IsNull,
     Like,
@@ -109,7 +110,7 @@ class _Judge:
                 return self._text(kind, column, text)
             case Like():
                 return self._like(predicate)
-            case Search():
+            case Search() | Computed():
                 return self._unknown()
 
     def _all(self, value: bool) -> Mask:  # noqa: FBT001 - the value itself

@@ -17,6 +17,7 @@ from indextables.predicate import (
     And,
     Column,
     Compare,
+    Computed,
     In,
     IsNull,
     Like,
@@ -119,6 +120,8 @@ class _Decider:
                 return UNKNOWN if value is None else TRUE if value else FALSE
             case Search():
                 return ask(self.understand(predicate), self.view)
+            case Computed():
+                return ANYTHING
             case _:
                 return self.leaf(predicate)
 
