@@ -195,7 +195,9 @@ def _batch(
         stored = names.get(field.name.lower(), field.name)
         values = [document[stored][0] if stored in document else None for document in documents]
         try:
-            if (stored_field := fields.get(field.name.lower())) is not None and stored_field.type == "ip_addr":
+            if (
+                stored_field := fields.get(field.name.lower())
+            ) is not None and stored_field.type == "ip_addr":
                 values = [_address(value) for value in values]
             columns.append(pa.array([_value(v, field.type, field.name) for v in values], field.type))
         except (pa.ArrowException, ValueError, TypeError, AttributeError, InvalidOperation) as error:
