@@ -1,7 +1,8 @@
 """Where the log and the splits meet: a split as the log names it, an index as the table remembers it."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from indextables.log.format.actions import Add, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import REMEMBERED
+from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
 from indextables.schema.folders import folder
 from indextables.schema.values import NULL_PARTITION
 from indextables.split.build import Built
@@ -19,6 +21,9 @@ from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.original.mapping import original_mapping
 from indextables.store import Store
+
+_HOUR_MS = 3_600_000
+_LOOKS_AT_ONCE = 16
 
 
 def added(path: str, built: Built, *, data_change: bool) -> Add:
@@ -57,6 +62,27 @@ def withdraw(store: Store, paths: Iterable[str]) -> None:
     """Delete splits that no version names. What cannot be deleted stays invisible; a purge finds it."""
     with suppress(StoreError):
         store.delete(paths)
+
+
+def check_uploads(store: Store, adds: Sequence[Add], options: Options) -> None:
+    """Refuse to name splits that are gone: a purge deletes what no version names once it is old enough.
+
+    A commit after a version of a purge is refused by the log (`log.purged`); a write that lost its base
+    cannot tell that there was one. So splits older than half the shortest retention are looked for.
+    """
+    oldest = min((add.modification_time for add in adds), default=None)
+    limit_ms = options.get(PURGE_MIN_RETENTION_HOURS) * _HOUR_MS / 2
+    if oldest is None or time.time_ns() // 1_000_000 - oldest < limit_ms:
+        return
+    paths = [add.path for add in adds]
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        lost = [path for path, there in zip(paths, pool.map(store.exists, paths), strict=True) if not there]
+    if lost:
+        raise SplitError(
+            f"{len(lost)} of the {len(paths)} splits that were to be committed to {store.url} are gone (one "
+            f"is {lost[0]}): the write took longer than a purge keeps files; nothing was changed; write "
+            "again, in smaller parts or with a longer retention of purges"
+        )
 
 
 def indexing_of(snapshot: Snapshot) -> Options:

@@ -13,7 +13,9 @@ from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
 from indextables.cli.main import main
-from indextables.errors import CommitConflictError, LogError, ProtocolError, StoreError
+from indextables.errors import CommitConflictError, LogError, ProtocolError, SplitError, StoreError
+from indextables.ingest import splits as splits_of_a_write
+from indextables.joint import added, check_uploads
 from indextables.log.conflict import Draft
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
@@ -340,3 +342,33 @@ def test_no_more_batches_are_held_than_are_deleted_soon(
     assert purging.purge(log_of(tmp_path), few).orphans_deleted == 20
     # The first look for an orphan, two batches under way, and the one that waits.
     assert max(ahead) <= 5
+
+
+def test_a_write_that_took_long_is_not_committed_if_its_files_are_gone(tmp_path: Path) -> None:
+    """Also where the log no longer tells that there was a purge."""
+    appended(tmp_path, 1)
+    store = log_of(tmp_path).store
+    there = _uploaded(tmp_path, 13)
+    gone = msgspec.structs.replace(there, path="gone.split")
+    young = msgspec.structs.replace(gone, modification_time=int(time.time() * 1000))
+    check_uploads(store, [there], Options())
+    check_uploads(store, [young], Options())
+    with pytest.raises(SplitError, match=r"1 of the 2 splits .* are gone \(one is gone\.split\)"):
+        check_uploads(store, [there, gone], Options())
+
+
+def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path, 1)
+    before = log_of(tmp_path).snapshot().version
+
+    def slowly(path, built, *, data_change):
+        add = added(path, built, data_change=data_change)
+        (tmp_path / path).unlink()
+        return msgspec.structs.replace(add, modification_time=add.modification_time - 20 * 3_600_000)
+
+    monkeypatch.setattr(splits_of_a_write, "added", slowly)
+    with pytest.raises(SplitError, match="the write took longer than a purge keeps files"):
+        appended(tmp_path, 1)
+    assert log_of(tmp_path).snapshot().version == before

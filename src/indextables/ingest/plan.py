@@ -24,7 +24,7 @@ from indextables.errors import (
 )
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
-from indextables.joint import withdraw
+from indextables.joint import check_uploads, withdraw
 from indextables.log.conflict import OVERWRITE, Draft, check_since
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
@@ -176,6 +176,7 @@ def _prepared(
     if not adds and not gone and metadata is None:
         return None, base
     draft = _draft(planned, metadata, adds, options, gone)
+    check_uploads(log.store, adds, options)
     overlap = replacing(base, planned.replace, planned.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
 
