@@ -1,5 +1,7 @@
 """Claiming versions: races, conflicts that are named, and acknowledgements that get lost."""
 
+import errno
+import os
 import threading
 import time
 from dataclasses import replace
@@ -733,3 +735,21 @@ def test_a_commit_whose_splits_are_removed_and_truncated_at_once_is_acknowledged
     assert append(log, "mine.split").version == 1
     invalidate()
     assert paths_of(log.snapshot()) == []
+
+
+def test_a_commit_that_the_disk_did_not_confirm_is_unknown_though_its_version_can_be_read(
+    tmp_path, monkeypatch
+):
+    log = a_table(str(tmp_path / "t"))
+    base = log.snapshot()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if os.path.realpath(f"/proc/self/fd/{descriptor}").endswith("_transaction_log"):
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(CommitUnknownError, match="could not be flushed"):
+        append(log, "a")
+    assert log.snapshot().version == base.version + 1

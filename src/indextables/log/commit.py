@@ -30,6 +30,7 @@ from indextables.errors import (
     CommitUnknownError,
     CorruptLogError,
     IndexTablesError,
+    NotDurableError,
     ObjectMissingError,
     OutcomeUnknownError,
     StoreError,
@@ -214,6 +215,9 @@ class _Commit:
         self.pending = version
         try:
             created = self.loader.log.create(version_path(version), data)
+        except NotDurableError as error:
+            # It can be read back from memory, and would count as committed: the disk did not confirm it.
+            raise self.unknown(str(error)) from error
         except OutcomeUnknownError as error:
             self.cause = str(error)
             return False

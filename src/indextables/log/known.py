@@ -2,14 +2,16 @@
 
 They are kept under what identifies their files on storage (names, sizes, times, tags), so they are never
 wrong, not even when a table is deleted and made anew. Which files there are is asked of storage each time.
+Kept snapshots have no reader, hence no store and no credentials: who takes one out reads on by itself.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from indextables.log import cache as caches
-from indextables.log.load import METADATA, VERSIONS
+from indextables.log.load import METADATA, VERSIONS, Loader
 from indextables.log.segment import Segment, Stamp
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.options import Options
@@ -24,29 +26,37 @@ FILE_LISTS: caches.Cache[pa.Table] = caches.Cache(weigh=lambda listed: int(liste
 class KnownSnapshots:
     """The snapshots of one log."""
 
-    def __init__(self, scope: CacheScope, options: Options) -> None:
-        """`scope` is that of the store rooted at the log folder."""
-        self._scope = scope
-        self._keep = caches.keeping(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
+    def __init__(self, loader: Loader) -> None:
+        """`loader` reads for the snapshots that are taken out."""
+        self._loader = loader
+        self._scope = loader.log.cache_scope
+        self._keep = caches.keeping(loader.options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
     def get(self, segment: Segment) -> Snapshot | None:
         """What was read of these files before."""
-        return SNAPSHOTS.get(self._scope, segment, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        if not self._keep.capacity:
+            return None
+        found = SNAPSHOTS.get(self._scope, segment, ttl_ms=self._keep.ttl_ms)
+        return None if found is None else replace(found, reader=self._loader)
 
     def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
         """Keep what was read of some files."""
         if self._keep.capacity:
-            SNAPSHOTS.put(self._scope, segment, snapshot, capacity=self._keep.capacity)
+            SNAPSHOTS.put(self._scope, segment, replace(snapshot, reader=None), capacity=self._keep.capacity)
         return snapshot
 
     def newest(self) -> tuple[Snapshot, Stamp | None] | None:
         """The newest version that was read or committed here, and what identifies its file, if known."""
-        return NEWEST.get(self._scope, None, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        if not self._keep.capacity:
+            return None
+        found = NEWEST.get(self._scope, None, ttl_ms=self._keep.ttl_ms)
+        return None if found is None else (replace(found[0], reader=self._loader), found[1])
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
         """Keep a version as the one to go on from."""
         if self._keep.capacity:
-            NEWEST.put(self._scope, None, (snapshot, stamp), capacity=self._keep.capacity)
+            facts = replace(snapshot, reader=None)
+            NEWEST.put(self._scope, None, (facts, stamp), capacity=self._keep.capacity)
         return snapshot
 
 

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from indextables import metrics
@@ -29,7 +28,7 @@ from indextables.log.segment import (
     stamp_of,
     version_files,
 )
-from indextables.log.snapshot import BaseState, FileLists, Snapshot
+from indextables.log.snapshot import BaseState, Fallback, FileLists, Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store
@@ -54,6 +53,7 @@ class Loader:
         self.log = log
         self.options = options
         self.lists = lists
+        self.parallelism = options.get(opt.STATE_READ_PARALLELISM)
 
     def load(self, segment: Segment) -> Snapshot:
         """The snapshot that a segment describes."""
@@ -66,7 +66,7 @@ class Loader:
             metadata = self._find_metadata(segment)
         token = delta.token if segment.versions else carried.token or self._own_token(segment)
         snapshot = Snapshot(
-            log=self.log,
+            reader=self,
             version=segment.version,
             protocol=delta.protocol or protocol or Protocol(),
             metadata=metadata,
@@ -74,10 +74,8 @@ class Loader:
             delta=delta,
             identity=token or repr(segment.stamp),
             timestamp=_latest(delta.timestamp, carried.timestamp, _foreign_time(segment.versions, versions)),
-            carried=carried if carried.whole else partial(self._recall, base.version),
-            parallelism=self.options.get(opt.STATE_READ_PARALLELISM),
-            lists=self.lists,
-            fallback=partial(self.reload, segment.version, token, frozenset({base.version})),
+            carried=carried if carried.whole else None,
+            fallback=Fallback(segment.version, token, frozenset({base.version})),
         )
         return self.checked(snapshot)
 
@@ -86,7 +84,7 @@ class Loader:
         delta = Delta().then(versions)
         assert delta.metadata is not None
         snapshot = Snapshot(
-            log=self.log,
+            reader=self,
             version=versions[-1][0],
             protocol=delta.protocol or Protocol(),
             metadata=delta.metadata,
@@ -94,8 +92,6 @@ class Loader:
             delta=delta,
             identity=delta.token or "",
             timestamp=delta.timestamp,
-            parallelism=self.options.get(opt.STATE_READ_PARALLELISM),
-            lists=self.lists,
         )
         return self.checked(snapshot)
 
@@ -138,8 +134,7 @@ class Loader:
                     "a manifest is missing or damaged, so an earlier state and the versions after it are read"
                 )
                 _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
-                tried = partial(self.reload, version, token, unusable | {start})
-                return replace(snapshot, fallback=tried)
+                return replace(snapshot, fallback=Fallback(version, token, unusable | {start}))
         raise CorruptLogError(
             self.log.url,
             f"version {version} cannot be read: a manifest of its state is missing or damaged, and no "
@@ -264,7 +259,7 @@ class Loader:
         listed = delta.files() if delta.added else files.FILES.empty_table()
         return BaseState(base.version, "", None, listed), carried, delta.metadata, delta.protocol
 
-    def _recall(self, version: int) -> Carried:
+    def recall(self, version: int) -> Carried:
         """What a state of another engine has no field for: the batches of streams, and skipped splits.
 
         The version files up to it, as far as they are there, and earlier states of ours say it.

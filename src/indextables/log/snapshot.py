@@ -8,10 +8,10 @@ The file list is an Arrow table, read when it is asked for; with a condition, on
 that can hold a match are read.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 from typing import Protocol as Protocol_
 from typing import TypeAlias
 
@@ -69,14 +69,54 @@ class FileLists(Protocol_):
         """Keep the live splits of a snapshot."""
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """One version of a table, as it was read from `log`.
+class SnapshotReader(Protocol_):
+    """Reads what a snapshot needs only when it is asked for."""
 
-    `identity` tells it from a version of the same number of a table that was at this place before.
+    @property
+    def log(self) -> Store:
+        """The log folder."""
+
+    @property
+    def lists(self) -> FileLists | None:
+        """Where file lists are kept, if anywhere."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many manifests are read at once."""
+
+    def recall(self, version: int) -> Carried:
+        """What a state of another engine has no field for."""
+
+    def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
+        """A version from other bases than the unusable ones."""
+
+
+# Versions with their actions, the identity of the last one, and a time that their files show.
+_Step: TypeAlias = tuple[Sequence[tuple[int, Sequence[Action]]], str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The same version from another base, for when a manifest of this one is missing or damaged.
+
+    A version that is read from bases which are not unusable, and what came after it.
     """
 
-    log: Store
+    version: int
+    token: str | None
+    unusable: frozenset[int]
+    steps: tuple[_Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table, as it was read from its log.
+
+    `identity` tells it from a version of the same number of a table that was at this place before. All but
+    `reader` are facts; a snapshot in a cache has no reader, and gets that of whoever takes it out.
+    """
+
+    reader: SnapshotReader | None = field(compare=False, repr=False)
     version: int
     protocol: Protocol
     metadata: Metadata
@@ -84,23 +124,36 @@ class Snapshot:
     delta: Delta
     identity: str
     timestamp: int | None = None
-    carried: Carried | Callable[[], Carried] = field(default=Carried(), repr=False)
-    parallelism: int = 8
-    lists: FileLists | None = field(default=None, compare=False, repr=False)
-    # The same version read from another base, for when a manifest of this one is missing or damaged.
-    fallback: Callable[[], "Snapshot"] | None = field(default=None, compare=False, repr=False)
+    # None if the base does not say it all: then the reader recalls it.
+    carried: Carried | None = field(default=Carried(), repr=False)
+    fallback: Fallback | None = field(default=None, compare=False, repr=False)
     # An earlier snapshot whose file list may be kept, and what came since.
     since: tuple[SnapshotKey, Delta] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def _source(self) -> SnapshotReader:
+        assert self.reader is not None, "a snapshot in a cache is not to be read"
+        return self.reader
+
+    @property
+    def log(self) -> Store:
+        """The log folder."""
+        return self._source.log
+
+    @property
+    def lists(self) -> FileLists | None:
+        """Where file lists are kept, if anywhere."""
+        return self._source.lists
 
     @property
     def url(self) -> str:
         """Where the table is."""
         return self.log.url.rsplit("/", 1)[0]
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """The table's columns, partition columns included."""
-        return to_arrow(self.metadata.schema_string)
+        return _schema(self.metadata.schema_string)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -127,7 +180,7 @@ class Snapshot:
     @cached_property
     def _before(self) -> Carried:
         """What the base says beyond its list of splits."""
-        return self.carried() if callable(self.carried) else self.carried
+        return self._source.recall(self.base.version) if self.carried is None else self.carried
 
     @cached_property
     def lineage(self) -> tuple[str | None, ...]:
@@ -182,7 +235,8 @@ class Snapshot:
             protocol=delta.protocol or self.protocol,
             metadata=delta.metadata or self.metadata,
             timestamp=max(times, default=None),
-            fallback=partial(self._fallback_then, versions, identity, at_least) if self.fallback else None,
+            fallback=self.fallback
+            and replace(self.fallback, steps=(*self.fallback.steps, (versions, identity, at_least))),
         )
         if self.lists is None:
             return later
@@ -191,11 +245,11 @@ class Snapshot:
                 return replace(later, since=(key, between.then(versions)))
         return replace(later, since=None)
 
-    def _fallback_then(
-        self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None
-    ) -> "Snapshot":
-        assert self.fallback is not None
-        return self.fallback().then(versions, identity, at_least)
+    def _from_other_base(self, fallback: Fallback) -> "Snapshot":
+        other = self._source.reload(fallback.version, fallback.token, fallback.unusable)
+        for versions, identity, at_least in fallback.steps:
+            other = other.then(versions, identity, at_least)
+        return other
 
     @property
     def num_files(self) -> int:
@@ -229,7 +283,7 @@ class Snapshot:
                 if self.fallback is None:
                     raise
                 try:
-                    other = self.fallback()
+                    other = self._from_other_base(self.fallback)
                 except CorruptLogError:
                     raise error from None
                 return other.files(where)
@@ -250,7 +304,7 @@ class Snapshot:
         if len(wanted) == 1:
             tables = [self._manifest(wanted[0], where)]
         else:
-            with ThreadPoolExecutor(min(self.parallelism, len(wanted))) as pool:
+            with ThreadPoolExecutor(min(self._source.parallelism, len(wanted))) as pool:
                 tables = list(pool.map(lambda m: self._manifest(m, where), wanted))
         return with_unescaped_partitions(_last_of_each_path(tables))
 
@@ -275,6 +329,11 @@ class Snapshot:
                 return self._overlap(condition, bounds, ordered=True)
 
         return read_manifest(self.log, path, entries=manifest.num_entries, keep_block=keep_block)
+
+
+@lru_cache(maxsize=64)
+def _schema(text: str) -> pa.Schema:
+    return to_arrow(text)
 
 
 def is_ours(manifest_path: str) -> bool:

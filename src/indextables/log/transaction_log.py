@@ -69,8 +69,8 @@ class TransactionLog:
         self.engine = engine
         self._chance = chance or Chance()
         log = store.at(LOG_FOLDER)
-        self._known = KnownSnapshots(log.cache_scope, self.options)
         self._loader = Loader(log, self.options, FileLists(log.cache_scope, self.options))
+        self._known = KnownSnapshots(self._loader)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -381,4 +381,4 @@ class TransactionLog:
 def _says_all(snapshot: Snapshot) -> bool:
     """Whether the state that a snapshot starts from leaves nothing out that earlier files tell."""
     state = snapshot.base.state
-    return state is not None and state.metadata is not None and not callable(snapshot.carried)
+    return state is not None and state.metadata is not None and snapshot.carried is not None
