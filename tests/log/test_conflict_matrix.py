@@ -83,7 +83,7 @@ def new_split(path: str) -> Add:
     return split(path, partition_values={"p": path[2]}, modification_time=now_ms, doc_mapping_json=None)
 
 
-def write(log: TransactionLog, mark: str, mode: Mode, options: dict[str, str]) -> Snapshot:
+def write(log: TransactionLog, mark: str, mode: Mode, options: dict[str, str]) -> tuple[Snapshot, bool]:
     checked = Options.parse({"checkpoint.enabled": "false", **options})
     planned, base = plan_write(log, ROWS, mode=mode, partition_by=(), options=checked)
     assert planned is not None

@@ -60,5 +60,5 @@ def write_table(
     except BaseException:
         uploads.withdraw()
         raise
-    after = finish_write(log, planned, adds, options, snapshot)
-    return Written(log, after, planned.changed(after))
+    after, committed = finish_write(log, planned, adds, options, snapshot)
+    return Written(log, after, committed)

@@ -52,10 +52,6 @@ class Planned:
         rows = cast_stream(batches, self.target.schema)
         return matching(rows, self.where) if self.only_matching and self.where is not None else rows
 
-    def changed(self, after: Snapshot) -> bool:
-        """Whether the write made a version: one without rows may have found nothing to do."""
-        return self.base is None or after.version != self.base[0]
-
 
 def plan_write(
     log: TransactionLog,
@@ -117,8 +113,10 @@ def finish_write(
     adds: Sequence[Add],
     options: Options,
     base: Snapshot | None = None,
-) -> Snapshot:
-    """Commit the splits of a planned write; `base` is the snapshot it was planned from, if it is at hand.
+) -> tuple[Snapshot, bool]:
+    """Commit the splits of a planned write: the table after it, and whether it made a version.
+
+    `base` is the snapshot it was planned from, if it is at hand.
 
     The splits are deleted again where it is proven that no version refers to them: before a commit was tried,
     and after one that failed with `not_committed`. Any other error can come after the commit: they stay.
@@ -129,9 +127,9 @@ def finish_write(
         withdraw(log.store, [add.path for add in adds])
         raise
     if draft is None:
-        return base
+        return base, False
     try:
-        return log.commit(draft, base)
+        return log.commit(draft, base), True
     except IndexTablesError as error:
         if error.not_committed:
             withdraw(log.store, [add.path for add in adds])

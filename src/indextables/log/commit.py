@@ -19,6 +19,7 @@ proven that the version is not ours.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -359,8 +360,15 @@ class _Commit:
         return _Verdict.COMMITTED
 
     def _withdraw(self, version: int) -> _Verdict:
-        """Remove our file from behind a state, or from another table: no version needs it."""
-        self.loader.log.delete([version_path(version)])
+        """Remove our file from behind a state, or from another table: no version needs it.
+
+        Another table may have a version of this number by now, which must stay.
+        """
+        path = version_path(version)
+        with suppress(ObjectMissingError):
+            data = self.loader.log.get(path)
+            if _has_token(version_file.decode(data, f"{self.loader.log.url}/{path}"), self.token):
+                self.loader.log.delete([path])
         self.pending = None
         return _Verdict.OVERTAKEN
 

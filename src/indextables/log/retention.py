@@ -9,7 +9,7 @@ a state that stays refers to; manifests young enough to belong to a write that i
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from indextables.errors import CorruptLogError, OptionError
+from indextables.errors import CorruptLogError, OptionError, StateExpiredError
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.pointer import read_pointer
 from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
@@ -139,11 +139,7 @@ def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapsho
     """
     at = [b for b in bases(listing) if b.version == version]
     if not any(_is_whole(loader, listing, b) and _contains(loader, b, snapshot) for b in at):
-        raise CorruptLogError(
-            f"{loader.log.url}/{state_folder(version)}",
-            f"the state of version {version}, or one of its manifests, is missing",
-            remedy="nothing was deleted; repeat the command",
-        )
+        raise StateExpiredError(f"{loader.log.url}/{state_folder(version)}")
 
 
 def delete(loader: Loader, found: Expired) -> int:

@@ -12,6 +12,7 @@ from indextables.errors import (
     CommitConflictError,
     CorruptLogError,
     OptionError,
+    StateExpiredError,
     TableNotFoundError,
     VersionNotFoundError,
 )
@@ -51,6 +52,9 @@ from indextables.options import log as opt
 from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
+
+# How often a truncation starts again when others clean the log up at the same time.
+_TRUNCATIONS = 5
 
 T = TypeVar("T")
 
@@ -250,6 +254,14 @@ class TransactionLog:
         A state of another engine does not say all that earlier files tell, so an empty version is committed
         to carry one that does. A dry run writes nothing, not even the state that the real run starts with.
         """
+        for _ in range(_TRUNCATIONS - 1):
+            try:
+                return self._truncate(dry_run=dry_run)
+            except StateExpiredError:
+                continue  # another truncation at the same time was faster
+        return self._truncate(dry_run=dry_run)
+
+    def _truncate(self, *, dry_run: bool) -> tuple[int, retention.Expired]:
         snapshot, _ = self._read_newest()
         self.check_writable(snapshot)
         version = snapshot.version

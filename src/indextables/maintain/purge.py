@@ -26,7 +26,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CredentialsError, OptionError, StoreError
+from indextables.errors import CommitConflictError, CredentialsError, OptionError, StoreError
 from indextables.log.clock import local_time_ms
 from indextables.log.conflict import Draft
 from indextables.log.format.names import LOG_FOLDER
@@ -34,6 +34,7 @@ from indextables.log.format.protocol import check_writable
 from indextables.log.format.split_paths import relative_paths
 from indextables.log.purged import PURGE, purge_parameters
 from indextables.log.retention import Expired
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.folder import OwnFolder, split_of
 from indextables.options import Options
@@ -76,6 +77,8 @@ class PurgePlan:
     # Sorted.
     named: pa.Array
     version: int
+    # The table's own id: another table may take its place at any time.
+    table_id: str
     dry_run: bool
 
 
@@ -145,14 +148,20 @@ def plan_purge(
         found = log.clean(log_hours=log_hours)
         named = log.named_splits()
     return PurgePlan(
-        kept, int(now - kept * HOUR_MS), found, _sorted(named, snapshot.url), snapshot.version, dry_run
+        kept,
+        int(now - kept * HOUR_MS),
+        found,
+        _sorted(named, snapshot.url),
+        snapshot.version,
+        snapshot.metadata.id,
+        dry_run,
     )
 
 
 def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
     """Commit the version that says what is deleted; the plan with all that versions up to it name."""
     draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
-    after = log.commit(draft, log.snapshot())
+    after = log.commit(draft, _same_table(plan, log.snapshot()))
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
     return replace(plan, named=_sorted(log.named_splits(), after.url), version=after.version)
@@ -192,9 +201,21 @@ def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
     return Deletion(len(batch.paths) - len(left), 0, len(left), problem)
 
 
+def _same_table(plan: PurgePlan, snapshot: Snapshot) -> Snapshot:
+    """The snapshot, if it is one of the table that the plan was made for."""
+    if snapshot.metadata.id != plan.table_id:
+        raise CommitConflictError(
+            PURGE,
+            "the table was deleted, and another one took its place",
+            version=snapshot.version,
+            other="of that other table",
+        )
+    return snapshot
+
+
 def still_orphans(log: TransactionLog, plan: PurgePlan, batch: Orphans) -> Orphans:
     """The batch less what versions committed since the plan have named."""
-    newest = log.snapshot()
+    newest = _same_table(plan, log.snapshot())
     if newest.version == plan.version:
         return batch
     added = log.changes(since=plan.version).added["path"].combine_chunks()

@@ -128,8 +128,8 @@ class Writer(DataSourceArrowWriter):
         if self._planned is None:
             return
         log = TransactionLog(self._passport.open(), self._options, engine=ENGINE)
-        after = finish_write(log, self._planned, _adds(messages), self._options)
-        if self._planned.changed(after):
+        _, committed = finish_write(log, self._planned, _adds(messages), self._options)
+        if committed:
             on_write.after_write(log, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

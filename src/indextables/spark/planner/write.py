@@ -59,8 +59,8 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     if planned is None:
         return {"metrics": _figures(())}, ()
     adds = adds_of(blobs[1:])
-    snapshot = finish_write(table.log, planned, adds, table.options)
-    more = upkeep(snapshot, table.options, request) if planned.changed(snapshot) else {}
+    snapshot, committed = finish_write(table.log, planned, adds, table.options)
+    more = upkeep(snapshot, table.options, request) if committed else {}
     return {"version": snapshot.version, "metrics": _figures(adds), **more}, ()
 
 
