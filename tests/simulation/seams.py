@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.log.commit import Chance
+from indextables.log.format.files import FILES, conform
 from indextables.store.backend import Backend
 from indextables.store.location import Location
 from simulation import splits
@@ -156,22 +157,31 @@ def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
     return connected
 
 
-_entries: dict[tuple[bytes, tuple[str, ...] | None], pa.Table] = {}
+# The entries of manifests by their bytes.
+_entries: dict[bytes, pa.Table] = {}
 
 
-def _decoded_once(entries: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
-    """Decoding a manifest costs more than all else, and equal bytes give equal entries: keep them."""
+def _remembering(encode: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Decoding a manifest costs more than all else, and gives what was encoded: keep that."""
 
-    def decode(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
-        key = (data, None if columns is None else tuple(columns))
-        found = _entries.get(key)
+    def encoded(files: pa.Table, **settings: Any) -> bytes:
+        data = encode(files, **settings)
+        if len(_entries) > 5000:
+            _entries.clear()
+        _entries[data] = conform(files, FILES.names)
+        return data
+
+    return encoded
+
+
+def _recalling(decode: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+    def decoded(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
+        found = _entries.get(data)
         if found is None:
-            if len(_entries) > 5000:
-                _entries.clear()
-            found = _entries[key] = entries(data, rows, columns)
-        return found
+            return decode(data, rows, columns)
+        return found if columns is None else found.select(columns)
 
-    return decode
+    return decoded
 
 
 @contextmanager
@@ -197,7 +207,7 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
                 if attribute in vars(module):
                     patch.setattr(module, attribute, stand_in)
         from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
-        from indextables.log import transaction_log  # noqa: PLC0415
+        from indextables.log import checkpoint, transaction_log  # noqa: PLC0415
         from indextables.log.format import manifest  # noqa: PLC0415
         from indextables.maintain import merge, sources  # noqa: PLC0415
         from indextables.store import handle  # noqa: PLC0415
@@ -205,7 +215,8 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(handle, "connect", _connect(handle.connect))
         patch.setattr(transaction_log, "Chance", _chance)
         patch.setattr(merge, "job", _job)
-        patch.setattr(manifest, "_entries", _decoded_once(manifest._entries))
+        patch.setattr(manifest, "_entries", _recalling(manifest._entries))
+        patch.setattr(checkpoint, "encode_manifest", _remembering(checkpoint.encode_manifest))
         if real_splits:
             patch.setattr(ingest_splits, "SplitWriter", splits.noting_writer(ingest_splits.SplitWriter))
             patch.setattr(merge, "merge_splits", splits.noting_merge(merge.merge_splits, TABLE))
