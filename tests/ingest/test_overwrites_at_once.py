@@ -64,6 +64,19 @@ def test_the_second_overwrite_of_an_empty_partition_is_refused(path, ours, their
     assert found(path)["tue"] == [20]
 
 
+@pytest.mark.parametrize("theirs", [DYNAMIC, {}], ids=["partitions", "all"])
+def test_a_table_without_partition_columns_is_one_partition(tmp_path, theirs):
+    path = tmp_path / "t"
+    it.write(path, rows("mon", 1).slice(0, 0))
+
+    def other():
+        it.write(path, rows("tue", 20), mode="overwrite", options=theirs)
+
+    with pytest.raises(CommitConflictError, match="rows that this operation replaces too"):
+        it.write(path, meanwhile(rows("tue", 10), other), mode="overwrite", options=DYNAMIC)
+    assert found(path) == {"tue": [20]}
+
+
 @pytest.mark.parametrize("ours", [DYNAMIC, where("tue")], ids=["partitions", "where"])
 @pytest.mark.parametrize("theirs", [DYNAMIC, where("wed")], ids=["partitions", "where"])
 def test_overwrites_of_different_partitions_both_stand(path, ours, theirs):

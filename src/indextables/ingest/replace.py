@@ -48,6 +48,8 @@ def replacing(
     """Whether splits that others add hold rows that are replaced; none for what replaces all or nothing."""
 
     def in_partitions(others: Sequence[Add]) -> bool:
+        if not snapshot.partition_columns:
+            return True  # the whole table is one partition
         ours = set(_values(snapshot, [add.partition_values or {} for add in adds]))
         return not ours.isdisjoint(_values(snapshot, [add.partition_values or {} for add in others]))
 
