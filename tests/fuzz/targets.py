@@ -18,7 +18,9 @@ from indextables.log.format.avro_schemas import FILE_ENTRY, STATE_MANIFEST, sche
 from indextables.log.format.json_checkpoint import checkpoint_file, read_checkpoint
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.pointer import read_pointer
+from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
+from indextables.log.replay import Delta
 from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
 from indextables.predicate.query_text import to_text
 from indextables.schema.folders import parse_folder
@@ -52,7 +54,12 @@ def _text(data: bytes) -> str:
 def _version_file(data: bytes) -> None:
     """As it stands, or packed."""
     kind, body = data[:1], data[1:]
-    version_file.decode(version_file.pack(body) if kind == b"z" else body, URL)
+    actions = version_file.decode(version_file.pack(body) if kind == b"z" else body, URL)
+    delta = Delta().then([(7, actions)])
+    assert delta.files().num_rows == len(delta.added)
+    if delta.metadata is not None:
+        registry_of(delta.metadata, {})
+    version_file.encode(actions)
 
 
 def _checkpoint(data: bytes) -> None:

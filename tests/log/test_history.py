@@ -20,7 +20,10 @@ from log_tables.build import (
 
 import indextables
 from indextables.errors import OptionError, TableNotFoundError, VersionNotFoundError
+from indextables.log.format.names import Listing
 from indextables.log.known import invalidate
+from indextables.log.segment import earliest, reachable
+from indextables.store import ObjectInfo
 
 
 @pytest.fixture(autouse=True)
@@ -332,3 +335,29 @@ def test_changes_of_a_state_only_table_compare_its_states(tmp_path):
     added, removed = changed(a_log(str(tmp_path / "t")).changes(since=1))
     assert added == ["part-2-1.split", "part-2-2.split", "part-3-1.split", "part-3-2.split"]
     assert removed == []
+
+
+def test_a_hostile_version_number_is_not_counted_up_to() -> None:
+    def info(path: str) -> ObjectInfo:
+        return ObjectInfo(path, 1, 1)
+
+    listing = Listing.of(
+        [
+            info("00000000000000000000.json"),
+            info("00000000000000000001.json"),
+            info("00000000000000000003.json"),
+            info("state-v999999999999/_manifest.avro"),
+            info("00000001000000000000.json"),
+        ]
+    )
+    assert list(reachable(listing)) == [0, 1, 999999999999, 1000000000000]
+    assert earliest(listing) == 999999999999
+
+
+def test_names_that_are_no_numbers_of_64_bits_or_no_plain_digits_are_passed_over() -> None:
+    names = [
+        "99999999999999999999.json",
+        chr(0x660) * 20 + ".json",
+        "state-v99999999999999999999/_manifest.avro",
+    ]
+    assert Listing.of(ObjectInfo(name, 1, 1) for name in names) == Listing()

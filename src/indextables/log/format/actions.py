@@ -6,9 +6,15 @@ its older readers drop a line with a field they do not know; our own facts trave
 own (`commitInfo`, `txn`), which they skip.
 """
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
+
+# Numbers as Arrow, Avro and Java hold them.
+Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Milliseconds since 1970, in the years 1 to 9999.
+Moment: TypeAlias = Annotated[int, Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]
+Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -19,8 +25,8 @@ class Protocol(_Record, frozen=True):
     """Which reader and writer versions, and which features, the table asks for."""
 
     # A factory is never taken for a default when writing: these are written even when they are 1.
-    min_reader_version: int = field(default_factory=lambda: 1)
-    min_writer_version: int = field(default_factory=lambda: 1)
+    min_reader_version: Int64 = field(default_factory=lambda: 1)
+    min_writer_version: Int64 = field(default_factory=lambda: 1)
     reader_features: list[str] | None = None
     writer_features: list[str] | None = None
 
@@ -42,7 +48,7 @@ class Metadata(_Record, frozen=True):
     partition_columns: list[str] | None = None
     format: Format | None = None
     configuration: dict[str, str] | None = None
-    created_time: int | None = None
+    created_time: Int64 | None = None
 
 
 class Add(_Record, frozen=True):
@@ -51,26 +57,26 @@ class Add(_Record, frozen=True):
     path: str
     partition_values: dict[str, str | None] | None = None
     # Written even when zero: the original's reader refuses an `add` without them.
-    size: int = field(default_factory=int)
-    modification_time: int = field(default_factory=int)
+    size: Int64 = field(default_factory=int)
+    modification_time: Int64 = field(default_factory=int)
     data_change: bool | None = None
     stats: str | None = None
     min_values: dict[str, str] | None = None
     max_values: dict[str, str] | None = None
-    num_records: int | None = None
-    footer_start_offset: int | None = None
-    footer_end_offset: int | None = None
+    num_records: Int64 | None = None
+    footer_start_offset: Int64 | None = None
+    footer_end_offset: Int64 | None = None
     has_footer_offsets: bool | None = None
-    delete_opstamp: int | None = None
+    delete_opstamp: Int64 | None = None
     split_tags: list[str] | None = None
-    num_merge_ops: int | None = None
+    num_merge_ops: Int32 | None = None
     doc_mapping_json: str | None = None
     doc_mapping_ref: str | None = None
-    uncompressed_size_bytes: int | None = None
-    time_range_start: str | int | None = None
-    time_range_end: str | int | None = None
+    uncompressed_size_bytes: Int64 | None = None
+    time_range_start: str | Int64 | None = None
+    time_range_end: str | Int64 | None = None
     companion_source_files: list[str] | None = None
-    companion_delta_version: int | None = None
+    companion_delta_version: Int64 | None = None
     companion_fast_field_mode: str | None = None
 
 
@@ -78,23 +84,23 @@ class Remove(_Record, frozen=True):
     """A split that belongs to the table no longer."""
 
     path: str
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Int64 | None = None
     data_change: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Int64 | None = None
 
 
 class MergeSkip(_Record, frozen=True):
     """A split that a merge could not take, and when to try again; it stays in the table."""
 
     path: str
-    skip_timestamp: int
+    skip_timestamp: Int64
     reason: str
     operation: str = ""
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
-    retry_after: int | None = None
-    skip_count: int = 1
+    size: Int64 | None = None
+    retry_after: Int64 | None = None
+    skip_count: Int64 = 1
 
 
 class CommitInfo(_Record, frozen=True):
@@ -104,11 +110,11 @@ class CommitInfo(_Record, frozen=True):
     checkpoints only: the tokens of the last versions, the newest last.
     """
 
-    timestamp: int
+    timestamp: Moment
     operation: str
     token: str
     operation_parameters: dict[str, str] = {}
-    operation_metrics: dict[str, int] = {}
+    operation_metrics: dict[str, Int64] = {}
     engine: str | None = None
     user_metadata: str | None = None
     base_token: str | None = None
@@ -119,8 +125,8 @@ class Txn(_Record, frozen=True):
     """The last batch of an application that is in the table, for exactly-once streams."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Int64
+    last_updated: Int64 | None = None
 
 
 Action: TypeAlias = Protocol | Metadata | Add | Remove | MergeSkip | CommitInfo | Txn

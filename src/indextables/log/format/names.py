@@ -12,11 +12,12 @@ MANIFEST_FOLDER = "manifests"
 STATE_FILE = "_manifest.avro"
 STATE_FILE_JSON = "_manifest.json"
 
-_VERSION = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.json")
-_CHECKPOINT_PART = re.compile(r"(\d{20})\.checkpoint\.[^./]+\.\d+\.json")
-_STATE = re.compile(r"(state-v(\d+))/_manifest\.(avro|json)")
-_STATE_MANIFEST = re.compile(r"(?:manifests|state-v\d+)/manifest-[^/]+\.avro")
+# Twenty digits, of which the first two are 0: versions are numbers of 64 bits, with room above them.
+_VERSION = re.compile(r"(00[0-9]{18})\.json")
+_CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
+_CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")
+_STATE = re.compile(r"(state-v((?:00)?[0-9]{1,18}))/_manifest\.(avro|json)")
+_STATE_MANIFEST = re.compile(r"(?:manifests|state-v(?:00)?[0-9]{1,18})/manifest-[^/]+\.avro")
 
 
 def version_file(version: int) -> str:
