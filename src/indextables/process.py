@@ -107,7 +107,7 @@ def environment(options: Options) -> list[Property]:
         for key, value in sorted(options.values.items())
     ]
     said += [
-        Property("environment", name, value if _is_open(name) else MASK)
+        Property("environment", name, value if _is_open(name) and "@" not in value else MASK)
         for name, value in sorted(os.environ.items())
         if name.startswith(_ENVIRONMENT)
     ]

@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 import time
+import traceback
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,10 +18,12 @@ from servers.s3 import SECRET_KEY
 
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
+from indextables.process import environment
 from indextables.store import open_store
 from indextables.store.credentials import Identity
 from indextables.store.location import locate
 from indextables.store.settings import settings
+from indextables.store.translate import clean
 
 
 @pytest.fixture(autouse=True)
@@ -367,3 +370,66 @@ def test_a_part_is_never_smaller_than_stores_allow():
     assert Options.parse({"s3.partSize": "5M"}).get(cloud.PART_SIZE) == 5 << 20
     with pytest.raises(OptionError, match="at least 5M"):
         Options.parse({"s3.partSize": "4M"})
+
+
+SECRET_URL = "http://user:p4ssw0rd@127.0.0.1:9/x"
+
+
+@pytest.mark.parametrize("name", ["aws.endpoint", "azure.endpoint", "gcp.endpoint"])
+def test_an_endpoint_with_a_password_is_refused_and_never_quoted(name):
+    with pytest.raises(OptionError, match="without a user and a password") as caught:
+        Options.parse({name: SECRET_URL})
+    assert "p4ssw0rd" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [
+        ("AWS_ENDPOINT_URL", "s3://bucket/t"),
+        ("AWS_ENDPOINT_URL_S3", "s3://bucket/t"),
+        ("AZURE_STORAGE_ENDPOINT", "az://container/t"),
+        ("GOOGLE_BASE_URL", "gs://bucket/t"),
+    ],
+)
+def test_a_password_in_an_endpoint_of_the_environment_is_refused_and_never_shown(monkeypatch, variable, url):
+    monkeypatch.setenv(variable, SECRET_URL)
+    options = Options.parse(
+        {"aws.accessKey": "a", "aws.secretKey": "b", "azure.accountName": "c", "azure.accountKey": "ZA=="}
+    )
+    with pytest.raises(CredentialsError, match="without, and give credentials") as caught:
+        open_store(url, options).get("x")
+    assert "p4ssw0rd" not in "".join(traceback.format_exception(caught.value))
+    assert all("p4ssw0rd" not in each.value for each in environment(options))
+
+
+def test_a_password_in_a_connection_string_is_refused_and_never_shown():
+    text = f"AccountName=a;AccountKey=ZA==;BlobEndpoint={SECRET_URL}"
+    store = open_store("az://container/t", Options.parse({"azure.connectionString": text}))
+    with pytest.raises(CredentialsError, match="BlobEndpoint") as caught:
+        store.get("x")
+    assert "p4ssw0rd" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://user:p4ssw0rd@bucket/t",
+        "s3://user:p4ssw0rd/x@bucket/t",
+        "hdfs://user:p4ssw0rd@host/t",
+        "hdfs://user:p4ss@p4ssw0rd/@host/t",
+        "file://user:p4ssw0rd@host/t",
+        "abfss://user:p4ssw0rd@account.dfs.core.windows.net/t",
+        "s3:/user:p4ssw0rd@bucket",
+    ],
+)
+def test_a_password_in_the_url_of_a_table_is_never_shown(url):
+    with pytest.raises(StoreError) as caught:
+        open_store(url)
+    assert "p4ssw0rd" not in str(caught.value)
+
+
+def test_what_a_client_says_is_shown_without_users_of_urls():
+    said = 'error sending request for url (http://user:p4ssw0rd@127.0.0.1:9/b?X-Sig=1) via "http://u:p4ssw0rd@proxy"'
+    shown = clean(said, Identity())
+    assert "p4ssw0rd" not in shown
+    assert "http://***@127.0.0.1:9/b" in shown

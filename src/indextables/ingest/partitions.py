@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.errors import StoreError
+from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.schema.values import format_values
 
 # How many spool files are open at once; the others are closed and opened again.
@@ -27,7 +30,8 @@ class Spool:
     def __init__(self, columns: Sequence[str], folder: str | None) -> None:
         """`columns` are the partition columns; files go below `folder` (none: the system's)."""
         self._columns = tuple(columns)
-        self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
+        with _reported(folder or tempfile.gettempdir()):
+            self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
         self._names: dict[Values, Path] = {}
         self._open: OrderedDict[Values, tuple[pa.NativeFile, pa.ipc.RecordBatchStreamWriter]] = OrderedDict()
 
@@ -38,23 +42,28 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Delete the files."""
-        for values in list(self._open):
-            self._close(values)
+        """Delete the files; what was not written to the end is not needed any more."""
+        for files in self._open.values():
+            for file in reversed(files):
+                with suppress(OSError):  # a full disk, again
+                    file.close()
+        self._open.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def put(self, batch: pa.RecordBatch) -> None:
         """Sort a batch's rows into their partitions."""
         for values, rows in by_partition(batch, self._columns):
-            self._writer(values, batch.schema).write_batch(rows)
+            with _reported(self._folder):
+                self._writer(values, batch.schema).write_batch(rows)
 
     def partitions(self) -> Iterator[tuple[Values, Iterator[pa.RecordBatch]]]:
         """Each partition with its rows, in the order in which they came."""
-        for values in list(self._open):
-            self._close(values)
+        with _reported(self._folder):
+            for values in list(self._open):
+                self._close(values)
         for values, path in self._names.items():
             yield values, _read(path)
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def _writer(self, values: Values, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
         if values in self._open:
@@ -70,9 +79,10 @@ class Spool:
         return writer
 
     def _close(self, values: Values) -> None:
-        sink, writer = self._open.pop(values)
+        sink, writer = self._open[values]
         writer.close()
         sink.close()
+        del self._open[values]
 
 
 def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
@@ -101,8 +111,21 @@ def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
     return tuple(reversed(values))
 
 
+@contextmanager
+def _reported(folder: str | Path) -> Iterator[None]:
+    """What goes wrong in the temporary folder, as our error."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"rows cannot be sorted by partition in the temporary folder {folder} "
+            f"({error.strerror or error}); make room there, or set spark.indextables.{TEMP_DIRECTORY.key} "
+            "to a folder with room"
+        ) from error
+
+
 def _read(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as source:
+    with _reported(path.parent), pa.OSFile(str(path)) as source:
         end = source.size()
         while source.tell() < end:
             yield from pa.ipc.open_stream(source)

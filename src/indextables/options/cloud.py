@@ -1,7 +1,7 @@
 """Options of object stores: where they are and who we are there."""
 
 from indextables.options.declare import Parser, option, refused
-from indextables.options.parsers import boolean, integer, optional_text, size
+from indextables.options.parsers import boolean, endpoint, integer, optional_text, size
 
 _optional_boolean: Parser[bool | None] = Parser(boolean.parse, boolean.expects)
 _FIVE_MIB = 5 << 20
@@ -39,7 +39,7 @@ AWS_REGION = option(
 )
 AWS_ENDPOINT = option(
     "aws.endpoint",
-    optional_text,
+    endpoint,
     None,
     "URL of an S3-compatible store; http:// is allowed when written.",
     default_text="AWS",
@@ -77,7 +77,7 @@ AZURE_CONNECTION_STRING = option(
 )
 AZURE_ENDPOINT = option(
     "azure.endpoint",
-    optional_text,
+    endpoint,
     None,
     "URL of the blob service; http:// is allowed when written.",
     default_text="https://<account>.blob.core.windows.net",
@@ -126,7 +126,7 @@ GCP_FILE = option(
 )
 GCP_ENDPOINT = option(
     "gcp.endpoint",
-    optional_text,
+    endpoint,
     None,
     "URL of the storage service; http:// is allowed when written.",
     default_text="https://storage.googleapis.com",

@@ -113,6 +113,10 @@ def declared() -> Iterator[Declaration]:
     yield from _declared.values()
 
 
+class HiddenValueError(ValueError):
+    """A value that is not accepted, and that no message may quote: it may hold a secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parser(Generic[T]):
     """How a text becomes a value, and what to tell someone whose text does not."""
@@ -213,8 +217,9 @@ def _check(declaration: Declaration, key: str, text: str, given: str) -> None:
         else:
             declaration.parse(text)
     except ValueError as error:
-        shown = MASK if is_secret(key) else f"'{text}'"
-        detail = f" ({error})" if str(error) and not is_secret(key) else ""
+        hidden = is_secret(key) or isinstance(error, HiddenValueError)
+        shown = MASK if hidden else f"'{text}'"
+        detail = f" ({error})" if str(error) and not hidden else ""
         raise OptionError(
             f"option '{given}' is {shown}, but {declaration.expects} is expected{detail}"
         ) from None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from indextables.options.declare import Parser
+from indextables.options.declare import HiddenValueError, Parser
 
 _SIZE = re.compile(r"(\d+)\s*([bkmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -67,8 +67,17 @@ def choice(*words: str) -> Parser[str]:
     return Parser(parse, "one of " + ", ".join(words))
 
 
+def _endpoint(given: str) -> str | None:
+    if "@" in given:
+        raise HiddenValueError
+    return given
+
+
 boolean: Parser[bool] = Parser(_boolean, "true or false")
 size: Parser[int] = Parser(_size, "a size such as 64M or 2G")
 text: Parser[str] = Parser(str, "text")
 optional_text: Parser[str | None] = Parser(str, "text")
+endpoint: Parser[str | None] = Parser(
+    _endpoint, "a URL without a user and a password (credentials have options of their own)"
+)
 names: Parser[tuple[str, ...]] = Parser(_names, "names separated by commas")

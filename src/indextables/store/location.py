@@ -134,7 +134,7 @@ def _local(text: str, rest: str) -> Location:
     if rest.startswith("/"):
         host, slash, path = rest[1:].partition("/")
         if host not in ("", "localhost") or not slash:
-            raise StoreError(f"'{text}' names the host '{host}'; a local URL is file:///path")
+            raise StoreError(f"'{_without_user(text)}' names a host; a local URL is file:///path")
         rest = path
     return Location(Kind.LOCAL, "", _absolute("/" + rest))
 
@@ -158,8 +158,11 @@ def _azure(scheme: str, authority: str, root: str) -> Location:
 
 def _bucket(name: str, scheme: str) -> str:
     if _BUCKET.fullmatch(name) is None:
+        shown = (
+            "***" if ":" in name else name
+        )  # what stands before a colon may be a user, and a secret behind
         raise StoreError(
-            f"'{name}' is not the name of a bucket or container; write {scheme}://name/path"
+            f"'{shown}' is not the name of a bucket or container; write {scheme}://name/path"
             if name
             else f"a {scheme} URL without the name of a bucket or container; write {scheme}://name/path"
         )
@@ -167,4 +170,5 @@ def _bucket(name: str, scheme: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", text)
+    """A URL as it may be shown: up to the last '@' there may be a user and a password."""
+    return re.sub(r"(:/+).*@", r"\1***@", text, count=1, flags=re.DOTALL)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from indextables.errors import CredentialsError, OptionError, StoreError
-from indextables.options import Option, cloud
+from indextables.options import cloud
 from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
 from indextables.store.location import Kind, Location
 from indextables.store.profile import Profile, read_profile
@@ -55,10 +55,10 @@ def _s3(location: Location, identity: Identity) -> Settings:
             scheme, slashes, host = endpoint.partition("://")
             endpoint = f"{scheme}{slashes}{location.bucket}.{host}"
     if endpoint:
-        config["aws_endpoint_url_s3"] = _endpoint(endpoint, cloud.AWS_ENDPOINT)
+        config["aws_endpoint_url_s3"] = _endpoint(endpoint, f"option '{cloud.AWS_ENDPOINT.key}'")
     if region := options.get(cloud.AWS_REGION) or profile.region:
         config["region"] = region
-    used = endpoint or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    used = endpoint or _environment_endpoint("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return Settings(config, _s3_keys(identity, profile), _is_http(used))
 
 
@@ -116,7 +116,7 @@ def _azure(location: Location, identity: Identity) -> Settings:
     elif location.host and not location.host.endswith(".core.windows.net"):
         config["endpoint"] = "https://" + location.host.replace(".dfs.", ".blob.", 1)
     if endpoint := options.get(cloud.AZURE_ENDPOINT):
-        config["endpoint"] = _endpoint(endpoint, cloud.AZURE_ENDPOINT)
+        config["endpoint"] = _endpoint(endpoint, f"option '{cloud.AZURE_ENDPOINT.key}'")
     if not config.get("account_name") and not _environment("AZURE_STORAGE_ACCOUNT_NAME"):
         raise CredentialsError(
             f"{location.url} does not say which storage account; set azure.accountName or "
@@ -124,7 +124,7 @@ def _azure(location: Location, identity: Identity) -> Settings:
         )
     if identity.provider is None:
         config.update(_azure_credentials(identity))
-    used = config.get("endpoint") or _environment("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    used = config.get("endpoint") or _environment_endpoint("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
     return Settings(config, identity.provider, _is_http(used))
 
 
@@ -162,7 +162,7 @@ def _connection_string(text: str) -> dict[str, Any]:
     elif signature := parts.get("sharedaccesssignature"):
         config.update(sas_key=signature.removeprefix("?"), credential_type="sas_token")
     if endpoint := parts.get("blobendpoint"):
-        config["endpoint"] = endpoint.rstrip("/")
+        config["endpoint"] = _endpoint(endpoint, "BlobEndpoint in option 'azure.connectionString'")
     elif account and (suffix := parts.get("endpointsuffix")):
         config["endpoint"] = f"{parts.get('defaultendpointsprotocol', 'https')}://{account}.blob.{suffix}"
     return config
@@ -175,7 +175,7 @@ def _gcs(identity: Identity) -> Settings:
     options = identity.options
     config: dict[str, Any] = {}
     if endpoint := options.get(cloud.GCP_ENDPOINT):
-        config["base_url"] = _endpoint(endpoint, cloud.GCP_ENDPOINT)
+        config["base_url"] = _endpoint(endpoint, f"option '{cloud.GCP_ENDPOINT.key}'")
     if identity.provider is None:
         if key := options.get(cloud.GCP_KEY):
             config["service_account_key"] = key
@@ -183,16 +183,27 @@ def _gcs(identity: Identity) -> Settings:
             if not Path(file).is_file():
                 raise CredentialsError(f"gcp.credentialsFile names '{file}', but there is no such file")
             config["application_credentials"] = file
-    return Settings(config, identity.provider, _is_http(endpoint or _environment("GOOGLE_BASE_URL")))
+    return Settings(config, identity.provider, _is_http(endpoint or _environment_endpoint("GOOGLE_BASE_URL")))
 
 
 # --- all -------------------------------------------------------------------------------------------
 
 
-def _endpoint(url: str, option: Option[Any]) -> str:
+def _endpoint(url: str, name: str) -> str:
+    if "@" in url:  # not quoted: a password is in it
+        raise CredentialsError(
+            f"{name} has a user or a password in its URL, where logs and errors would show them; write it "
+            "without, and give credentials by their own options"
+        )
     if not url.lower().startswith(("http://", "https://")):
-        raise StoreError(f"option '{option.key}' is '{url}', but a URL with http:// or https:// is expected")
+        raise StoreError(f"{name} is '{url}', but a URL with http:// or https:// is expected")
     return url.rstrip("/")
+
+
+def _environment_endpoint(*names: str) -> str | None:
+    """An endpoint that the client takes from the environment by itself."""
+    found = _environment(*names)
+    return None if found is None else _endpoint(found, f"the environment ({' or '.join(names)})")
 
 
 def _environment(*names: str) -> str | None:

@@ -16,6 +16,7 @@ _CREDENTIALS_URL = re.compile(
     r"https?://(169\.254\.|metadata\.google|sts\.[a-z0-9.-]*amazonaws\.|login\.microsoftonline\.|"
     r"oauth2\.googleapis\.|[^/]+/(latest/api/token|latest/meta-data/iam/|computeMetadata/|metadata/identity/))"
 )
+_USER = re.compile(r"//[^/\s\"']*@")
 _LONGEST = 300
 
 
@@ -110,8 +111,8 @@ def cause(error: Exception, identity: Identity) -> str:
 
 
 def clean(text: str, identity: Identity) -> str:
-    """The first line of a message, without queries of URLs (signatures are in them) and without secrets."""
-    line = _QUERY.sub("", text.strip().partition("\n")[0])
+    """The first line of a message, without secrets, and URLs without users and queries (signatures)."""
+    line = _USER.sub("//***@", _QUERY.sub("", text.strip().partition("\n")[0]))
     for secret in identity.secrets():
         line = line.replace(secret, "***")
     return line[:_LONGEST]
