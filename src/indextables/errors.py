@@ -231,6 +231,10 @@ class SplitError(IndexTablesError):
     """A split could not be written or read."""
 
 
+class IndexCacheError(SplitError):
+    """The local cache cannot hold an index: its disk is full, or its folder cannot be used."""
+
+
 class UnreadableSplitError(SplitError):
     """A split that was to be merged cannot be read; the others may be merged without it."""
 

@@ -115,6 +115,11 @@ def _date_steps(values: pa.Array, interval: int, offset: int) -> pa.Array:
 
 
 def _from_index(reader: SplitReader, request: Request) -> Partial | None:
+    condition = reader.folded(request.where)
+    return reader.from_index(condition, lambda: _index_groups(reader, request))
+
+
+def _index_groups(reader: SplitReader, request: Request) -> Partial | None:
     keys = _keys(reader, request)
     measures = _measures(reader, request)
     condition = reader.folded(request.where)

@@ -1,12 +1,15 @@
 """The rows of one split for which a condition is true."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from indextables.errors import IndexCacheError
 from indextables.options import reading
 from indextables.predicate import (
     Always,
@@ -36,12 +39,30 @@ from indextables.split.query.verdict import NOTHING, Side
 from indextables.split.query.view import IndexView
 from indextables.store import Store
 
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
 # With more hits than this share of the rows, reading all rows in order is cheaper than picking some.
 _DENSE = 0.01
 # With more values in a list it is not worth fetching an index that then leaves most rows to be looked at.
 _FEW_VALUES = 1024
 # Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Rows that an index chose; if `check` is not None, it has to hold for the doubtful ones."""
+
+    numbers: Numbers
+    check: Predicate | None
+    doubtful: Numbers
+
+
+@lru_cache(maxsize=16)
+def _warn_of_cache(problem: str) -> None:
+    """Once for a problem: answers are right, only slower."""
+    _logger.warning("conditions are answered from rows, without their index: %s", problem)
 
 
 class SplitReader:
@@ -127,35 +148,53 @@ class SplitReader:
         if isinstance(condition, Always):
             yield from self._scan(columns)
             return
-        if not self._worth_asking(condition):
+        chosen: _Chosen | None = None
+        if self._worth_asking(condition):
+            chosen = self.from_index(condition, lambda: self._chosen(condition, limit, self._most(condition)))
+        if chosen is None:
             yield from self._checked_scan(columns, condition)
-            return
-        found = self.narrowed(condition)
-        if found.side.rows is NOTHING:
-            return
-        if found.check is None and limit is not None:
-            yield from self._fetch(columns, self.index.first(found.side.rows, limit))
-            return
-        numbers = self.index.rows_unless_many(found.side.rows, self._most(condition))
-        if numbers is None:
-            yield from self._checked_scan(columns, condition)
-        elif found.check is None:
-            yield from self._fetch(columns, numbers)
+        elif chosen.check is None:
+            yield from self._fetch(columns, chosen.numbers)
         else:
-            doubtful = numbers if found.side.all_unsure else self.index.rows(found.side.unsure)
-            yield from self._checked(columns, found.check, numbers, doubtful)
+            yield from self._checked(columns, chosen.check, chosen.numbers, chosen.doubtful)
+
+    def _chosen(self, condition: Predicate, limit: int | None, most: int) -> "_Chosen | None":
+        """The rows that the index chooses; None if they are more than `most`."""
+        found = self.narrowed(condition)
+        none = np.zeros(0, np.int64)
+        if found.side.rows is NOTHING:
+            return _Chosen(none, None, none)
+        if found.check is None and limit is not None:
+            return _Chosen(self.index.first(found.side.rows, limit), None, none)
+        numbers = self.index.rows_unless_many(found.side.rows, most)
+        if numbers is None or found.check is None:
+            return None if numbers is None else _Chosen(numbers, None, none)
+        doubtful = numbers if found.side.all_unsure else self.index.rows(found.side.unsure)
+        return _Chosen(numbers, found.check, doubtful)
+
+    def from_index(self, condition: Predicate, ask: Callable[[], T]) -> T | None:
+        """What the index answers; None if the cache has no room for it, and the rows can answer instead."""
+        try:
+            return ask()
+        except IndexCacheError as error:
+            if has_search(condition):
+                raise
+            _warn_of_cache(str(error))
+            return None
 
     def numbers(self, where: Predicate | None) -> Numbers:
         """The numbers of the rows for which the condition is true."""
         condition = self.folded(where)
+        every = np.arange(self.source.num_records, dtype=np.int64)
         if isinstance(condition, Always):
-            return np.arange(self.source.num_records if condition.value is True else 0, dtype=np.int64)
-        found = self.narrowed(condition)
-        candidates = self.index.rows(found.side.rows)
-        if found.check is None or not len(candidates):
-            return candidates
-        doubtful = candidates if found.side.all_unsure else self.index.rows(found.side.unsure)
-        return np.setdiff1d(candidates, doubtful[~self.holds(found.check, doubtful)], assume_unique=True)
+            return every if condition.value is True else every[:0]
+        chosen = self.from_index(condition, lambda: self._chosen(condition, None, len(every)))
+        if chosen is None:
+            return every[self.holds(condition, every)]
+        if chosen.check is None or not len(chosen.numbers):
+            return chosen.numbers
+        wrong = chosen.doubtful[~self.holds(chosen.check, chosen.doubtful)]
+        return np.setdiff1d(chosen.numbers, wrong, assume_unique=True)
 
     def numbered(
         self, columns: Sequence[str], where: Predicate | None
@@ -173,29 +212,39 @@ class SplitReader:
         condition = self.folded(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
-        if not self._worth_asking(condition):
-            return sum(batch.num_rows for batch in self._checked_scan((), condition))
+        counted: int | None = None
+        if self._worth_asking(condition):
+            counted = self.from_index(condition, lambda: self._counted(condition))
+        if counted is None:
+            counted = sum(batch.num_rows for batch in self._checked_scan((), condition))
+        return counted
+
+    def _counted(self, condition: Predicate) -> int | None:
+        """The count by the index; None if too many rows would have to be looked at one by one."""
         found = self.narrowed(condition)
         if found.check is None:
             return self.index.count(found.side.rows)
         doubtful = self.index.rows_unless_many(found.side.unsure, self._most(condition))
         if doubtful is None:
-            return sum(batch.num_rows for batch in self._checked_scan((), condition))
+            return None
         return self.index.count(found.side.sure) + int(self.holds(found.check, doubtful).sum())
 
     def decided(self, where: Predicate | None) -> bool:
         """Whether the index alone tells for which rows the condition is true."""
         condition = self.folded(where)
-        return isinstance(condition, Always) or self.narrowed(condition).check is None
+        if isinstance(condition, Always):
+            return True
+        return bool(self.from_index(condition, lambda: self.narrowed(condition).check is None))
 
     def candidates(self, where: Predicate | None) -> int:
         """How many rows have to be read, or looked at, to find those for which the condition is true."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
-        if not self._worth_asking(condition):
-            return self.source.num_records
-        return self.index.count(self.narrowed(condition).side.rows)
+        found: int | None = None
+        if self._worth_asking(condition):
+            found = self.from_index(condition, lambda: self.index.count(self.narrowed(condition).side.rows))
+        return self.source.num_records if found is None else found
 
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""

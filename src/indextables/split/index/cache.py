@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Self
 
 from indextables import metrics
-from indextables.errors import SplitError
+from indextables.errors import IndexCacheError, SplitError
 from indextables.options import Options, reading
 from indextables.private_folder import make_own, make_private
 from indextables.split.index.cache_figures import CacheStats, Counters, Removed, Usage
@@ -306,8 +306,8 @@ class IndexCache:
             if held is not None:
                 os.close(held)
 
-    def _cannot_write(self, error: OSError) -> SplitError:
-        return SplitError(
+    def _cannot_write(self, error: OSError) -> IndexCacheError:
+        return IndexCacheError(
             f"an index could not be written to the cache in {self.folder} "
             f"({error.strerror or error}); free some space there, or set "
             "spark.indextables.cache.disk.path to another folder"

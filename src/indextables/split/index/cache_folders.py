@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
-from indextables.errors import SplitError
+from indextables.errors import IndexCacheError
 from indextables.options import Options, reading
 from indextables.private_folder import NotPrivateError, make_private
 
@@ -21,12 +21,12 @@ def own_folder(folder: Path, make: Callable[[Path], None]) -> None:
     try:
         make(folder)
     except OSError as error:
-        raise SplitError(
+        raise IndexCacheError(
             f"the cache folder {folder} cannot be used ({error.strerror or error}); set "
             "spark.indextables.cache.disk.path to a folder on a local disk that this process may write"
         ) from error
     except NotPrivateError as error:
-        raise SplitError(
+        raise IndexCacheError(
             f"the cache folder cannot be used: {error}, so others could change what is read from it; set "
             "spark.indextables.cache.disk.path to a folder of your own"
         ) from error
