@@ -615,3 +615,39 @@ def test_a_state_of_another_engine_at_the_base_is_the_same_version(tmp_path):
     again = a_log(str(tmp_path / "t")).snapshot_of(key)
     assert again is not None
     assert again.key == key
+
+
+# --- listings are no picture of one moment -----------------------------------------------------------
+
+
+def hiding(store, name: str, times: int) -> None:
+    """The next listings do not show a file that is there: it was created while they ran."""
+    left = [times]
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "list" and left[0] and any(info.path == name for info in answer):
+            left[0] -= 1
+            return [info for info in answer if info.path != name]
+        return answer
+
+    store.watch.after = after
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_listing_that_shows_a_version_without_the_one_before_it_is_repeated(store, times):
+    log = a_table(store)
+    append(log, "a.split")
+    append(log, "b.split")
+    invalidate()
+    hiding(store, version_file(1), times)
+    assert paths_of(a_log(store).snapshot()) == ["a.split", "b.split"]
+
+
+def test_a_commit_looks_again_when_a_listing_misses_a_version_in_between(store):
+    log = a_table(store)
+    base = log.snapshot()
+    append(log, "a.split")
+    append(log, "b.split")
+    hiding(store, version_file(1), 1)
+    draft = Draft(operation="OVERWRITE", adds=(split("c.split"),), parameters={"mode": "overwrite"})
+    assert log.commit(draft, base).version == 3, "no conflict: both versions in between are appends"
