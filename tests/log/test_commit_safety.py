@@ -563,6 +563,15 @@ def test_a_first_write_with_other_indexing_than_the_table_that_was_made_meanwhil
     assert len(list((tmp_path / "t").glob("*.split"))) == 1
 
 
+def test_a_first_write_whose_uploads_went_with_the_folder_is_refused(tmp_path):
+    first = planned_write(tmp_path / "t", [{"id": 1}], Mode.APPEND)
+    shutil.rmtree(tmp_path / "t")
+    indextables.write(tmp_path / "t", [{"id": 2}])
+    with pytest.raises(IndexTablesError, match="was deleted"):
+        first()
+    assert ids(tmp_path / "t") == [2]
+
+
 def test_who_creates_the_table_does_not_overlook_what_others_wrote_into_it_since(tmp_path, monkeypatch):
     """Two overwrites that both found no table: the creator's own must not stand beside a later one."""
     first = planned_write(tmp_path / "t", [{"id": 1}], Mode.OVERWRITE)

@@ -152,6 +152,10 @@ def _prepared(
             if again is None:
                 withdraw(log.store, [add.path for add in adds])
                 return None, base
+            # A table that took the place of another one took its folder, too, and what was in it.
+            lost = next((add.path for add in adds if not log.store.exists(add.path)), None)
+            if lost is not None:
+                raise _other_table(base.url, f"{lost} was deleted")
             planned = again
         else:
             planned = dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
