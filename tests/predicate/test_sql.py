@@ -468,7 +468,8 @@ def test_a_literal_beyond_the_type_leaves_a_condition_that_is_right(text, wanted
         ("whole = ?", 8, "parameters"),
         ("word COLLATE utf8_lcase = 'a'", 5, "COLLATE is not supported"),
         ("flag;", 4, "an operator is missing before ';'"),
-        ("(" * 101 + "flag" + ")" * 101, 100, "nested more than 100 deep"),
+        ("n = " + "(" * 101 + "1" + ")" * 101, 4 + 100, "nested more than 100 deep"),
+        ("(" * 10_001 + "flag" + ")" * 10_001, 10_000, "more than 10,000 parentheses"),
     ],
 )
 def test_a_condition_that_cannot_be_answered_is_refused_at_its_position(text, position, problem):

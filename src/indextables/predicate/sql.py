@@ -36,10 +36,22 @@ from indextables.predicate.operands import (
 from indextables.predicate.query_language import parse_query
 from indextables.predicate.sql_cursor import ARITHMETIC, OPERATORS, SEARCHES, Cursor
 from indextables.predicate.sql_types import CASTS, read_type
-from indextables.predicate.tree import And, Compare, Op, Or, Predicate, Search, SearchKind, TextMatchKind
+from indextables.predicate.tree import (
+    And,
+    Compare,
+    Op,
+    Or,
+    Predicate,
+    Search,
+    SearchKind,
+    TextMatchKind,
+    depth_of,
+)
 from indextables.predicate.types import Family, family_of
 
+# A condition may be so deep when chains of one operator are one level, and a double NOT is none.
 _DEEPEST = 100
+_MOST_PARENTHESES = 10_000
 _COMPARISONS = {
     "=": Op.EQ,
     "==": Op.EQ,
@@ -90,6 +102,18 @@ def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> 
     return _Parser(text, schema, time_zone).whole()
 
 
+class _Level:
+    """What was read of a condition within one pair of parentheses."""
+
+    def __init__(self, first: Token, opening: Token | None = None) -> None:
+        self.start = first.start
+        self.opening = opening
+        self.alternatives: list[Predicate] = []
+        self.parts: list[Operand] = []
+        self.negations = 0
+        self.sign = first.start
+
+
 class _Parser(Cursor):
     def __init__(self, text: str, schema: pa.Schema, zone: str) -> None:
         super().__init__(text)
@@ -105,41 +129,86 @@ class _Parser(Cursor):
         operand = self.condition()
         if not self.ended():
             raise self.unexpected()
-        return self.as_condition(operand)
+        found = self.as_condition(operand)
+        if depth_of(found) > _DEEPEST:
+            raise PredicateError(
+                f"the condition is nested more than {_DEEPEST} deep (AND in OR in AND, and so on): "
+                "write it with fewer levels"
+            )
+        return found
 
     def as_condition(self, operand: Operand) -> Predicate:
         with self.at(operand.start):
             return condition_of(operand)
 
     def condition(self) -> Operand:
-        """Alternatives joined by OR, each of parts joined by AND; a lone operand stays what it is."""
-        start = self.token.start
-        alternatives: list[Predicate] = []
-        while True:
-            parts = [self.negation()]
-            while self.accept_word("AND"):
-                parts.append(self.negation())
-            more = self.accept_word("OR")
-            if not more and not alternatives and len(parts) == 1:
-                return parts[0]
-            alternatives.append(joined(And, [self.as_condition(part) for part in parts]))
-            if not more:
-                return ConditionOperand(joined(Or, alternatives), start)
+        """Alternatives joined by OR, each of parts joined by AND; a lone operand stays what it is.
 
-    def negation(self) -> Operand:
-        start = self.token.start
-        count = 0
-        while self.accept_word("NOT") or self.accept_symbol("!"):
-            count += 1
-        operand = self.predicate()
+        Parentheses are kept on a stack: a condition that a program made may have very many.
+        """
+        levels = [_Level(self.token)]
+        while True:
+            level = levels[-1]
+            level.sign = self.token.start
+            while self.accept_word("NOT") or self.accept_symbol("!"):
+                level.negations += 1
+            if self.token.is_symbol("("):
+                levels.append(self.opened(len(levels)))
+                continue
+            operand: Operand | None = self.predicate()
+            while operand is not None:
+                level = levels[-1]
+                level.parts.append(self.signed_condition(operand, level))
+                operand = None
+                if self.accept_word("AND"):
+                    break
+                found = self.alternative(level)
+                if found is None:
+                    break
+                levels.pop()
+                if not levels:
+                    return found
+                operand = self.predicate(self.closed(found, level))
+
+    def opened(self, depth: int) -> "_Level":
+        """The level of the parenthesis under the head."""
+        opening = self.take()
+        if depth > _MOST_PARENTHESES:
+            problem = f"more than {_MOST_PARENTHESES:,} parentheses stand in each other"
+            raise self.error(problem, opening.start)
+        if self.token.is_word("SELECT", "WITH"):
+            raise self.error("subqueries are not supported in a condition")
+        return _Level(self.token, opening)
+
+    def closed(self, operand: Operand, level: "_Level") -> Operand:
+        """What stands in parentheses, and what touches their end."""
+        assert level.opening is not None
+        if self.ended():
+            raise self.error("this '(' is never closed", level.opening.start)
+        if not self.accept_symbol(")"):
+            raise self.unexpected()
+        return self.followed(operand, level.opening.start)
+
+    def signed_condition(self, operand: Operand, level: "_Level") -> Operand:
+        """The operand under the NOTs before it."""
+        count, level.negations = level.negations, 0
         if not count:
             return operand
         predicate = self.as_condition(operand)
-        return ConditionOperand(inverted(predicate) if count % 2 else predicate, start)
+        return ConditionOperand(inverted(predicate) if count % 2 else predicate, level.sign)
 
-    def predicate(self) -> Operand:
+    def alternative(self, level: "_Level") -> Operand | None:
+        """What a level is, if nothing more comes; None if another alternative follows."""
+        more = self.accept_word("OR")
+        if not more and not level.alternatives and len(level.parts) == 1:
+            return level.parts[0]
+        level.alternatives.append(joined(And, [self.as_condition(part) for part in level.parts]))
+        level.parts = []
+        return None if more else ConditionOperand(joined(Or, level.alternatives), level.start)
+
+    def predicate(self, first: Operand | None = None) -> Operand:
         """An operand with the comparisons or the one test that follow it."""
-        left = self.operand()
+        left = self.operand() if first is None else first
         while (token := self.token).is_symbol(*_COMPARISONS, *_UNEQUAL):
             self.take()
             right = self.operand()
@@ -264,10 +333,13 @@ class _Parser(Cursor):
 
     def operand(self) -> Operand:
         token = self.token
-        operand = self.primary()
+        return self.followed(self.primary(), token.start)
+
+    def followed(self, operand: Operand, start: int) -> Operand:
+        """An operand with the casts, elements and fields that follow it."""
         while True:
             if self.accept_symbol("::"):
-                operand = self.cast(operand, token.start)
+                operand = self.cast(operand, start)
             elif self.token.is_symbol("["):
                 operand = self.element(operand)
             elif isinstance(operand, ComputedOperand) and self.token.is_symbol("."):

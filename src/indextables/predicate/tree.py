@@ -245,6 +245,21 @@ class Always:
 Predicate: TypeAlias = Compare | In | IsNull | TextMatch | Like | Computed | Search | And | Or | Not | Always
 
 
+def depth_of(predicate: Predicate) -> int:
+    """How many AND, OR and NOT stand in each other."""
+    deepest = 0
+    left: list[tuple[Predicate, int]] = [(predicate, 0)]
+    while left:
+        found, depth = left.pop()
+        deepest = max(deepest, depth)
+        match found:
+            case And(parts) | Or(parts):
+                left += [(part, depth + 1) for part in parts]
+            case Not(part):
+                left.append((part, depth + 1))
+    return deepest
+
+
 def columns_of(predicate: Predicate) -> Iterator[Column]:
     """Every column the condition reads, in order, repeated where it is repeated."""
     match predicate:

@@ -19,28 +19,28 @@ NOTHING: Query = Query.empty_query()
 
 def every(queries: Iterable[Query]) -> Query:
     """Rows that all of the queries match."""
-    parts: list[Query] = []
+    parts: dict[int, Query] = {}
     for query in queries:
         if query is NOTHING:
             return NOTHING
-        if query is not ALL and not any(query is part for part in parts):
-            parts.append(query)
+        if query is not ALL:
+            parts[id(query)] = query
     if len(parts) < 2:
-        return parts[0] if parts else ALL
-    return Query.boolean_query([(Occur.Must, part) for part in parts])
+        return next(iter(parts.values()), ALL)
+    return Query.boolean_query([(Occur.Must, part) for part in parts.values()])
 
 
 def either(queries: Iterable[Query]) -> Query:
     """Rows that at least one of the queries matches."""
-    parts: list[Query] = []
+    parts: dict[int, Query] = {}
     for query in queries:
         if query is ALL:
             return ALL
-        if query is not NOTHING and not any(query is part for part in parts):
-            parts.append(query)
+        if query is not NOTHING:
+            parts[id(query)] = query
     if len(parts) < 2:
-        return parts[0] if parts else NOTHING
-    return Query.boolean_query([(Occur.Should, part) for part in parts])
+        return next(iter(parts.values()), NOTHING)
+    return Query.boolean_query([(Occur.Should, part) for part in parts.values()])
 
 
 def without(query: Query, other: Query) -> Query:
