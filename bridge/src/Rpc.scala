@@ -1,38 +1,124 @@
 package org.apache.spark.sql.indextables
 
-import java.io.{DataInputStream, DataOutputStream}
+import java.io.{DataInputStream, DataOutputStream, IOException}
+import java.util
+import java.util.concurrent.{ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
+
+import scala.annotation.tailrec
 
 import com.fasterxml.jackson.databind.JsonNode
 import net.razorvine.pickle.Pickler
 
-import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorkerUtils, SpecialLengths}
+import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
+import org.apache.spark.sql.internal.SQLConf
 
 /** What the planner answered: JSON, and bytes that JSON is no good for. */
 case class Reply(json: JsonNode, blobs: Seq[Array[Byte]])
 
-/** Calls of the planner, the Python process on the driver that decides everything (bridge/PROTOCOL.md). */
+/**
+ * Calls of the planner, which decides everything (bridge/PROTOCOL.md).
+ *
+ * The planner is a small number of Python processes on the driver, however many queries there are: a call waits until one
+ * of them is free. Operations that may take long have processes of their own, so that queries do not wait for them.
+ */
 object Rpc {
+  private val Processes = 4
+
+  // Operations that change a table or do the work of a command.
+  private val Work = Set("abort", "command_finish", "command_plan", "commit", "delete", "merge_here", "write")
+  // Of those, the ones that may be done twice.
+  private val Repeatable = Set("abort", "merge_here", "write")
+  private val Attempts = 3
+
+  private val forQueries = new Semaphore(Processes, true)
+  private val forWork = new Semaphore(Processes, true)
+  private val threads: ExecutorService = ThreadPools.newCachedThreadPool { (task: Runnable) =>
+    val thread = new Thread(task, "indextables-planner")
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** How many calls have a process now. */
+  def underWay: Int = 2 * Processes - forQueries.availablePermits - forWork.availablePermits
+
   // Asking for it starts an interpreter once, to learn its version.
   private lazy val function: PythonFunction = PythonUtils.createPythonFunction(Array.emptyByteArray)
 
-  /** What Spark's own Python readers and writers run on executors. */
-  lazy val source: UserDefinedPythonDataSource = UserDefinedPythonDataSource(function)
+  /** What Spark's own Python readers and writers run on executors, in processes that run nothing of users. */
+  lazy val source: UserDefinedPythonDataSource = {
+    val plain = PythonUtils.createPythonFunction(Array.emptyByteArray)
+    val environment = new util.HashMap[String, String](plain.envVars)
+    environment.put(KeepAlive.Mark, "1")
+    UserDefinedPythonDataSource(SimplePythonFunction(
+      plain.command, environment, plain.pythonIncludes, plain.pythonExec, plain.pythonVer, plain.broadcastVars, plain.accumulator))
+  }
 
   def apply(op: String, request: Any, blobs: Array[Byte]*): Reply = {
     KeepAlive.used()
-    val reply = new Call(function, op, Json.text(request), blobs).runInPython()
+    val reply = attempted(op, Json.text(request), blobs, Attempts)
     val error = reply.json.get("error")
     if (error != null) throw new Failure(error.asText)
     reply
   }
 
+  /** A process that ends in the middle of a call is replaced by Spark, and the call is made again where that is safe. */
+  @tailrec private def attempted(op: String, request: String, blobs: Seq[Array[Byte]], left: Int): Reply = {
+    val result =
+      try Right(once(op, request, blobs))
+      catch { case error: Exception if ended(error) => Left(error) }
+    result match {
+      case Right(reply) => reply
+      case Left(_) if left > 1 && (!Work(op) || Repeatable(op)) => attempted(op, request, blobs, left - 1)
+      case Left(error) =>
+        val doubt = if (Work(op) && !Repeatable(op)) "; whether it took effect is unknown: look at the table's history first" else ""
+        throw new Failure(s"the planner process of indextables ended during '$op'$doubt; run the statement again", Some(error))
+    }
+  }
+
+  private def ended(error: Throwable): Boolean =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).exists(_.isInstanceOf[IOException])
+
+  /** One call in a thread of its own, so that whoever waits for it can be interrupted; then its process is ended. */
+  private def once(op: String, request: String, blobs: Seq[Array[Byte]]): Reply = {
+    val gate = if (Work(op)) forWork else forQueries
+    gate.acquire()
+    val call = new Call(function, op, request, blobs)
+    val running =
+      try threads.submit { () =>
+        // Settings of a session would start processes of its own.
+        try SQLConf.withExistingConf(new SQLConf)(call.runInPython()) finally gate.release()
+      } catch { case error: Throwable => gate.release(); throw error }
+    try running.get()
+    catch {
+      case error: InterruptedException => call.cancel(); throw error
+      case error: ExecutionException => throw error.getCause
+    }
+  }
+
   private class Call(function: PythonFunction, op: String, request: String, blobs: Seq[Array[Byte]])
       extends PythonPlannerRunner[Reply](function) {
+    private var process: Option[Long] = None
+    private var cancelled = false
 
     // pyspark.daemon loads modules only whose names start with "pyspark".
-    override val workerModule: String = "pyspark_indextables.worker"
+    override val workerModule: String = KeepAlive.PlannerModule
+
+    /** End the process that works on the call, now or as soon as it is known. */
+    def cancel(): Unit = synchronized {
+      cancelled = true
+      process.foreach(end)
+    }
+
+    private def started(pid: Long): Unit = synchronized {
+      process = Some(pid)
+      if (cancelled) end(pid)
+    }
+
+    private def finished(): Unit = synchronized { process = None }
+
+    private def end(pid: Long): Unit = ProcessHandle.of(pid).ifPresent(handle => handle.destroyForcibly())
 
     override protected def writeToPython(out: DataOutputStream, pickler: Pickler): Unit = {
       PythonWorkerUtils.writeUTF(op, out)
@@ -42,13 +128,20 @@ object Rpc {
     }
 
     override protected def receiveFromPython(in: DataInputStream): Reply = {
-      val length = in.readInt()
-      if (length == SpecialLengths.PYTHON_EXCEPTION_THROWN) {
+      started(length(in).toLong)
+      val json = Json.parse(PythonWorkerUtils.readBytes(length(in), in))
+      val reply = Reply(json, Seq.fill(in.readInt())(PythonWorkerUtils.readBytes(in)))
+      finished()
+      reply
+    }
+
+    private def length(in: DataInputStream): Int = {
+      val number = in.readInt()
+      if (number == SpecialLengths.PYTHON_EXCEPTION_THROWN) {
         val trace = PythonWorkerUtils.readUTF(in)
         throw new Failure(s"the planner of indextables failed at '$op', which is a defect of indextables:\n$trace")
       }
-      val json = Json.parse(PythonWorkerUtils.readBytes(length, in))
-      Reply(json, Seq.fill(in.readInt())(PythonWorkerUtils.readBytes(in)))
+      number
     }
   }
 }

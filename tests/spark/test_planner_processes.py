@@ -1,0 +1,149 @@
+"""The planner's processes: how many there are, what happens when one dies or its query is cancelled."""
+
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.functions import udf
+
+import indextables
+
+# Workers do not find the modules of tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+PLANNERS = 4
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/net/unix").exists(), reason="processes are looked up in /proc"
+)
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    path = str(tmp_path / "table")
+    indextables.write(path, pa.table({"id": list(range(100))}))
+    return spark.read.format("indextables").load(path)
+
+
+def _planners() -> list[int]:
+    """The planner processes below this one; the process that starts them is none of them."""
+    found: dict[int, tuple[int, bool]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                command = (entry / "cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            found[int(entry.name)] = (parent, b"pyspark_indextables.worker" in command)
+
+    def ours(pid: int) -> bool:
+        while pid in found:
+            if pid == os.getpid():
+                return True
+            pid = found[pid][0]
+        return False
+
+    planners = {pid for pid, (_, is_planner) in found.items() if is_planner and ours(pid)}
+    return sorted(pid for pid in planners if found[pid][0] in planners)
+
+
+def _eventually(check: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < until, "it did not happen within a minute"
+        time.sleep(0.01)
+
+
+def _rpc(spark):
+    return spark._jvm.org.apache.spark.sql.indextables.Rpc
+
+
+def test_many_queries_at_once_share_few_planner_processes(spark, table):
+    def ask(number: int) -> int:
+        return table.where(f"id < {number}").count()
+
+    with ThreadPoolExecutor(20) as threads:
+        assert list(threads.map(ask, range(40))) == list(range(40))
+    assert 1 <= len(_planners()) <= 2 * PLANNERS
+
+
+def test_a_planner_that_dies_in_a_call_is_replaced_and_the_call_repeated(spark, table):
+    assert table.count() == 100
+    stopped = _planners()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(lambda: table.where("id < 7").collect())
+        _eventually(lambda: _rpc(spark).underWay() == 1)
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        assert len(answer.result(timeout=120)) == 7
+    assert not set(stopped) & set(_planners())
+
+
+def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(spark, table):
+    assert table.count() == 100
+    stopped = _planners()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    invoke = spark._jvm.java.lang.invoke
+    kind = invoke.MethodType.methodType(spark._jvm.java.lang.Long.TYPE)
+    counted = table.where("id < 9")._jdf
+    handle = (
+        invoke.MethodHandles.publicLookup().findVirtual(counted.getClass(), "count", kind).bindTo(counted)
+    )
+    callable_ = spark._jvm.java.lang.Class.forName("java.util.concurrent.Callable")
+    thread = spark._jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
+    try:
+        answer = thread.submit(invoke.MethodHandleProxies.asInterfaceInstance(callable_, handle))
+        _eventually(lambda: _rpc(spark).underWay() == 1)
+        answer.cancel(True)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        _eventually(lambda: _rpc(spark).underWay() == 0)
+    finally:
+        thread.shutdownNow()
+        for pid in set(stopped) & set(_planners()):
+            os.kill(pid, signal.SIGCONT)
+    _eventually(lambda: set(stopped) - set(_planners()) != set())
+    assert table.where("id < 9").count() == 9
+
+
+def test_sockets_of_workers_are_in_a_private_folder_and_stale_ones_are_deleted(spark, table):
+    table.count()
+    sockets = spark._jvm.org.apache.spark.sql.indextables.SocketFolder
+    folder = Path(spark._jsc.sc().conf().get("spark.python.unix.domain.socket.dir"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    left = folder / ".left-behind.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(left))
+        sockets.sweep()
+        assert left.exists()
+    sockets.sweep()
+    assert not left.exists()
+    assert table.count() == 100
+
+
+def test_workers_of_users_are_left_to_spark(spark, table):
+    spark.conf.set("spark.indextables.read.inline.maxRows", "0")
+    try:
+        data = table.select(udf(lambda number: number + 1, "long", useArrow=False)("id").alias("id"))
+        assert sorted(row.id for row in data.collect()) == list(range(1, 101))
+    finally:
+        spark.conf.unset("spark.indextables.read.inline.maxRows")
+    env = spark._jsc.sc().env()
+    keep_alive = getattr(getattr(spark._jvm.org.apache.spark.sql.indextables, "KeepAlive$"), "MODULE$")
+    kept = keep_alive.factories(env).size()
+    field = spark._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("pythonWorkers")
+    field.setAccessible(True)
+    assert 2 <= kept < field.get(env).size()
