@@ -1,12 +1,16 @@
 """One split's index: row numbers for few and for most rows, verdicts, scores, and what stays open."""
 
 import io
+import random
+import zlib
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tantivy import Query
 
+from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or, Search, SearchKind
 from indextables.split.build import SplitWriter
@@ -176,3 +180,41 @@ def test_a_damaged_index_is_named_and_not_cached(tmp_path):
     with pytest.raises(Exception, match=r"a\.split.*damaged"):
         open_index(store, footer, options)
     assert not searching.is_cached(store, footer, options, [])
+
+
+def test_an_index_that_a_stranger_damaged_is_an_error_of_ours(tmp_path, monkeypatch):
+    """Its checksums are right: they are those of what the stranger wrote."""
+    rows = [{"id": n, "s": f"s{n % 7}", "t": f"word{n % 5} other", "blob": b""} for n in range(200)]
+    store, footer, _ = split_of(tmp_path, rows)
+    dice = random.Random(7)
+    copy = searching.copy
+
+    def damaged(store, footer, folder, pieces):
+        copied = copy(store, footer, folder, pieces)
+        for name in sorted({piece.file for piece in pieces}):
+            data = bytearray((folder / name).read_bytes())
+            at = dice.randrange(max(0, len(data) - 300), len(data))
+            data[at] = dice.randrange(256)
+            (folder / name).write_bytes(data)
+        whole = {name: (folder / name).read_bytes() for name in {piece.file for piece in copied}}
+        return [
+            replace(piece, crc32=zlib.crc32(whole[piece.file][piece.start : piece.start + piece.size]))
+            for piece in copied
+        ]
+
+    monkeypatch.setattr(searching, "copy", damaged)
+    refused = 0
+    for attempt in range(25):
+        close_indexes()
+        options = Options.parse({"cache.disk.path": str(tmp_path / f"cache{attempt}")})
+        try:
+            index = open_index(store, footer, options)
+            index.load({field.name for field in footer.mapping.fields})
+            query = Query.term_query(index.view.schema, "t:t", "word1")
+            index.rows(query)
+            index.top(query, 10)
+            index.count(query)
+        except SplitError as error:
+            assert "a.split" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 5

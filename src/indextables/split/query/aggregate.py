@@ -14,6 +14,7 @@ import tantivy
 from tantivy import Query
 
 from indextables.split.mapping import Field, Kind
+from indextables.split.query.guard import NotAggregatedError
 from indextables.split.query.search import OpenIndex
 from indextables.split.query.verdict import ALL, NOTHING, Side, every, without
 from indextables.split.query.view import IndexView
@@ -139,8 +140,7 @@ class _Groups:
             return {}
         try:
             return self.index.aggregate(query, request)
-        except ValueError as error:
-            # More groups than it gives, or a field it cannot aggregate.
+        except NotAggregatedError as error:
             raise _Inexact from error
 
     def _request(self, present: Sequence[int]) -> dict[str, Any]:

@@ -11,10 +11,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +33,12 @@ from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
 from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
 from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
+from indextables.split.query.guard import NotAggregatedError, guarded, is_panic
 from indextables.split.query.verdict import ALL, NOTHING, without
 from indextables.split.query.view import IndexView
 from indextables.split.stored_footer import META
 from indextables.store import Store
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -104,28 +102,6 @@ class Loader:
         self._loaded.update(fields)
 
 
-def _without_panics(
-    method: Callable[Concatenate["OpenIndex", P], T],
-) -> Callable[Concatenate["OpenIndex", P], T]:
-    """A search in which a panic of the index library, which is no Exception, becomes an error of ours."""
-
-    @wraps(method)
-    def guarded(self: "OpenIndex", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":
-                raise
-            _close(self.lease)
-            self.lease.discard()
-            raise SplitError(
-                f"{self.where}: its index could not be searched ({error}); its copy in the cache was "
-                "removed: repeat the query"
-            ) from error
-
-    return guarded
-
-
 class OpenIndex:
     """The index of one split, open for searching; what is missing of it is read through a store."""
 
@@ -149,11 +125,16 @@ class OpenIndex:
         own = (self.footer.mapping.of(column) for column in columns)
         self.load({fields[0].name for fields in own if len(fields) == 1})
 
+    def discard(self) -> None:
+        """Remove the copy in the cache, which is not what it should be."""
+        _close(self.lease)
+        self.lease.discard()
+
     def view_with(self, constants: Mapping[str, pa.Scalar]) -> IndexView:
         """The index as conditions see it, given the columns that are the same in every row."""
         return replace(self.view, constants=constants) if constants else self.view
 
-    @_without_panics
+    @guarded
     def count(self, query: Query) -> int:
         """How many rows match."""
         if query is ALL:
@@ -194,7 +175,7 @@ class OpenIndex:
         limit = min(limit, self.footer.num_records)
         return self._numbers(self._by_row(query, limit)) if limit else np.arange(0, dtype=np.int64)
 
-    @_without_panics
+    @guarded
     def top(self, query: Query, limit: int) -> Top:
         """The rows that match best, by BM25; equal scores in the order of the rows."""
         limit = min(limit, self.footer.num_records)
@@ -208,13 +189,16 @@ class OpenIndex:
         order = np.lexsort((rows, -scores))
         return Top(rows[order], scores[order])
 
-    @_without_panics
+    @guarded
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
-        """Tantivy's aggregation over the rows that match."""
-        answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
+        """Tantivy's aggregation over the rows that match; NotAggregatedError if it refuses."""
+        try:
+            answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
+        except ValueError as error:
+            raise NotAggregatedError(str(error)) from error
         return answer
 
-    @_without_panics
+    @guarded
     def highlight(
         self, query: Query, column: str, texts: Sequence[str | None], length: int
     ) -> list[str | None]:
@@ -236,11 +220,12 @@ class OpenIndex:
             found.append(snippet.to_html() if snippet.highlighted() else None)
         return found
 
-    @_without_panics
+    @guarded
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
         self.load((ROW_FIELD,))
         return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
 
+    @guarded
     def _numbers(self, found: tantivy.SearchResult) -> Rows:
         hits = found.hits
         ids = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
@@ -341,7 +326,10 @@ def _opened(
             index = tantivy.Index.open(str(lease.folder))
             register(index, footer.mapping)
             return Opened(lease, index)
-        except (ValueError, OSError) as error:
+        except BaseException as error:
+            if not isinstance(error, ValueError | OSError) and not is_panic(error):
+                lease.close()
+                raise
             # The bytes in the cache are those of the split, unless they changed since they were compared.
             if is_exhausted(error) or last:
                 lease.close()
@@ -350,7 +338,7 @@ def _opened(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _cannot_open(where: str, error: Exception) -> SplitError:
+def _cannot_open(where: str, error: BaseException) -> SplitError:
     if is_exhausted(error):
         return SplitError(
             f"{where}: its index cannot be opened ({error}); raise the number of files that this process may "
