@@ -27,7 +27,8 @@ from indextables.split.mapping import Kind
 from indextables.split.parts import DOCUMENTS, field_names, stretches
 from indextables.split.query.exact import narrow
 from indextables.split.query.fields import Fields
-from indextables.split.query.search import close_indexes, is_cached, open_index, prewarm
+from indextables.split.query.prewarm import prewarm
+from indextables.split.query.search import close_indexes, is_cached, open_index
 from indextables.store import Store, open_store
 
 TEXT = {"indexing.typemap.words": "text", "indexing.typemap.doc": "json"}

@@ -16,10 +16,12 @@ from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or,
 from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
+from indextables.split.parts import PARTS
 from indextables.split.query import search as searching
 from indextables.split.query.exact import narrow
 from indextables.split.query.fields import Fields
-from indextables.split.query.search import close_indexes, open_index, prewarm
+from indextables.split.query.prewarm import prewarm
+from indextables.split.query.search import close_indexes, open_index
 from indextables.split.query.verdict import ALL, NOTHING, either, every, without
 from indextables.store import open_store
 
@@ -165,7 +167,7 @@ def test_an_index_in_use_survives_a_flush_by_another(tmp_path):
 
 def test_prewarming_reads_the_parts_asked_for(tmp_path):
     store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello world", "blob": None}])
-    whole = prewarm(store, footer, options, searching.PARTS)
+    whole = prewarm(store, footer, options, PARTS)
     terms = prewarm(store, footer, options, ["TERM"])
     assert 0 < terms < whole
     assert searching.is_cached(store, footer, options, ["t"])

@@ -18,7 +18,7 @@ from indextables.options import maintenance as opt
 from indextables.predicate.names import suggestion
 from indextables.split.footer import OUR_TAG, read_footer
 from indextables.split.parts import PARTS
-from indextables.split.query.search import prewarm as warm_split
+from indextables.split.query.prewarm import prewarm as warm_split
 from indextables.store import Store
 
 _ALIASES = {

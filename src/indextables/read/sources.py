@@ -21,7 +21,8 @@ from indextables.split.descriptors import files_to_keep, is_exhausted
 from indextables.split.footer import Chunk, Footer, read_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.original.bundle import original_rows
-from indextables.split.parquet.rows import RowFacts, Rows, bounded
+from indextables.split.parquet.decode import bounded
+from indextables.split.parquet.rows import RowFacts, Rows
 from indextables.split.query.search import OpenIndex, close_indexes, is_cached, open_built, open_index
 from indextables.store import CacheScope, Store
 

@@ -5,13 +5,12 @@ Few rows cost few pages: their pages are found in the page index, fetched togeth
 
 import io
 import mmap
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
 from indextables.split.parquet.carried import carry
+from indextables.split.parquet.decode import THREADS_WORTH, bounded, cores, decode
 from indextables.split.parquet.fetched_file import FetchedFile
 from indextables.split.parquet.fields import ROW_GROUPS
 from indextables.split.parquet.pages import Layout, Leaf, Pages
@@ -39,18 +39,6 @@ BATCH_BYTES = 16 << 20
 _AHEAD_BYTES = 128 << 20
 # So many rows are fetched together from several row groups: each call has its price, each row its pages.
 _TOGETHER = 1024
-# Below this many bytes of pages, threads cost more than they save.
-_THREADS_WORTH = 256 << 10
-
-
-@lru_cache(maxsize=1)
-def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="indextables-pages")
-
-
-def _cores() -> int:
-    return os.cpu_count() or 2
-
 
 # By group: the first rows of pages, and the choice that was made among these pages.
 _Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
@@ -169,14 +157,14 @@ class Rows:
         groups = [
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
-        if self._map is not None and len(names) >= _cores():
+        if self._map is not None and len(names) >= cores():
             for batch in self._streamed(groups, names, start, end, batch_rows, batch_bytes):
                 yield from bounded(batch, batch_bytes)
             return
         schema = self._typed_schema(names)
         # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
         largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
-        depth = min(_cores(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
+        depth = min(cores(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
         depth = max(1, depth)
         for table in self._decoded(
             [partial(self._group, group, names, start, end) for group in groups], depth
@@ -365,7 +353,7 @@ class Rows:
             if crc32s(read) != expected:
                 raise ValueError("a page differs from its checksum")
         data = iter(read)
-        many = len(plans) > 1 and sum(plan.size for plan in plans) > _THREADS_WORTH
+        many = len(plans) > 1 and sum(plan.size for plan in plans) > THREADS_WORTH
         decoded: list[Any] = [None] * len(plans)
         for i in order:
             held = []
@@ -374,8 +362,7 @@ class Rows:
                 held.append((group, rows, [next(data) for _ in range(count)], dictionary))
             file = self._layout.small_file(leaves[i], held)
             # Threads decode the first files while the others are put together.
-            submit = _threads(os.getpid()).submit if many else _at_once
-            decoded[i] = submit(_read_small, file, plans[i].positions)
+            decoded[i] = decode(file, plans[i].positions, on_a_thread=many)
         return [each.result() for each in decoded]
 
     def _plan(
@@ -440,16 +427,6 @@ class Rows:
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
 
 
-def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """A batch in slices of no more than `most` bytes each, or of one row."""
-    if batch.num_rows <= 1 or batch.nbytes <= most:
-        yield batch
-        return
-    half = batch.num_rows // 2
-    yield from bounded(batch.slice(0, half), most)
-    yield from bounded(batch.slice(half), most)
-
-
 def _mapped(path: str, size: int) -> mmap.mmap:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
@@ -466,21 +443,3 @@ def _mapped(path: str, size: int) -> mmap.mmap:
 def _check(data: bytes | memoryview, expected: int | None, what: str) -> None:
     if crc32(data) != expected:
         raise ValueError(f"{what} differs from its checksum")
-
-
-def _at_once(work: Callable[..., pa.Array], *arguments: object) -> Future[pa.Array]:
-    """What a thread would do, done here."""
-    done: Future[pa.Array] = Future()
-    done.set_result(work(*arguments))
-    return done
-
-
-def _read_small(data: bytes, positions: Ints) -> pa.Array:
-    opened = pq.ParquetFile(pa.BufferReader(data))
-    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
-    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
-        # Codes are taken before they become strings.
-        names, known = opened.schema_arrow.names, opened.metadata
-        opened = pq.ParquetFile(pa.BufferReader(data), metadata=known, read_dictionary=names)
-    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
-    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +25,16 @@ from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.schema.statistics import null_counts
 from indextables.split.descriptors import files_to_keep, is_exhausted, maps_to_keep
-from indextables.split.footer import Footer, positions_of
+from indextables.split.footer import Footer
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.entry import Copied, Place, whole_files
 from indextables.split.index.files import copy, lay_out, live_files
 from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
-from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
-from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
+from indextables.split.mapping import ROW_FIELD, Kind
 from indextables.split.query.guard import NotAggregatedError, guarded, is_panic
 from indextables.split.query.verdict import ALL, NOTHING, without
 from indextables.split.query.view import IndexView
-from indextables.split.stored_footer import META
 from indextables.store import Store
 
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -414,47 +412,3 @@ def close_indexes() -> int:
         dropped = list(_open.values())
         _open.clear()
     return len(dropped)
-
-
-def prewarm(
-    store: Store,
-    footer: Footer,
-    options: Options,
-    parts: Iterable[str] = ("TERM", "POSTINGS"),
-    columns: Collection[str] = (),
-) -> int:
-    """Bring a split's index into the disk cache, open it, and read the named parts into memory.
-
-    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, only what belongs to their
-    fields comes into the cache, and of files that keep fields apart only theirs are read.
-    """
-    opened = open_index(store, footer, options)
-    folder = opened.lease.folder
-    fields = field_names((folder / META).read_bytes())
-    wanted = {name for name in fields if not columns or column_of(name) in columns}
-    opened.load(wanted | OWN_FIELDS | set(map(positions_of, wanted)))
-    suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
-    return sum(
-        _read_through(Path(item.path), fields, wanted if columns else None)
-        for item in os.scandir(folder)
-        if item.name.endswith(suffixes)
-    )
-
-
-def _read_through(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        spans = [(0, size)]
-        if wanted is not None and path.suffix in BY_FIELD:
-            file.seek(max(0, size - DIRECTORY))
-            found = stretches(path.suffix, file.read(), size, fields)
-            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in wanted]
-        return sum(_read_span(file, start, end) for start, end in spans)
-
-
-def _read_span(file: IO[bytes], start: int, end: int) -> int:
-    file.seek(start)
-    read = 0
-    while read < end - start and (chunk := file.read(min(1 << 22, end - start - read))):
-        read += len(chunk)
-    return read
