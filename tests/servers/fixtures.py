@@ -29,7 +29,7 @@ def moto_server(tmp_path_factory) -> Iterator[s3.S3Server]:
 
 @pytest.fixture(scope="session")
 def seaweed_server(tmp_path_factory) -> Iterator[s3.S3Server]:
-    with s3.seaweed(tmp_path_factory.mktemp("seaweed")) as server:
+    with s3.seaweed(tmp_path_factory.mktemp("seaweed"), s3.USERS) as server:
         yield server
 
 

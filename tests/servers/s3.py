@@ -29,6 +29,13 @@ class Key:
         return f"secret-of-{self.name}-never-shown"
 
 
+WRITER = Key("writer", ("Read", "Write", "List", "Tagging"))
+READER = Key("reader", ("Read:bucket", "List:bucket"))
+LISTER = Key("lister", ("List:bucket",))
+STRANGER = Key("stranger", ("Read:elsewhere", "List:elsewhere"))
+USERS = (WRITER, READER, LISTER, STRANGER)
+
+
 @dataclass(frozen=True)
 class S3Server:
     port: int

@@ -7,7 +7,7 @@ import types
 import pytest
 from servers import s3
 from servers.process import free_port
-from servers.s3 import Key
+from servers.s3 import LISTER, READER, STRANGER, WRITER, Key
 
 import indextables
 from indextables.errors import CredentialsError
@@ -20,17 +20,12 @@ from indextables.split.query import search
 from indextables.store import Passport, Store, open_store
 from indextables.store.credentials import Identity
 
-WRITER = Key("writer", ("Read", "Write", "List", "Tagging"))
-READER = Key("reader", ("Read:bucket", "List:bucket"))
-LISTER = Key("lister", ("List:bucket",))
-STRANGER = Key("stranger", ("Read:elsewhere", "List:elsewhere"))
 TEXT = {"indexing.typemap.t": "text"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with s3.seaweed(tmp_path_factory.mktemp("readers"), [WRITER, READER, LISTER, STRANGER]) as started:
-        yield started
+@pytest.fixture
+def server(seaweed_server):
+    return seaweed_server
 
 
 @pytest.fixture
