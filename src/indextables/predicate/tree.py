@@ -81,7 +81,7 @@ class Values(Sequence[pa.Scalar]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Values):
-            return bool(self.array.type == other.array.type and self.array.equals(other.array))
+            return bool(self.array.type == other.array.type and _bits(self.array).equals(_bits(other.array)))
         return isinstance(other, tuple) and tuple(self) == other
 
     def __hash__(self) -> int:
@@ -92,6 +92,12 @@ class Values(Sequence[pa.Scalar]):
 
     def __reduce__(self) -> tuple[type["Values"], tuple[pa.Array]]:
         return Values, (self.array,)
+
+
+def _bits(array: pa.Array) -> pa.Array:
+    """The values, of which NaN equals NaN."""
+    whole = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+    return array.view(whole[array.type.bit_width]) if pa.types.is_floating(array.type) else array
 
 
 @dataclass(frozen=True, slots=True)
