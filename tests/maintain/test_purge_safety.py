@@ -25,7 +25,7 @@ from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.repair import repair
 from indextables.options import Options
-from indextables.store import Store
+from indextables.store import Store, open_store
 
 # --- paths -----------------------------------------------------------------------------------------
 
@@ -372,3 +372,28 @@ def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
     with pytest.raises(SplitError, match="the write took longer than a purge keeps files"):
         appended(tmp_path, 1)
     assert log_of(tmp_path).snapshot().version == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["memory", pytest.param("s3", marks=pytest.mark.server), pytest.param("azure", marks=pytest.mark.server)],
+)
+def test_tables_inside_tables_stay_on_object_stores(make_store_url, kind: str) -> None:
+    url, given = make_store_url(kind)
+    options = Options.parse({**given, "purge.retentionCheckEnabled": False})
+    it.write(url, [{"id": 1}], options=given)
+    it.write(f"{url}/Tenant=acme", [{"id": 2}], options=given)
+    it.write(f"{url}/tenant=acme/deep", [{"id": 3}], options=given)
+    store = open_store(url, options)
+    # In an inner table, listed before its log; beside it; and in a folder that a name of a table begins.
+    for path in ("Tenant=acme/0.split", "Tenant=acm/0.split", "tenant=acme/0.split"):
+        store.put(path, b"x")
+    outcome = purging.purge(log_of(url, **given), options, older_than_hours=0)
+    assert outcome.orphans_deleted == 2
+    assert [store.exists(f"{name}/0.split") for name in ("Tenant=acme", "Tenant=acm", "tenant=acme")] == [
+        True,
+        False,
+        False,
+    ]
+    assert it.open(f"{url}/Tenant=acme", options=given).count() == 1
+    assert it.open(f"{url}/tenant=acme/deep", options=given).count() == 1
