@@ -160,9 +160,10 @@ def run_trials(model: Path, work: Path, seed: int, numbers: range) -> Iterator[s
         folder = work / f"trial-{number}"
         shutil.copytree(model / "t", folder / "t")
         in_cache = random.random() < 0.25
-        if in_cache:
+        if in_cache or random.random() < 0.3:
+            # The process has opened everything before it is damaged.
             answers(folder)
-            if random.random() < 0.7:
+            if in_cache and random.random() < 0.7:
                 process.flush_searchers()
         part = (
             folder / "cache" / "entries"

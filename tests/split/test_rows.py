@@ -132,6 +132,22 @@ def test_a_split_that_was_replaced_is_noticed(tmp_path):
         Rows(store, footer)
 
 
+def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", logs(3000))
+    rows = Rows(store, read_footer(store, "a.split"))
+    assert rows.fetch(np.array([5])).num_rows == 1
+    with (tmp_path / "a.split").open("r+b") as file:
+        file.truncate(100)
+    for read in (
+        lambda: rows.fetch(np.array([6])),
+        lambda: list(rows.scan()),
+        lambda: list(rows.scan(["level"])),
+    ):
+        with pytest.raises(SplitError, match=r"a\.split: .*was cut since it was opened"):
+            read()
+
+
 def test_damaged_pages_are_an_error_that_names_the_split(tmp_path):
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(3000))

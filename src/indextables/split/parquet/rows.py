@@ -292,6 +292,8 @@ class Rows:
 
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
+            if self._map.size() < len(self._map):
+                raise ValueError("the file was cut since it was opened")
             whole = memoryview(self._map)
             return [whole[start:end] for start, end in ranges]
         return self._store.get_ranges(self._path, ranges) if ranges else []
