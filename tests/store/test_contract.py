@@ -10,7 +10,7 @@ from servers.fixtures import KINDS
 
 from indextables.errors import ObjectMissingError, StoreError
 from indextables.options import Options
-from indextables.store import open_store
+from indextables.store import open_store, paths
 
 NAMES = [
     "plain",
@@ -266,3 +266,15 @@ def test_threads_may_share_a_handle(any_store):
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(40))) == [str(n).encode() for n in range(40)]
+
+
+def test_an_object_that_is_too_large_is_refused_before_it_is_read(any_store, monkeypatch):
+    any_store.put("large", b"x" * 1001)
+    any_store.put("small", b"x" * 1000)
+    monkeypatch.setattr(paths, "MAX_OBJECT", 1000)
+    assert len(any_store.get("small")) == 1000
+    with pytest.raises(
+        StoreError, match="has 1001 bytes, and no object that is read as a whole has more than 1000"
+    ):
+        any_store.get("large")
+    assert any_store.get_range("large", 1000, 1001) == b"x"
