@@ -83,6 +83,8 @@ GROUPS = [
     "year(day)",
     *BUCKETS,
 ]
+# Python functions that return what they get; whoever puts the questions registers them.
+FUNCTIONS = ["same_pickled", "same_pandas", "same_arrow"]
 NESTED = ["spot", "tags", "attrs", "points"]
 OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
@@ -289,6 +291,9 @@ class Asker:
             + [self._groups] * 3
             + [self._joined] * 2
             + [self._around]
+            + [self._function] * 2
+            + [self._above_join] * 2
+            + [self._deep, self._listed, self._edges, self._narrowed, self._subquery]
         )
         return self.rng.choice(kinds)()
 
@@ -433,5 +438,112 @@ class Asker:
                 Question(f"SELECT id FROM {{t}} WHERE {first} EXCEPT SELECT id FROM {{t}} WHERE {second}"),
                 Question(f"SELECT x.id, tag FROM {{t}} x LATERAL VIEW explode(tags) e AS tag WHERE {first}"),
                 Question(f"SELECT count(*) FROM (SELECT id FROM {{t}} WHERE {first} ORDER BY id LIMIT 20)"),
+            ]
+        )
+
+    # --- shapes that a scan meets seldom ------------------------------------------------------------
+
+    def _function(self) -> Question:
+        """A Python function of the user directly above the scan."""
+        function = self.rng.choice(FUNCTIONS)
+        condition = self.condition(1)
+        return self.rng.choice(
+            [
+                Question(f"SELECT {function}(id) AS made, name FROM {{t}} WHERE {condition}"),
+                Question(f"SELECT id, words FROM {{t}} WHERE {function}(id) % 3 = 1 AND ({condition})"),
+                Question(
+                    f"SELECT {function}(id) AS made FROM {{t}} WHERE {condition} LIMIT 7",
+                    Answer.ANY,
+                    f"SELECT {function}(id) AS made FROM {{t}} WHERE {condition}",
+                ),
+                Question(f"SELECT sum({function}(id)), count(*) FROM {{t}} WHERE {condition}"),
+                Question(
+                    f"SELECT {function}(id) % 5 AS g, max(name) FROM {{t}} WHERE {condition} GROUP BY 1"
+                ),
+            ]
+        )
+
+    def _above_join(self) -> Question:
+        """A search above an outer join, with projections between them."""
+        kind = self.rng.choice(["LEFT", "FULL"])
+        joined = f"SELECT k.id AS k, r.words FROM range(0, 90, 2) k {kind} JOIN (SELECT * FROM {{t}} WHERE {self.condition(0)}) r ON k.id = r.id"
+        if self.rng.random() < 0.5:
+            joined = f"SELECT k, w AS words FROM (SELECT k, words AS w FROM ({joined}))"
+        word = self.rng.choice(["alpha", "beta", "error"])
+        return self.rng.choice(
+            [
+                Question(f"SELECT k FROM ({joined}) WHERE NOT {{search:{word}}}"),
+                Question(f"SELECT k, {{search:{word}}} AS found FROM ({joined})"),
+                Question(f"WITH j AS ({joined}) SELECT count(*) FROM j WHERE NOT {{search:{word}}} OR k < 9"),
+            ]
+        )
+
+    def _deep(self) -> Question:
+        """Many terms, or terms within terms."""
+        if self.rng.random() < 0.5:
+            terms = [self._leaf() for _ in range(self.rng.choice([20, 60, 120]))]
+            joined = self.rng.choice([" OR ", " AND "]).join(f"({term})" for term in terms)
+            return Question(f"SELECT id FROM {{t}} WHERE {joined}")
+        condition = self._leaf()
+        for _ in range(self.rng.choice([10, 40, 70])):
+            condition = f"NOT (id <> {self.rng.randrange(300)} AND ({condition}))"
+        return Question(f"SELECT id FROM {{t}} WHERE {condition}")
+
+    def _listed(self) -> Question:
+        """A long list of values."""
+        count = self.rng.choice([1, 10, 11, 17, 500, 3000])
+        step = self.rng.choice([1, 3, 7])
+        column, items = self.rng.choice(
+            [
+                ("id", [str(step * i) for i in range(count)]),
+                ("whole", [str(step * i - count) for i in range(count)]),
+                (
+                    "name",
+                    [literal(self.rng.choice(POOLS["name"]) or "x") for _ in range(5)]
+                    + [f"'x{i}'" for i in range(count)],
+                ),
+                ("day", [f"date_from_unix_date({step * i})" for i in range(count)]),
+                ("moment", [f"timestamp_seconds({86400 * step * i})" for i in range(min(count, 500))]),
+            ]
+        )
+        items += self.rng.choice([[], [], ["NULL"]])
+        negated = self.rng.choice(["", "NOT "])
+        return Question(f"SELECT id FROM {{t}} WHERE {column} {negated}IN ({', '.join(items)})")
+
+    def _edges(self) -> Question:
+        """Values that other systems cannot hold."""
+        operator = self.rng.choice(OPERATORS)
+        moment = self.rng.choice(
+            [
+                "TIMESTAMP'9999-12-31 23:59:59'",
+                "TIMESTAMP'0001-01-01 00:00:00'",
+                "timestamp_micros(9200000000000000000)",
+                "timestamp_micros(-9200000000000000000)",
+            ]
+        )
+        text = self.rng.choice(["X'FF'", "X'61FF'", "X'EDA080'"])
+        edge = self.rng.choice([f"moment {operator} {moment}", f"name {operator} CAST({text} AS STRING)"])
+        return Question(
+            f"SELECT id FROM {{t}} WHERE ({edge}) {self.rng.choice(['AND', 'OR'])} ({self.condition(0)})"
+        )
+
+    def _narrowed(self) -> Question:
+        """A join whose other side tells the scan which values it wants."""
+        few = f"SELECT id * {self.rng.choice([1, 3])} AS key FROM range({self.rng.choice([3, 50, 1200])}) WHERE id % 5 <> 2"
+        column = self.rng.choice(["id", "whole", "MixedCase"])
+        return Question(
+            f"SELECT t.id, f.key FROM {{t}} t JOIN ({few}) f ON t.{column} = f.key WHERE {self.rng.choice(['TRUE', 't.id > 3'])}"
+        )
+
+    def _subquery(self) -> Question:
+        """A subquery over the same table, one that searches its outer table among them."""
+        condition = self.condition(0)
+        return self.rng.choice(
+            [
+                Question(f"SELECT id FROM {{t}} WHERE id > (SELECT avg(id) FROM {{t}} WHERE {condition})"),
+                Question(
+                    "SELECT id FROM {t} o WHERE EXISTS (SELECT 1 FROM range(200) k WHERE k.id = o.id AND {search:alpha})"
+                ),
+                Question(f"SELECT id FROM {{t}} WHERE id NOT IN (SELECT id FROM {{t}} WHERE {condition})"),
             ]
         )

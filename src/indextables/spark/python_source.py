@@ -29,6 +29,7 @@ from indextables.options import on_write as opt
 from indextables.read import ReadTask, plan, run
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.tables import Addressed, addressed
+from indextables.spark.write_task import valid_texts
 from indextables.store import Passport
 from indextables.version import ENGINE
 
@@ -118,7 +119,7 @@ class Writer(DataSourceArrowWriter):
             return Written(())
         uploads = SplitUploads(self._passport.open(), self._planned.target, self._options)
         try:
-            return Written(uploads.write(self._planned.stored(iterator)))
+            return Written(uploads.write(self._planned.stored(valid_texts(iterator))))
         except BaseException:
             uploads.withdraw()
             raise

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
-from indextables.errors import IndexTablesError
+from indextables.errors import IndexTablesError, SchemaError
 from indextables.ingest import Planned, SplitUploads
 from indextables.log.format.actions import Add
 from indextables.options import Options
@@ -48,10 +48,32 @@ class WriteFunction:
     def _written(self, planned: Planned, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._passport.open(), planned.target, self._options)
         try:
-            return uploads.write(planned.stored(batches))
+            return uploads.write(planned.stored(valid_texts(batches)))
         except BaseException:
             uploads.withdraw()
             raise
+
+
+def valid_texts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows, unless a text in them is not UTF-8: Spark's texts may hold any bytes."""
+    for batch in batches:
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if not _holds_text(field.type):
+                continue
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise SchemaError(
+                    f"column {field.name} holds a text that is not valid UTF-8 ({error}); write it as "
+                    f"make_valid_utf8({field.name}), or as CAST({field.name} AS BINARY)"
+                ) from None
+        yield batch
+
+
+def _holds_text(arrow: pa.DataType) -> bool:
+    if pa.types.is_nested(arrow):
+        return any(_holds_text(arrow.field(i).type) for i in range(arrow.num_fields))
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
 def _said(message: bytes | None, error: str | None) -> pa.RecordBatch:
