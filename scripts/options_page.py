@@ -13,7 +13,10 @@ HEAD = f"""# Options
 Every option is a key `{PREFIX}<key>` with a value. Give it as a Spark session configuration, as
 an option of a Spark reader or writer, or in `options=` of the Python functions; the prefix may be left out in
 the last two. What is given closer to the call wins: reader and writer options over the session's. Keys are
-read in any case. A key that is not on this page is refused, with a suggestion.
+read in any case. A key that is not on this page is refused, with a suggestion. An option that is given to one
+call is refused where it has no effect (the column "where"); a session's settings hold for all that it does.
+`open` takes options of reads and commands, as a table has methods for both, and `write` those of writes and
+reads, as it gives the table back.
 
 This page is printed from the declarations in `src/indextables/options/` by `make docs`.
 """

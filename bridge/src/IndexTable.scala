@@ -54,8 +54,10 @@ class IndexTable(
 
   override def metadataColumns(): Array[MetadataColumn] = VirtualColumn.metadata
 
-  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
+    SessionOptions.check(options, "read")
     new IndexScanBuilder(this, SessionOptions.merged(properties, options.asCaseSensitiveMap))
+  }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new IndexWriteBuilder(this, info)
 

@@ -13,6 +13,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 object SessionOptions {
   private val Prefix = "spark.indextables."
   private val Stored = "option."
+  // What says where a table is, and which version of it; the planner takes them for no options.
+  private val Address = Set("path", "versionasof", "timestampasof")
 
   def merged(properties: util.Map[String, String], options: util.Map[String, String]): util.Map[String, String] = {
     val all = new util.LinkedHashMap[String, String]()
@@ -29,6 +31,13 @@ object SessionOptions {
       if (options.containsKey(TableCatalog.PROP_PROVIDER)) (given, util.Collections.emptyMap[String, String]())
       else (util.Collections.emptyMap[String, String](), given)
     merged(kept, asked)
+  }
+
+  /** Refuse options that were given to one read or one write and have no effect there. */
+  def check(options: CaseInsensitiveStringMap, scope: String): Unit = {
+    val given = if (options.containsKey(TableCatalog.PROP_PROVIDER)) Set.empty[String] else options.keySet.asScala.toSet
+    val keys = given.filterNot(key => Address(plain(key)))
+    if (keys.nonEmpty) Rpc("options", Json.obj("keys" -> keys.toSeq.sorted.asJava, "scope" -> scope))
   }
 
   /** What a catalog keeps of ours: the table's OPTIONS, properties of our name, and where the table is. */

@@ -45,8 +45,10 @@ case class VirtualTable(table: IndexTable, virtual: Seq[VirtualColumn]) extends 
   override def partitioning(): Array[Transform] = table.partitioning
   override def properties(): util.Map[String, String] = table.properties
   override def capabilities(): util.Set[TableCapability] = table.capabilities()
-  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
+    SessionOptions.check(options, "read")
     new IndexScanBuilder(table, SessionOptions.merged(table.properties, options.asCaseSensitiveMap), virtual)
+  }
 }
 
 /** A table of ours, with what was added to it so far. */

@@ -39,6 +39,7 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
   }
 
   override def build(): Write = {
+    SessionOptions.check(info.options, "write")
     val options = SessionOptions.merged(table.properties, info.options.asCaseSensitiveMap)
     val request = Json.obj(
       "options" -> options,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from indextables import process
 from indextables.maintain import jobs
 from indextables.maintain.jobs import Job
-from indextables.options import Options
+from indextables.options import Options, Where
 from indextables.process import DiskCache, Flushed, Forgotten, Property, StorageRead
 from indextables.store import open_store
 
@@ -16,12 +16,12 @@ Path = str | os.PathLike[str]
 
 def disk_cache(*, options: Given = None) -> DiskCache:
     """How full the cache of indexes is, of all processes that share its folder."""
-    return process.disk_cache(Options.parse(options))
+    return process.disk_cache(Options.parse(options, {Where.COMMAND}))
 
 
 def flush_disk_cache(*, options: Given = None) -> Flushed:
     """Delete cached indexes that nobody uses now."""
-    return process.flush_disk_cache(Options.parse(options))
+    return process.flush_disk_cache(Options.parse(options, {Where.COMMAND}))
 
 
 def flush_searchers() -> int:
@@ -69,4 +69,4 @@ def wait_for_prewarm(
 
 
 def _url(path: Path | None, options: Given) -> str | None:
-    return None if path is None else open_store(path, Options.parse(options)).url
+    return None if path is None else open_store(path, Options.parse(options, {Where.COMMAND})).url

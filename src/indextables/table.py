@@ -13,7 +13,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.maintain.repair import Repaired
 from indextables.maintain.repair import repair as repair_log
-from indextables.options import Options
+from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
 from indextables.read.tasks import facts_of
@@ -173,7 +173,7 @@ def open_table(
     """
     if version is not None and timestamp is not None:
         raise OptionError("give a version or a timestamp, not both")
-    checked = Options.parse(options)
+    checked = Options.parse(options, OPENED)
     log = TransactionLog(open_store(path, checked), checked, engine=ENGINE)
     moment = None if timestamp is None else milliseconds(timestamp)
     return Table(log, log.snapshot(version=version, timestamp=moment))
@@ -197,7 +197,7 @@ def write(
         partition_by: columns whose values become folders; only when the table is new.
         options: `spark.indextables.*` options, with or without the prefix.
     """
-    checked = Options.parse(options)
+    checked = Options.parse(options, WRITTEN)
     on_write.check(checked)
     written = write_table(
         open_store(path, checked),
@@ -221,4 +221,4 @@ def repair(source: str, *, at: str | None = None, options: Mapping[str, object] 
             from the splits, in its place.
         options: `spark.indextables.*` options, with or without the prefix.
     """
-    return repair_log(source, at, Options.parse(options), engine=ENGINE)
+    return repair_log(source, at, Options.parse(options, {Where.COMMAND}), engine=ENGINE)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import indextables as it
 from indextables.errors import OptionError
 from indextables.options import FieldOption, Option, Options, Refused, cloud, declared
 from indextables.options import log as opt
@@ -111,3 +112,27 @@ def test_every_key_of_the_specification_is_honoured_or_refused_with_a_reason() -
     named = {key.removesuffix("is") if key.endswith("Mergeis") else key for key in named}
     assert len(named) > 25
     assert {key for key in named if key.lower() not in keys} == set()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda path: it.open(path, options={"replaceWhere": "id = 1"}), r"'replaceWhere' belongs to writes .*a read"),
+        (lambda path: it.open(path, options={"mergeOnWrite.enabled": True}), "belongs to writes"),
+        (lambda path: it.write(path, [{"id": 2}], options={"prewarm.segments": "NONSENSE"}), r"'prewarm.segments' belongs to commands .*a write"),
+        (lambda path: it.sql(f"MERGE SPLITS '{path}'", options={"replaceWhere": "id = 1"}), "has no effect on a command"),
+        (lambda path: it.repair(str(path), options={"overwriteSchema": True}), "has no effect on a command"),
+    ],
+)  # fmt: skip
+def test_an_option_is_refused_where_it_has_no_effect(tmp_path: Path, call, says: str) -> None:
+    it.write(tmp_path, [{"id": 1}])
+    with pytest.raises(OptionError, match=says):
+        call(tmp_path)
+    assert it.open(tmp_path).version == 1
+
+
+def test_options_that_take_effect_in_more_than_one_place_are_accepted_there(tmp_path: Path) -> None:
+    both = {"cache.disk.path": str(tmp_path / "cache"), "checkpoint.interval": 3, "merge.maxPasses": 1}
+    it.write(tmp_path / "t", [{"id": 1}], options=both)
+    it.open(tmp_path / "t", options=both).merge()
+    it.sql(f"MERGE SPLITS '{tmp_path}/t'", options=both)

@@ -8,13 +8,13 @@ from pathlib import Path
 from indextables.cli.statements import shown
 from indextables.cli.terminal import ProgressBar
 from indextables.commands.execute import execute
-from indextables.options import Options
+from indextables.options import Options, Where
 from indextables.report import report_page
 from indextables.table import open_table
 
 
 def _sql(arguments: argparse.Namespace) -> int:
-    options = Options.parse(dict(arguments.option))
+    options = Options.parse(dict(arguments.option), {Where.COMMAND})
     with ProgressBar("working", quiet=arguments.quiet) as progress:
         result = execute(arguments.statement, options, progress=progress)
     return shown(result, arguments)

@@ -13,7 +13,7 @@ from indextables.commands import COMMANDS, Command, Statement, Target, Wanted
 from indextables.commands.clauses import Condition
 from indextables.commands.execute import execute_statement
 from indextables.errors import CommandError
-from indextables.options import Options
+from indextables.options import Options, Where
 
 _BY_WORDS = {command.in_shell: command for command in COMMANDS}
 _LISTS = ("history", "jobs merge", "jobs prewarm", "wait", "describe log")
@@ -46,7 +46,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement:
 def run(arguments: argparse.Namespace) -> int:
     """Do what the arguments say, and write the result."""
     statement = statement_of(arguments)
-    options = Options.parse(dict(arguments.option))
+    options = Options.parse(dict(arguments.option), {Where.COMMAND})
     if statement.arguments.get("async"):
         result = in_background(statement, options)
     else:

@@ -10,7 +10,7 @@ from indextables.commands.command import Place, Progress
 from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
-from indextables.options import Options
+from indextables.options import Options, Where
 from indextables.store import open_store
 from indextables.version import ENGINE
 
@@ -48,7 +48,7 @@ def sql(statement: str, *, options: Mapping[str, object] | None = None) -> pa.Ta
         statement: such as `MERGE SPLITS '/data/logs' TARGET SIZE 1G`; tables are named by their paths.
         options: `spark.indextables.*` options, with or without the prefix.
     """
-    return execute(statement, Options.parse(options))
+    return execute(statement, Options.parse(options, {Where.COMMAND}))
 
 
 def execute_statement(

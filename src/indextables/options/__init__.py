@@ -7,22 +7,28 @@ page `docs/options.md` is printed from the same declarations.
 
 from indextables.options import cloud, indexing, log, maintenance, on_write, reading, writing
 from indextables.options.declare import (
+    OPENED,
     PREFIX,
+    WRITTEN,
     FieldOption,
     Option,
     Options,
     Refused,
     Where,
+    check_scope,
     declared,
 )
 
 __all__ = [
+    "OPENED",
     "PREFIX",
+    "WRITTEN",
     "FieldOption",
     "Option",
     "Options",
     "Refused",
     "Where",
+    "check_scope",
     "cloud",
     "declared",
     "indexing",

@@ -1,7 +1,7 @@
 """What an option is, how a set of them is read, and how a wrong one is refused."""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
@@ -23,6 +23,12 @@ class Where(StrEnum):
 
 
 EVERYWHERE = frozenset(Where)
+# What a table that was opened is used for: reads, and commands as methods.
+OPENED = frozenset({Where.READ, Where.COMMAND})
+# A write gives a table back, and that is read with the write's options.
+WRITTEN = frozenset({Where.READ, Where.WRITE})
+
+_PLURALS = {Where.READ: "reads", Where.WRITE: "writes", Where.COMMAND: "commands"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,8 +138,11 @@ class Options:
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, object] | None) -> "Options":
+    def parse(cls, raw: Mapping[str, object] | None, scope: Collection[Where] = EVERYWHERE) -> "Options":
         """Check every key and value, with or without the prefix, in any case.
+
+        `scope` is what one call does with options that were given to it alone: one that has no effect there is
+        refused. Settings that hold for more than one call are checked without it.
 
         >>> Options.parse({"spark.indextables.checkpoint.interval": "5"})
         Options(checkpoint.interval=5)
@@ -146,6 +155,7 @@ class Options:
             declaration, key = _find(given)
             text = _text(value)
             _check(declaration, key, text, given)
+            _check_scope(declaration, given, scope)
             if values.get(key, text) != text:
                 raise OptionError(f"option '{key}' is given twice with different values; give it once")
             values[key] = text
@@ -177,6 +187,24 @@ class Options:
         """Show what was given, secrets masked."""
         shown = (f"{k}={MASK if is_secret(k) else v}" for k, v in sorted(self.values.items()))
         return f"Options({', '.join(shown)})"
+
+
+def check_scope(keys: Iterable[str], scope: Collection[Where]) -> None:
+    """Refuse keys that were given to one call and have no effect there."""
+    for given in keys:
+        declaration, _ = _find(given)
+        _check_scope(declaration, given, scope)
+
+
+def _check_scope(declaration: Declaration, given: str, scope: Collection[Where]) -> None:
+    if isinstance(declaration, Refused) or not declaration.where.isdisjoint(scope):
+        return
+    belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
+    here = " or ".join(f"a {each.value}" for each in Where if each in scope)
+    raise OptionError(
+        f"option '{given}' belongs to {belongs} and has no effect on {here}; leave it out, or give it "
+        "where it belongs"
+    )
 
 
 def is_secret(key: str) -> bool:

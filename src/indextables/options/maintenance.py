@@ -4,6 +4,7 @@ from indextables.options.declare import Where, option, refused
 from indextables.options.parsers import boolean, integer, names, number, size
 
 _WHERE = frozenset({Where.WRITE, Where.COMMAND})
+_COMMAND = frozenset({Where.COMMAND})
 
 MERGE_TARGET_SIZE = option(
     "merge.targetSize",
@@ -112,7 +113,7 @@ PREWARM_SEGMENTS = option(
     names,
     ("TERM", "POSTINGS"),
     "Which parts of an index are read into memory, where the command does not say.",
-    where=_WHERE,
+    where=_COMMAND,
     default_text="TERM,POSTINGS",
 )
 PREWARM_FIELDS = option(
@@ -120,32 +121,32 @@ PREWARM_FIELDS = option(
     names,
     (),
     "Of which columns, where the command does not say.",
-    where=_WHERE,
+    where=_COMMAND,
     default_text="all",
 )
 PREWARM_PER_TASK = option(
-    "prewarm.splitsPerTask", integer(1), 2, "How many splits one task warms at once.", where=_WHERE
+    "prewarm.splitsPerTask", integer(1), 2, "How many splits one task warms at once.", where=_COMMAND
 )
 PREWARM_FAIL_ON_MISSING = option(
     "prewarm.failOnMissingField",
     boolean,
     True,
     "Refuse a column that has no index; if false it is left out and reported.",
-    where=_WHERE,
+    where=_COMMAND,
 )
 PREWARM_RETRIES = option(
     "prewarm.maxRetries",
     integer(0),
     10,
     "How often a split that storage could not give is tried again.",
-    where=_WHERE,
+    where=_COMMAND,
 )
 JOBS_AT_ONCE = option(
     "prewarm.async.maxConcurrent",
     integer(1),
     1,
     "How many prewarm jobs run in the background at once; others wait.",
-    where=_WHERE,
+    where=_COMMAND,
 )
 JOB_RETENTION_MS = option(
     "prewarm.async.completedJobRetentionMs",

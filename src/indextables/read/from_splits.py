@@ -19,6 +19,7 @@ from indextables.read.aggregates import (
 )
 from indextables.read.partials import Partial, bound_name, comparable, from_rows, merged, pairs
 from indextables.read.request import Request
+from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
 from indextables.split.query.aggregate import IndexGroup, Key, Measure, Measured, index_groups
@@ -32,14 +33,16 @@ _MERGE_ROWS = 200_000
 
 def split_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial:
     """The groups of one split."""
-    reader = SplitReader(store, ref, table)
-    found = _from_index(reader, request)
-    return found if found is not None else _from_rows(reader, request)
+    with split_errors(table, ref):
+        reader = SplitReader(store, ref, table)
+        found = _from_index(reader, request)
+        return found if found is not None else _from_rows(reader, request)
 
 
 def index_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial | None:
     """The groups of one split from its index alone; None if the index cannot give them exactly."""
-    return _from_index(SplitReader(store, ref, table), request)
+    with split_errors(table, ref):
+        return _from_index(SplitReader(store, ref, table), request)
 
 
 # --- rows -------------------------------------------------------------------------------------------

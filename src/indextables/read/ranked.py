@@ -13,6 +13,7 @@ from indextables.predicate import Always, And, Column, Predicate, Search, Search
 from indextables.predicate.query_words import split_path
 from indextables.read.parallel import each
 from indextables.read.scan import parallelism
+from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.statistics import term_statistics
 from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
@@ -123,7 +124,8 @@ def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
 def _best(
     store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked, statistics: TermStatistics | None
 ) -> Top:
-    return best_rows(SplitReader(store, ref, table), wanted, statistics)
+    with split_errors(table, ref):
+        return best_rows(SplitReader(store, ref, table), wanted, statistics)
 
 
 def best_rows(reader: SplitReader, wanted: Ranked, statistics: TermStatistics | None) -> Top:

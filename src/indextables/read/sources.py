@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from indextables.errors import IndexTablesError
+from indextables.errors import IndexTablesError, SplitError
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
 from indextables.split.descriptors import files_to_keep, is_exhausted
@@ -170,6 +170,11 @@ class OriginalSplit:
             for batch in self._rows([name for name in self.schema.names if name in columns]):
                 builder.add(batch)
             return builder.finish()
+        except (pa.ArrowException, ValueError) as error:
+            builder.discard()
+            raise SplitError(
+                f"{self._store.url}/{self._ref.path}: its rows cannot be indexed ({error})"
+            ) from error
         except BaseException:
             builder.discard()
             raise

@@ -27,6 +27,7 @@ from indextables.predicate import (
 from indextables.predicate.evaluate import evaluate
 from indextables.read.fold import fold, has_search
 from indextables.read.sources import Numbers, Source, open_source
+from indextables.read.split_errors import cast_column, named, named_batches
 from indextables.read.tasks import SplitRef, TableFacts, searches_of
 from indextables.split.query.exact import Narrowed, narrow
 from indextables.split.query.fields import Question
@@ -99,6 +100,7 @@ class SplitReader:
         """A search operator, its fields resolved."""
         return self.table.question(search)
 
+    @named
     def scored(self, search: Search, statistics: TermStatistics | None) -> Side:
         """The rows that a search finds, with scores by the statistics of the table, or else of this split."""
         return ask(self.understand(search), replace(self.view, statistics=statistics)).true
@@ -107,6 +109,7 @@ class SplitReader:
         """The condition with this split's constants put in."""
         return Always(True) if where is None else fold(where, self.constants)
 
+    @named
     def narrowed(self, where: Predicate) -> Narrowed:
         """What the index says about a folded condition."""
         self.index.load_columns(self.columns_of(where))
@@ -125,6 +128,7 @@ class SplitReader:
         """Whether the index can be asked about columns without fetching it."""
         return self.source.index_at_hand(self.table.options, columns)
 
+    @named_batches
     def batches(
         self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -182,6 +186,7 @@ class SplitReader:
             _warn_of_cache(str(error))
             return None
 
+    @named
     def numbers(self, where: Predicate | None) -> Numbers:
         """The numbers of the rows for which the condition is true."""
         condition = self.folded(where)
@@ -190,12 +195,14 @@ class SplitReader:
             return every if condition.value is True else every[:0]
         chosen = self.from_index(condition, lambda: self._chosen(condition, None, len(every)))
         if chosen is None:
-            return every[self.holds(condition, every)]
+            found: Numbers = every[self.holds(condition, every)]
+            return found
         if chosen.check is None or not len(chosen.numbers):
             return chosen.numbers
         wrong = chosen.doubtful[~self.holds(chosen.check, chosen.doubtful)]
         return np.setdiff1d(chosen.numbers, wrong, assume_unique=True)
 
+    @named_batches
     def numbered(
         self, columns: Sequence[str], where: Predicate | None
     ) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
@@ -207,6 +214,7 @@ class SplitReader:
                 yield numbers[start : start + batch.num_rows], batch
             start += batch.num_rows
 
+    @named
     def count(self, where: Predicate | None) -> int:
         """How many rows the condition is true for."""
         condition = self.folded(where)
@@ -229,6 +237,7 @@ class SplitReader:
             return None
         return self.index.count(found.side.sure) + int(self.holds(found.check, doubtful).sum())
 
+    @named
     def decided(self, where: Predicate | None) -> bool:
         """Whether the index alone tells for which rows the condition is true."""
         condition = self.folded(where)
@@ -236,6 +245,7 @@ class SplitReader:
             return True
         return bool(self.from_index(condition, lambda: self.narrowed(condition).check is None))
 
+    @named
     def candidates(self, where: Predicate | None) -> int:
         """How many rows have to be read, or looked at, to find those for which the condition is true."""
         condition = self.folded(where)
@@ -246,6 +256,7 @@ class SplitReader:
             found = self.from_index(condition, lambda: self.index.count(self.narrowed(condition).side.rows))
         return self.source.num_records if found is None else found
 
+    @named
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""
         return pa.Table.from_batches(self._fetch(columns, numbers, dense=False), self.table.selected(columns))
@@ -284,8 +295,7 @@ class SplitReader:
                 constant = self.constants[field.name.lower()]
                 arrays.append(_repeated(constant, rows, field.type))
             else:
-                array = batch.column(place)
-                arrays.append(array if array.type == field.type else array.cast(field.type))
+                arrays.append(cast_column(batch.column(place), field, self.table, self.ref))
         if not arrays:
             return _counted(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -346,6 +356,7 @@ class SplitReader:
                 keep[unsure] = self._true(check, batch.filter(pa.array(unsure)), own[unsure])
             yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
 
+    @named
     def holds(self, check: Predicate, numbers: Numbers) -> Mask:
         """For each of these rows, whether the condition is true."""
         read = self._with_needed((), check)

@@ -10,6 +10,7 @@ from functools import partial
 from indextables.options import reading
 from indextables.predicate import Search
 from indextables.read.parallel import each
+from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
 from indextables.split.query.query import ask
@@ -54,14 +55,17 @@ def term_statistics(
 
 
 def _of_split(store: Store, ref: SplitRef, table: TableFacts, searches: Sequence[Search]) -> TermStatistics:
-    reader = SplitReader(store, ref, table)
-    words: set[FieldTerm] = set()
-    view = replace(reader.view, words=words)
-    for search in searches:
-        ask(reader.understand(search), view)
-    lengths = {field: view.average_length(field, [word]) for field, word in words}
-    known = {field: length for field, length in lengths.items() if length is not None}
-    return TermStatistics(reader.source.num_records, {word: view.frequency(word) for word in words}, known)
+    with split_errors(table, ref):
+        reader = SplitReader(store, ref, table)
+        words: set[FieldTerm] = set()
+        view = replace(reader.view, words=words)
+        for search in searches:
+            ask(reader.understand(search), view)
+        lengths = {field: view.average_length(field, [word]) for field, word in words}
+        known = {field: length for field, length in lengths.items() if length is not None}
+        return TermStatistics(
+            reader.source.num_records, {word: view.frequency(word) for word in words}, known
+        )
 
 
 def _forget() -> None:

@@ -24,11 +24,11 @@ from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_w
 from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
-from indextables.options import PREFIX, Options
+from indextables.options import PREFIX, Options, Where, check_scope
 from indextables.options import on_write as opt
 from indextables.read import ReadTask, plan, run
 from indextables.schema.spark import to_arrow
-from indextables.spark.planner.tables import Addressed, addressed
+from indextables.spark.planner.tables import ADDRESS, Addressed, addressed
 from indextables.spark.write_task import valid_texts
 from indextables.store import Passport
 from indextables.version import ENGINE
@@ -54,11 +54,11 @@ class IndexTablesSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table."""
-        return Reader(_table(self._given), schema)
+        return Reader(_table(self._given, Where.READ), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A writer of rows to the table."""
-        return Writer(_table(self._given), schema, Mode.OVERWRITE if overwrite else Mode.APPEND)
+        return Writer(_table(self._given, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND)
 
 
 class Part(InputPartition):
@@ -173,6 +173,8 @@ def _refuse_months(kind: DataType, path: tuple[str, ...]) -> None:
             _refuse_months(value, (*path, "value"))
 
 
-def _table(given: Mapping[str, str]) -> Addressed:
+def _table(given: Mapping[str, str], scope: Where | None = None) -> Addressed:
     options = {key.lower().removeprefix(PREFIX): value for key, value in given.items()}
+    if scope is not None:
+        check_scope(options.keys() - ADDRESS, {scope})
     return addressed({"options": options})

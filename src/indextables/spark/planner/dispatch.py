@@ -14,6 +14,7 @@ from indextables.spark.planner.on_write import merge_here
 from indextables.spark.planner.plan import plan
 from indextables.spark.planner.schema import schema
 from indextables.spark.planner.snapshots import snapshot
+from indextables.spark.planner.tables import check_options
 from indextables.spark.planner.write import abort, commit, delete, write
 
 Request = Mapping[str, Any]
@@ -39,6 +40,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "estimate": estimate,
     "job_progress": job_progress,
     "merge_here": merge_here,
+    "options": check_options,
     "ping": _ping,
     "plan": plan,
     "schema": schema,

@@ -1,13 +1,13 @@
 """The table that a request is about."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from indextables.errors import OptionError, StoreError
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.options import Options
+from indextables.options import Options, Where, check_scope
 from indextables.predicate.times import micros_of
 from indextables.store import Store, open_store
 from indextables.version import ENGINE
@@ -15,6 +15,8 @@ from indextables.version import ENGINE
 _PATH = "path"
 _VERSION = "versionasof"
 _TIMESTAMP = "timestampasof"
+# Keys that say where a table is, and which version of it.
+ADDRESS = frozenset({_PATH, _VERSION, _TIMESTAMP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,15 @@ def addressed(request: Mapping[str, Any]) -> Addressed:
         None if version is None else _version(version),
         None if moment is None else _milliseconds(moment, request.get("zone", "UTC")),
     )
+
+
+def check_options(
+    request: Mapping[str, Any], blobs: Sequence[bytes]
+) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """Refuse options of one read or write that have no effect there; those of a session may be there."""
+    del blobs
+    check_scope(request["keys"], {Where(request["scope"])})
+    return {}, ()
 
 
 def _version(text: str) -> int:

@@ -1,0 +1,70 @@
+"""Errors of Arrow and Tantivy while a split is read, as errors of ours that name the split."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+import pyarrow as pa
+
+from indextables.errors import SplitError
+from indextables.read.tasks import SplitRef, TableFacts
+
+
+class _Reader(Protocol):
+    table: TableFacts
+    ref: SplitRef
+
+
+R = TypeVar("R", bound=_Reader)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@contextmanager
+def split_errors(table: TableFacts, ref: SplitRef) -> Iterator[None]:
+    """Errors of other libraries from within become one of ours; Tantivy's are plain ValueErrors."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError) as error:
+        raise SplitError(
+            f"{table.url}/{ref.path}: the split cannot be read or searched "
+            f"({type(error).__name__}: {error}); if the file is intact, this is a defect of indextables"
+        ) from error
+
+
+def named(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+    """A method of a reader whose errors name the split."""
+
+    @wraps(method)
+    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with split_errors(self.table, self.ref):
+            return method(self, *args, **kwargs)
+
+    return guarded
+
+
+def named_batches(
+    method: Callable[Concatenate[R, P], Iterator[T]],
+) -> Callable[Concatenate[R, P], Iterator[T]]:
+    """The same for what is made bit by bit."""
+
+    @wraps(method)
+    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with split_errors(self.table, self.ref):
+            yield from method(self, *args, **kwargs)
+
+    return guarded
+
+
+def cast_column(array: pa.Array, field: pa.Field, table: TableFacts, ref: SplitRef) -> pa.Array:
+    """Values of a split as the table's column has them."""
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type)
+    except pa.ArrowException as error:
+        raise SplitError(
+            f"{table.url}/{ref.path}: the column {field.name} holds {array.type} where the table has "
+            f"{field.type} ({error}); overwrite the table, or restore a version that fits"
+        ) from error
