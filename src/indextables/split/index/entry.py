@@ -22,7 +22,7 @@ from indextables.split.index.locks import locked_folder
 ENTRY = "entry.json"
 _CHUNK = 1 << 20
 # Checksums are compared again when so much time has passed since the last time.
-VERIFY_AFTER_S = 3600.0
+VERIFY_AFTER_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
