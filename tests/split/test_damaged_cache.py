@@ -117,3 +117,19 @@ def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals
         with pytest.raises(SplitError, match=r"a\.split: .*index out of bounds.*repeat the query"):
             ask()
     assert found(store, options) == expected
+
+
+@pytest.mark.parametrize("limit", ["files_to_keep", "maps_to_keep"])
+def test_indexes_stay_open_up_to_the_limits_of_the_process(store, options, monkeypatch, limit):
+    names = [f"{number}.split" for number in range(4)]
+    for name in names:
+        write_split(store, name, logs(50, seed=len(name)), TEXT)
+    if limit == "files_to_keep":
+        monkeypatch.setattr("indextables.split.query.search.files_to_keep", lambda most: 2)
+    else:
+        # Each has seven files and the stack of a thread.
+        monkeypatch.setattr("indextables.split.query.search.maps_to_keep", lambda: 20)
+    close_indexes()
+    for name in names:
+        open_index(store, read_footer(store, name), options)
+    assert close_indexes() == 2
