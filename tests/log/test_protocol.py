@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import command_doors as doors
+import pyarrow as pa
 import pytest
 from log_tables.build import a_log, a_table, append, on_old_protocol, split
-from upkeep_tables import appended
+from upkeep_tables import appended, log_of
 
 import indextables as it
 from indextables.commands import COMMANDS, Wanted
@@ -16,6 +17,8 @@ from indextables.log.conflict import Draft
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
 from indextables.log.known import invalidate
+from indextables.maintain import on_write
+from indextables.options import Options
 
 OURS = {"split_tags": ["parquet"]}
 
@@ -169,6 +172,32 @@ def test_an_unknown_writer_feature_is_refused_for_writing_only(tmp_path):
         with pytest.raises(ProtocolError, match=r"writer features.*rowTracking"):
             change()
     assert sorted(tmp_path.rglob("*")) == before, "a split was written for nothing"
+
+
+def test_a_write_is_refused_before_its_rows_are_read(tmp_path):
+    it.write(tmp_path / "t", [{"id": 1}])
+    said = {"minReaderVersion": 5, "minWriterVersion": 6}
+    rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
+
+    def rows():
+        raise AssertionError("a row was read")
+        yield
+
+    schema = pa.schema([("id", pa.int64())])
+    with pytest.raises(ProtocolError, match="writer version 6"):
+        it.write(tmp_path / "t", pa.RecordBatchReader.from_batches(schema, rows()), mode="append")
+
+
+def test_a_merge_that_a_write_starts_leaves_alone_a_table_that_it_may_not_write(tmp_path, caplog):
+    for n in range(3):
+        it.write(tmp_path / "t", [{"id": n}], mode="append")
+    said = {"minReaderVersion": 5, "minWriterVersion": 5, "writerFeatures": ["rowTracking"]}
+    rewritten(tmp_path / "t", 0, lambda line: {"protocol": said} if "protocol" in line else line)
+    before = sorted(tmp_path.rglob("*"))
+    options = {"mergeOnWrite.enabled": True, "mergeOnWrite.minBatchesToTrigger": 1}
+    on_write.merge_now(log_of(tmp_path / "t"), Options.parse(options), processors=1)
+    assert "rowTracking" in caplog.text
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 # --- companion tables of the original ---------------------------------------------------------------

@@ -86,6 +86,7 @@ def plan_write(
         raise TableExistsError(log.store.url)
     if mode is Mode.IGNORE or _has_batch(snapshot, options):
         return None, snapshot
+    log.check_writable(snapshot)
     asked = options.get(opt.REPLACE_WHERE)
     if asked is not None and mode is not Mode.OVERWRITE:
         raise OptionError("replaceWhere replaces rows, so it needs the mode overwrite")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from indextables.options.declare import Parser, Where, field_option, option, refused
+from indextables.options.declare import EVERYWHERE, Parser, Where, field_option, option, refused
 from indextables.options.parsers import choice, integer, names, optional_text, size
 
 # Options whose keys start so describe the index; a table remembers them, so that later writes need not
@@ -197,7 +197,7 @@ HEAP_SIZE = option(
     128 << 20,
     "Memory for the index being built, for all threads of one split together; at least 16M per thread. About "
     "150 bytes a log row: more memory gives fewer, larger segments.",
-    where=_WRITE,
+    where=EVERYWHERE,
 )
 INDEX_THREADS = option(
     "indexWriter.threads",
@@ -225,7 +225,7 @@ TEMP_DIRECTORY = option(
     optional_text,
     None,
     "Where the index is built before it goes into the split; the system's temporary folder if not given.",
-    where=_WRITE,
+    where=EVERYWHERE,
 )
 ROW_GROUP_BYTES = option(
     "write.rowGroupSize",
