@@ -121,6 +121,10 @@ class TransactionLog:
             other="of a table that was made anew or restored",
         )
 
+    def adopt(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot without a reader, as caches hold it, to be read through this log."""
+        return replace(snapshot, reader=self._loader)
+
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
         self._check_supported()

@@ -37,7 +37,7 @@ def term_statistics(
     counted = splits[::step]
     asked = tuple((search, table.question(search).defaults) for search in dict.fromkeys(searches))
     keys: list[Hashable] = [
-        (store.url, ref.path, ref.size, asked, tuple(table.schema.names)) for ref in counted
+        (store.cache_scope, ref.path, ref.size, asked, tuple(table.schema.names)) for ref in counted
     ]
     with _lock:
         found = {key: _counts[key] for key in keys if key in _counts}

@@ -3,6 +3,7 @@
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from indextables.errors import SchemaError, TableNotFoundError, TableReplacedError, VersionNotFoundError
@@ -12,6 +13,7 @@ from indextables.spark.planner.tables import Addressed, addressed
 # The version of a table that a catalog lists and nobody has written to.
 NO_LOG = -1
 
+# Without their readers: a cache holds facts, and neither handles nor credentials.
 _KEPT = 16
 _snapshots: OrderedDict[tuple[object, ...], Snapshot] = OrderedDict()
 
@@ -41,7 +43,7 @@ def pinned(table: Addressed, request: Mapping[str, Any]) -> Snapshot | None:
     key = _key(table, version, identity)
     if (known := _snapshots.get(key)) is not None:
         _snapshots.move_to_end(key)
-        return known
+        return table.log.adopt(known)
     found = table.snapshot()
     if (found.version, found.identity) != (version, identity):
         try:
@@ -84,7 +86,7 @@ def _replaced(table: Addressed) -> TableReplacedError:
 
 def _keep(table: Addressed, found: Snapshot) -> None:
     key = _key(table, found.version, found.identity)
-    _snapshots[key] = found
+    _snapshots[key] = replace(found, reader=None)
     _snapshots.move_to_end(key)
     while len(_snapshots) > _KEPT:
         _snapshots.popitem(last=False)
