@@ -61,11 +61,7 @@ def _of_split(store: Store, ref: SplitRef, table: TableFacts, searches: Sequence
         view = replace(reader.view, words=words)
         for search in searches:
             ask(reader.understand(search), view)
-        lengths = {field: view.average_length(field, [word]) for field, word in words}
-        known = {field: length for field, length in lengths.items() if length is not None}
-        return TermStatistics(
-            reader.source.num_records, {word: view.frequency(word) for word in words}, known
-        )
+        return reader.index.counts(words)
 
 
 def _forget() -> None:

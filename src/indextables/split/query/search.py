@@ -33,6 +33,7 @@ from indextables.split.index.folders import remove_folder
 from indextables.split.index.tokenizers import register
 from indextables.split.mapping import ROW_FIELD, Kind
 from indextables.split.query.guard import NotAggregatedError, guarded, is_panic
+from indextables.split.query.statistics import FieldTerm, TermStatistics
 from indextables.split.query.verdict import ALL, NOTHING, without
 from indextables.split.query.view import IndexView
 from indextables.store import Store
@@ -186,6 +187,15 @@ class OpenIndex:
         rows = self.footer.row_numbers(np.array(ids, np.int64))
         order = np.lexsort((rows, -scores))
         return Top(rows[order], scores[order])
+
+    @guarded
+    def counts(self, words: Iterable[FieldTerm]) -> TermStatistics:
+        """How many rows have each word, and how long the texts of their fields are."""
+        listed = list(words)
+        lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
+        known = {field: length for field, length in lengths.items() if length is not None}
+        found = {word: self.view.frequency(word) for word in listed}
+        return TermStatistics(self.footer.num_records, found, known)
 
     @guarded
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
