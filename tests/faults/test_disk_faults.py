@@ -36,7 +36,7 @@ def write(path: Path, *ids: int, **more: object) -> object:
 
 
 def opened(path: Path) -> indextables.Table:
-    return indextables.open(path, options=OPTIONS)
+    return indextables.open(path)
 
 
 @pytest.fixture(scope="module")
