@@ -165,13 +165,10 @@ def test_a_merge_leaves_a_damaged_split_live(desk):
 
 def test_a_newer_protocol_is_refused_by_its_number(desk):
     name = written(desk, [1], **PLAIN_LOG)
-    (first,) = (Path(desk.path(name)) / "_transaction_log").glob("0*0.json")
-    actions = [json.loads(line) for line in first.read_text().splitlines()]
-    for action in actions:
-        if "protocol" in action:
-            action["protocol"]["minReaderVersion"] = 99
-    kept = [action for action in actions if "checksum" not in action]
-    first.write_text("\n".join(map(json.dumps, kept)) + "\n")
+    log = Path(desk.path(name)) / "_transaction_log"
+    newest = max(int(file.stem) for file in log.glob("0*.json"))
+    protocol = {"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}
+    (log / f"{newest + 1:020d}.json").write_text(json.dumps(protocol) + "\n")
     with pytest.raises(PySparkException, match="99"):
         desk.spark.read.format("indextables").load(desk.path(name)).collect()
 
