@@ -2,7 +2,7 @@
 
 In the text of a query `[[word]]` is a search, `[[word d]]` the same of the table alias `d`, and `[[word d.text]]` of another
 name for its column. `@notes` and `@owners` are tables, `@first` is an earlier version of `@notes`, and names that begin
-with `@new` are created by the query itself. A query that ends with ORDER BY puts its rows into one order; others leave it open.
+with `@new` are created by the query itself. An ORDER BY of a whole query leaves no two rows in doubt.
 """
 
 import re
