@@ -23,7 +23,7 @@ object BindToTable extends Rule[LogicalPlan] {
 
   def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[Asking]))
 
-  private def bound(node: LogicalPlan): LogicalPlan = {
+  def bound(node: LogicalPlan): LogicalPlan = {
     var children = node.children
     val columns = mutable.Map.empty[Expression, Expression]
     node.expressions.flatMap(_.collect { case asking: Asking => asking }).foreach { asking =>

@@ -12,6 +12,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     session.injectHintResolutionRule(MergeSchema(_))
     session.injectCheckRule(TableChecks(_))
     session.injectResolutionRule(_ => HiddenColumns)
+    session.injectPostHocResolutionRule(_ => BindInSubqueries)
     // First before Spark moves conditions, then along with it, for what had to be moved first.
     session.injectPreOperatorOptimizationRule(_ => BindToTable)
     session.injectOptimizerRule(_ => BindToTable)

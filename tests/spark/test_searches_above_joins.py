@@ -80,3 +80,28 @@ def test_a_search_within_a_correlated_scalar_subquery_is_answered(desk, notes, c
 def test_a_search_of_the_outer_table_in_a_scalar_subquery_is_answered(desk, notes):
     sql = f"SELECT id, (SELECT count(*) FROM keys WHERE k = t.id AND t.message INDEXQUERY 'alpha') FROM {notes} t"
     assert desk.ask(sql) == [(1, 1), (2, 0), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (
+            "EXISTS (SELECT 1 FROM {t} i WHERE i.id = o.id AND (o.id = 3 OR i.message INDEXQUERY 'alpha'))",
+            [1, 3],
+        ),
+        (
+            "EXISTS (SELECT 1 FROM {t} i WHERE i.id > o.id AND (o.message INDEXQUERY 'alpha' OR i.message INDEXQUERY 'alpha'))",
+            [1],
+        ),
+        (
+            "NOT EXISTS (SELECT 1 FROM {t} i WHERE i.id = o.id AND i.message INDEXQUERY 'alpha' = (o.id < 3))",
+            [2],
+        ),
+        ("id IN (SELECT i.id FROM {t} i WHERE o.id = 2 OR i.message INDEXQUERY 'alpha')", [1, 2]),
+        ("id NOT IN (SELECT i.id FROM {t} i WHERE o.id = 2 OR i.message INDEXQUERY 'alpha')", [3]),
+    ],
+)
+def test_a_condition_of_a_subquery_mixes_a_search_of_its_table_with_outer_columns(
+    desk, notes, condition, expected
+):
+    assert desk.ask(f"SELECT id FROM {notes} o WHERE {condition.format(t=notes)}") == expected
