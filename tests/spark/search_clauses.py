@@ -286,7 +286,8 @@ QUERIES = {
     "window frame": "SELECT id, bool_or([[both]]) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 3 FOLLOWING) b FROM @notes WHERE [[loud]]",
     "named window": "SELECT id, rank() OVER w FROM @notes WHERE [[either]] WINDOW w AS (PARTITION BY level ORDER BY [[slow]], id)",
     "first of a window": "SELECT id FROM (SELECT id, message, row_number() OVER (PARTITION BY owner ORDER BY id) r FROM @notes) WHERE r <= 5 AND [[timeout]]",
-    "qualify": "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY owner ORDER BY [[timeout]] DESC, id) r FROM @notes) WHERE r = 1",
+    "best of a window": "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY owner ORDER BY [[timeout]] DESC, id) r FROM @notes) WHERE r = 1",
+    "qualify": "SELECT id FROM @notes WHERE [[loud]] QUALIFY row_number() OVER (PARTITION BY owner ORDER BY [[timeout]] DESC, id) = 1",
     # LATERAL VIEW, generators, PIVOT, UNPIVOT, other relations
     "lateral view": "SELECT id, tag FROM @notes LATERAL VIEW explode(tags) t AS tag WHERE [[timeout]]",
     "lateral view outer": "SELECT id, tag, [[timeout]] AS hit FROM @notes LATERAL VIEW OUTER explode(tags) t AS tag WHERE NOT [[red]]",
