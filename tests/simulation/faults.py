@@ -32,7 +32,19 @@ class Fault(StrEnum):
 CRASHES = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE, Fault.CRASH_PARTLY})
 PAUSES = frozenset({Fault.PAUSE, Fault.LONG_PAUSE, Fault.CLOCK, Fault.STORE_CLOCK, Fault.TABLE_REPLACED})
 _ERRORS = (Fault.ERROR, Fault.DENIED, Fault.NO_HANDLES, Fault.MAYBE, Fault.LOST, Fault.LATE, Fault.PARTLY)
-_CALLS = ("create", "put", "delete", "list", "get", "upload", "head")
+# Where faults are placed: some calls matter more than others.
+_CALLS = (
+    "create version",
+    "create version",
+    "create state",
+    "create",
+    "put",
+    "delete",
+    "list",
+    "get",
+    "upload",
+    "head",
+)
 
 
 @dataclass
@@ -51,7 +63,7 @@ class Trigger:
             if self.process != process or not self.faults:
                 return None
             return self.faults.pop(0)
-        if self.call not in (None, call) or (self.after_version and not created_version):
+        if not call.startswith(self.call or "") or (self.after_version and not created_version):
             return None
         self.countdown -= 1
         if self.countdown > 0 or not self.faults:
@@ -111,6 +123,8 @@ def _pause(source: random.Random) -> Trigger:
     place = source.random()
     if place < 0.3:
         return Trigger([fault], source.randrange(1, 6), after_version=True)
-    if place < 0.65:
+    if place < 0.5:
+        return Trigger([fault], source.randrange(1, 5), call="create version")
+    if place < 0.7:
         return Trigger([fault], source.randrange(1, 15), call=source.choice(_CALLS))
     return Trigger([fault], source.randrange(1, 150))

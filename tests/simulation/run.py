@@ -168,7 +168,7 @@ class World:
             operation.outcome = f"failed: {type(error).__name__}: {error}"
             oracle.failed(operation)
             surprising = isinstance(error, (CorruptLogError, StoreError))
-            if operation.kind == "purge" and "the clock of" in str(error):
+            if "the clock of" in str(error):
                 surprising = False  # It was suspended between two looks at a clock, and deleted nothing.
             if surprising and not process.faults and began == oracle.epoch and not oracle.excused:
                 self.fail(f"{operation} fails though no call of it did: {error}")
@@ -303,7 +303,8 @@ def run(seed: int) -> Result:
     traits.page = source.choice((2, 4, 8, 1000))
     traits.seconds = source.random() < 0.5
     traits.offsets = source.choice(((0,), (0,), (0, -1500, 700), (-20_000, 20_000)))
-    world.storage.faults = FaultPlan.random(source, replacement=source.random() < 0.08)
+    # Deleting a folder while a first write fills it leaves the writer no way to know.
+    world.storage.faults = FaultPlan.random(source, replacement=number > 0 and source.random() < 0.08)
     partition_by = image.partition_by if number else source.choice(((), ("part",)))
     author = Author(source, partition_by)
     processes = []

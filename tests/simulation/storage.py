@@ -7,6 +7,7 @@ arrive later; times have one second or one millisecond, and come from clocks tha
 """
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -18,6 +19,7 @@ from simulation.schedule import Crash, Process, Scheduler, Stop
 
 TABLE = "table"
 LOG = f"{TABLE}/_transaction_log/"
+_VERSION = re.compile(re.escape(LOG) + r"\d{20}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ class Storage:
         if process is None:
             return None
         name = process.name
+        if call == "create":
+            call += (
+                " version" if _VERSION.fullmatch(key) else " state" if key.endswith("_manifest.avro") else ""
+            )
         fault = self.faults.choose(name, call, created_version=name in self.created_version)
         if fault is None:
             self.history.append((scheduler.steps, name, process.operation, call, key, None))
@@ -135,7 +141,7 @@ class Storage:
         if traits.seconds:
             stamped -= stamped % 1000
         self.objects[key] = StoredObject(data, stamped, f"{self.writes:x}")
-        if process is not None and key.startswith(LOG) and key.endswith(".json"):
+        if process is not None and _VERSION.fullmatch(key):
             self.created_version.add(process.name)
         self.watcher.written(key, data, process)
 
