@@ -55,6 +55,9 @@ class Trigger:
     countdown: int
     call: str | None = None
     after_version: bool = False
+    # Only calls of this process count.
+    only: str | None = None
+    # The process that it hit.
     process: str | None = None
 
     def fires(self, process: str, call: str, *, created_version: bool) -> Fault | None:
@@ -63,6 +66,8 @@ class Trigger:
             if self.process != process or not self.faults:
                 return None
             return self.faults.pop(0)
+        if self.only not in (None, process):
+            return None
         if not call.startswith(self.call or "") or (self.after_version and not created_version):
             return None
         self.countdown -= 1
@@ -85,6 +90,14 @@ class FaultPlan:
             if found is not None:
                 return found
         return None
+
+    def delay(self, process: str, source: random.Random) -> None:
+        """Let one process wait, most likely right before it creates a version."""
+        calls = ("create version", "create version", "create state", "put", "delete", "list", "get")
+        fault = source.choice((Fault.PAUSE, Fault.LONG_PAUSE, Fault.LONG_PAUSE))
+        call = source.choice(calls)
+        countdown = 1 if call.startswith("create") else source.randrange(1, 4)
+        self.triggers.append(Trigger([fault], countdown, call=call, only=process))
 
     @classmethod
     def random(cls, source: random.Random, *, replacement: bool) -> "FaultPlan":

@@ -422,6 +422,21 @@ class Author:
         chosen = self._random.choices(list(self.weights), list(self.weights.values()), k=length)
         return [self.operation(kind) for kind in chosen]
 
+    def overtaking(self) -> list[list[Operation]]:
+        """Programs of processes of which the first, and perhaps the last, are overtaken by the second one."""
+        source = self._random
+        slow = source.choice((*self.weights, "append", "drop partition", "restore", "checkpoint"))
+        commits = source.choices(
+            ("append", "append", "overwrite", "drop partition", "merge"), k=source.randrange(1, 4)
+        )
+        cleanings = source.choice(
+            (("truncate",), ("truncate", "purge"), ("purge",), ("checkpoint", "truncate"))
+        )
+        programs = [[slow], ["append", *commits, *cleanings, *source.choices(list(self.weights), k=1)]]
+        if source.random() < 0.5:
+            programs.append([source.choice(("checkpoint", "truncate", "append"))])
+        return [[self.operation(kind) for kind in kinds] for kinds in programs]
+
     def operation(self, kind: str) -> Operation:
         """One operation."""
         source = self._random

@@ -307,10 +307,15 @@ def run(seed: int) -> Result:
     world.storage.faults = FaultPlan.random(source, replacement=number > 0 and source.random() < 0.08)
     partition_by = image.partition_by if number else source.choice(((), ("part",)))
     author = Author(source, partition_by)
+    if source.random() < 0.35:
+        world.programs = author.overtaking()
+        world.storage.faults.delay("p0", source)
+        world.storage.faults.delay("p2", source)
+    else:
+        count = source.choice((2, 2, 3, 3, 4))
+        world.programs = [author.program(source.choice((1, 1, 2, 2, 3))) for _ in range(count)]
     processes = []
-    for n in range(source.choice((2, 2, 3, 3, 4))):
-        program = author.program(source.choice((1, 1, 2, 2, 3)))
-        world.programs.append(program)
+    for n, program in enumerate(world.programs):
         process = Process(f"p{n}", world.work(program), random.Random(f"process {n} {seed}"))
         process.skew_ms = source.choice((0, 0, int(source.uniform(-1, 1) * MAX_SKEW_MS)))
         processes.append(process)

@@ -190,7 +190,7 @@ class Storage:
         if fault is Fault.PAUSE:
             self.scheduler.sleep(10 ** source.uniform(-1, 1.3))
         elif fault is Fault.LONG_PAUSE:
-            self.scheduler.sleep(source.choice((1.5, 3, 14)) * source.uniform(0.5, 1) * HOUR_MS / 1000)
+            self.scheduler.sleep(source.choice((0.1, 1.5, 3, 14)) * source.uniform(0.5, 1) * HOUR_MS / 1000)
         elif fault is Fault.CLOCK:
             process.skew_ms = int(source.uniform(-1, 1) * self.max_skew_ms)
         elif fault is Fault.STORE_CLOCK:
