@@ -5,7 +5,7 @@ import sys
 import time
 
 from simulation.reintroduced import BUGS
-from simulation.run import run
+from simulation.run import make_images, run
 from simulation.seams import installed
 
 
@@ -16,6 +16,7 @@ def main(arguments: list[str]) -> int:
     bug = arguments[2] if len(arguments) > 2 else None
     with installed() as patch:
         if bug is not None:
+            make_images()
             BUGS[bug].put_back(patch)
         if last is None:
             result = run(first)

@@ -425,7 +425,9 @@ class Author:
     def overtaking(self) -> list[list[Operation]]:
         """Programs of processes of which the first, and perhaps the last, are overtaken by the second one."""
         source = self._random
-        slow = source.choice((*self.weights, "append", "drop partition", "restore", "checkpoint"))
+        slow = source.choice(
+            (*self.weights, "append", "drop partition", "drop partition", "restore", "checkpoint")
+        )
         commits = source.choices(
             ("append", "append", "overwrite", "drop partition", "merge"), k=source.randrange(1, 4)
         )

@@ -290,6 +290,12 @@ def image_of(number: int) -> Image:
     return made
 
 
+def make_images() -> None:
+    """Make all tables that runs may begin with; they are kept."""
+    for number in range(IMAGES):
+        image_of(number)
+
+
 def run(seed: int) -> Result:
     """Run one seed; call it within `seams.installed()`."""
     source = random.Random(f"plan {seed}")

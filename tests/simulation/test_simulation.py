@@ -2,10 +2,34 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+
+from simulation.batches import SOAK_SECONDS, first_failure, run_range, until, workers
 from simulation.run import run
 from simulation.seams import installed
+
+SEEDS = 2000
+REAL_SEEDS = 20
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with workers() as pool:
+        yield pool
+
+
+def test_two_thousand_seeds_keep_every_invariant(request, pool):
+    seed = request.config.getoption("seed", None)
+    found = first_failure(pool, 0, SEEDS) if seed is None else run_range(seed, seed + 1)
+    assert found is None, f"{found}\nreplay: python -m pytest tests/simulation --seed {found.seed}"
+
+
+def test_seeds_with_real_splits_keep_every_invariant(pool):
+    found = first_failure(pool, 100_000, 100_000 + REAL_SEEDS, real_splits=True)
+    assert found is None, str(found)
 
 
 def test_a_seed_has_the_same_history_in_every_process():
@@ -26,3 +50,13 @@ def test_a_seed_has_the_same_history_in_every_process():
         check=True,
     )
     assert again.stdout.rstrip("\n") == expected
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool):
+    """Each run takes other seeds: those of its start's second."""
+    first = int(time.time()) * 1000
+    found, ran = until(pool, first, SOAK_SECONDS)
+    print(f"{ran} seeds from {first} on")  # noqa: T201
+    assert found is None, f"{found}\nreplay: python -m pytest tests/simulation --seed {found.seed}"

@@ -1,0 +1,34 @@
+"""Bugs of the past, put back one at a time: the simulator finds each of them."""
+
+import pytest
+
+from simulation.batches import first_failure, run_range, workers
+from simulation.reintroduced import BUGS
+
+# Those that were found at once are looked for by every run of the tests.
+QUICK = 60
+MOST = 20_000
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with workers() as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("name", [name for name, bug in BUGS.items() if bug.found_at < QUICK])
+def test_a_bug_that_is_put_back_is_found_at_once(name):
+    seed = BUGS[name].found_at
+    found = run_range(seed, seed + 1, name)
+    if found is None:  # Another change of code or simulator gave the seeds other histories.
+        found = run_range(0, 5 * QUICK, name)
+    assert found is not None, f"{BUGS[name].description} No seed below {5 * QUICK} finds that"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", list(BUGS))
+def test_a_bug_that_is_put_back_is_found_within_20000_seeds(pool, name):
+    found = first_failure(pool, 0, MOST, bug=name)
+    assert found is not None, f"{BUGS[name].description} No seed below {MOST} finds that"
+    print(f"{name}: seed {found.seed}: {found.violation}")  # noqa: T201
