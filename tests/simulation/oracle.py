@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from simulation.operations import Operation
 
 _VERSION = re.compile(re.escape(LOG) + r"(\d{20})\.json")
+_STATE = re.compile(re.escape(LOG) + r"state-v(\d{20})/_manifest\.avro")
 _TYPEMAP = "indexing.typemap."
 # A table of somebody else inside ours: nothing of it may be touched.
 NESTED = f"{TABLE}/tenant=acme/"
@@ -80,6 +81,9 @@ class Oracle(Watcher):
     # An old writer's version appeared in a new table before it could have looked again: all bets are off.
     excused: bool = False
     looked_since: set[str] = field(default_factory=set)
+    # Versions whose file was cleaned up, and those of them that got a state after that.
+    forgotten: set[int] = field(default_factory=set)
+    revived: set[int] = field(default_factory=set)
 
     # --- what the store reports ----------------------------------------------------------------------
 
@@ -91,6 +95,8 @@ class Oracle(Watcher):
             self.splits[key.removeprefix(f"{TABLE}/")] = real_splits.get(key) or SplitRecord.decode(data)
             return
         self._check_epoch(key, process, created=True)
+        if state := _STATE.fullmatch(key):
+            self.revived |= {int(state[1])} & self.forgotten
         if match := _VERSION.fullmatch(key):
             self._version(int(match[1]), lines_of(data), process)
 
@@ -99,6 +105,8 @@ class Oracle(Watcher):
         self._check_epoch(key, process, created=False)
         if self.excused:
             return
+        if match := _VERSION.fullmatch(key):
+            self.forgotten.add(int(match[1]))
         who = f"{process.name}, {process.operation}" if process else "nobody"
         if key.startswith(NESTED):
             self.fail(f"{who} deletes {key} of a table inside the table")
