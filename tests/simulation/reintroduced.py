@@ -33,17 +33,17 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug, how it is put back, and by which seed it was found when that was last measured."""
+    """A bug, how it is put back, and by which seed it was found when that was last measured, if it was."""
 
     description: str
     put_back: Callable[[Patch], None]
-    found_at: int
+    found_at: int | None
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def _bug(name: str, found_at: int) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+def _bug(name: str, found_at: int | None) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def register(put_back: Callable[[Patch], None]) -> Callable[[Patch], None]:
         BUGS[name] = Bug((put_back.__doc__ or "").strip(), put_back, found_at)
         return put_back
@@ -51,7 +51,7 @@ def _bug(name: str, found_at: int) -> Callable[[Callable[[Patch], None]], Callab
     return register
 
 
-@_bug("C1", 0)
+@_bug("C1", 11)
 def errors_after_the_create_count_as_failures(patch: Patch) -> None:
     """A storage error after the version was created is taken for a failed commit: its splits are deleted."""
     original = transaction_log.commit
@@ -83,7 +83,7 @@ class _AnyIdentity(str):
     __hash__ = str.__hash__
 
 
-@_bug("C2", 0)
+@_bug("C2", 66)
 def bases_are_known_by_number(patch: Patch) -> None:
     """A base is known by its number only: a commit lands in a table that was made anew."""
 
@@ -96,14 +96,14 @@ def bases_are_known_by_number(patch: Patch) -> None:
     patch.setattr(load, "check_lineage", lambda *_: None)
 
 
-@_bug("C3", 0)
+@_bug("C3", 4)
 def metadata_changes_do_not_conflict_with_appends(patch: Patch) -> None:
     """A change of schema, partitioning or indexing does not conflict with rows that are added meanwhile."""
     patch.setattr(conflict, "_differs", lambda *_: False)
     patch.setattr(conflict, "_indexing", lambda *_: {})
 
 
-@_bug("C4", 0)
+@_bug("C4", 184)
 def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
@@ -130,7 +130,7 @@ def _without_fallback(patch: Patch) -> None:
     patch.setattr(Loader, "load_first", load_first)
 
 
-@_bug("C5", 0)
+@_bug("C5", 106)
 def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     """An incremental state stays if its manifests are there, though its base is gone and they are next."""
     original = checkpoint._check_state
@@ -146,7 +146,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     _without_fallback(patch)
 
 
-@_bug("C6", 0)
+@_bug("C6", 106)
 def compacted_states_are_not_checked(patch: Patch) -> None:
     """A compacted state is never checked after it became visible: its manifests may be deleted before."""
     original = checkpoint._check_state
@@ -159,7 +159,7 @@ def compacted_states_are_not_checked(patch: Patch) -> None:
     _without_fallback(patch)
 
 
-@_bug("C7", 0)
+@_bug("C7", 48)
 def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     """A folder with `=` in its name is never asked whether it is a table: a purge deletes its splits."""
     original = folder.OwnFolder._in_another_table
@@ -171,7 +171,7 @@ def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     patch.setattr(folder.OwnFolder, "_in_another_table", in_another_table)
 
 
-@_bug("H1", 0)
+@_bug("H1", 88)
 def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     """A first write that loses version 0 goes on as planned: overwrites double rows, `ignore` writes."""
 
@@ -181,7 +181,7 @@ def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     patch.setattr(plan, "_planned_again", planned_again)
 
 
-@_bug("H6-removes", 0)
+@_bug("H6-removes", 218)
 def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     """A version without added splits counts whatever states there are: nobody may ever see it."""
     original = _Commit.confirm
@@ -194,7 +194,7 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     patch.setattr(_Commit, "confirm", confirm)
 
 
-@_bug("H6-pointer", 0)
+@_bug("H6-pointer", None)
 def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     """Whether a version counts is asked only if the pointer names a later one, and it may go backwards."""
     original = _Commit.confirm
@@ -208,7 +208,7 @@ def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     patch.setattr(_Commit, "confirm", confirm)
 
 
-@_bug("H7", 0)
+@_bug("H7", None)
 def a_refusal_forgets_an_unknown_attempt(patch: Patch) -> None:
     """After an attempt whose outcome is unknown, a refused one counts as a failure: the splits are deleted."""
     original = _Commit.create
@@ -223,13 +223,13 @@ def a_refusal_forgets_an_unknown_attempt(patch: Patch) -> None:
     patch.setattr(_Commit, "create", create)
 
 
-@_bug("M1", 0)
+@_bug("M1", None)
 def restores_do_not_conflict_with_purges(patch: Patch) -> None:
     """A restore checks that its splits are there, and a purge deletes them before it commits."""
     patch.setattr(conflict, "_purge_problem", lambda *_: None)
 
 
-@_bug("M2", 0)
+@_bug("M2", 339)
 def a_path_added_again_counts_as_new(patch: Patch) -> None:
     """A live path that another engine adds again and that is removed then comes back in the next state."""
     original = checkpoint.needs_compaction
@@ -247,7 +247,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
     patch.setattr(checkpoint, "tombstones_of", tombstones_of)
 
 
-@_bug("M6", 0)
+@_bug("M6", 115)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
     original = merge.open_source
@@ -263,20 +263,20 @@ def storage_errors_count_as_damage(patch: Patch) -> None:
     patch.setattr(merge, "open_source", open_source)
 
 
-@_bug("H5", 0)
+@_bug("H5", 108)
 def maintenance_ignores_the_writer_protocol(patch: Patch) -> None:
     """Purge, truncation and checkpoint work on tables that ask for a newer writer."""
     patch.setattr(transaction_log, "check_writable", lambda *_: None)
     patch.setattr(purge, "check_writable", lambda *_: None)
 
 
-@_bug("late-manifests", 0)
+@_bug("late-manifests", 106)
 def snapshots_have_no_other_base(patch: Patch) -> None:
     """A snapshot whose manifests are deleted by a truncation before they are read has no other base."""
     _without_fallback(patch)
 
 
-@_bug("truncate-without-base", 0)
+@_bug("truncate-without-base", None)
 def truncations_delete_without_a_base(patch: Patch) -> None:
     """A truncation deletes what is before a version without a look whether its state is still there."""
     patch.setattr(retention, "check_base", lambda *_, **__: None)
