@@ -233,6 +233,8 @@ class Oracle(Watcher):
         if version > len(self.truth):
             self.fail(f"version {version} appeared, and version {len(self.truth)} never did")
             return
+        if operation is not None:
+            operation.planned = True
         record = self._replay(version, operation, actions)
         self.truth.append(record)
         self._check_version(record)

@@ -164,7 +164,10 @@ class Storage:
         """Let a change happen: now, never, or later; then the error, if there is one."""
         process = self.scheduler.current
         if fault in (Fault.LATE, Fault.CRASH_LATE, Fault.REPEATED) and late:
-            self.scheduler.later(10 ** self.source.uniform(1, 4.3), lambda: self._arrive(key, effect))
+            operation = process.operation if process else None
+            self.scheduler.later(
+                10 ** self.source.uniform(1, 4.3), lambda: self._arrive(key, effect, process, operation)
+            )
         if fault in (None, Fault.LOST, Fault.CRASH_AFTER, Fault.REPEATED, Fault.PARTLY, Fault.CRASH_PARTLY):
             effect()
         if fault in CRASHES:
@@ -177,9 +180,15 @@ class Storage:
             raise CredentialsError(f"sim://{key}: the store refused us; renew the credentials")
         raise StoreError(f"sim://{key}: {fault}; repeat the operation")
 
-    def _arrive(self, key: str, effect: Callable[[], None]) -> None:
-        self.history.append((self.scheduler.steps, "-", None, "arrives late", key, None))
+    def _arrive(
+        self, key: str, effect: Callable[[], None], process: Process | None, operation: object | None
+    ) -> None:
+        """A request arrives late: it is still one of the operation that sent it."""
+        self.history.append((self.scheduler.steps, "-", operation, "arrives late", key, None))
+        assert process is not None
+        process.operation, now = operation, process.operation
         effect()
+        process.operation = now
 
     def _crash(self, process: Process) -> NoReturn:
         process.crashed = True
