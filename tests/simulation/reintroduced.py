@@ -103,7 +103,7 @@ def metadata_changes_do_not_conflict_with_appends(patch: Patch) -> None:
     patch.setattr(conflict, "_indexing", lambda *_: {})
 
 
-@_bug("C4", 184)
+@_bug("C4", 348)
 def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
@@ -130,7 +130,7 @@ def _without_fallback(patch: Patch) -> None:
     patch.setattr(Loader, "load_first", load_first)
 
 
-@_bug("C5", 106)
+@_bug("C5", 335)
 def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     """An incremental state stays if its manifests are there, though its base is gone and they are next."""
     original = checkpoint._check_state
@@ -146,7 +146,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     _without_fallback(patch)
 
 
-@_bug("C6", 106)
+@_bug("C6", 335)
 def compacted_states_are_not_checked(patch: Patch) -> None:
     """A compacted state is never checked after it became visible: its manifests may be deleted before."""
     original = checkpoint._check_state
@@ -247,7 +247,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
     patch.setattr(checkpoint, "tombstones_of", tombstones_of)
 
 
-@_bug("M6", 115)
+@_bug("M6", 153)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
     original = merge.open_source
@@ -270,7 +270,7 @@ def maintenance_ignores_the_writer_protocol(patch: Patch) -> None:
     patch.setattr(purge, "check_writable", lambda *_: None)
 
 
-@_bug("late-manifests", 106)
+@_bug("late-manifests", 335)
 def snapshots_have_no_other_base(patch: Patch) -> None:
     """A snapshot whose manifests are deleted by a truncation before they are read has no other base."""
     _without_fallback(patch)
