@@ -221,6 +221,7 @@ class CommitUnknownError(LogError):
             "the table's history"
         )
         self.version = version
+        self.cause = cause
         self.token = token
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,7 @@ from indextables.log.format.names import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.log.known import invalidate
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import Store, open_store
@@ -660,3 +662,190 @@ def test_a_commit_looks_again_when_a_listing_misses_a_version_in_between(store):
     hiding(store, version_file(1), 1)
     draft = Draft(operation="OVERWRITE", adds=(split("c.split"),), parameters={"mode": "overwrite"})
     assert log.commit(draft, base).version == 3, "no conflict: both versions in between are appends"
+
+
+# --- who deletes relies only on states that nobody takes back ----------------------------------------
+
+
+def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+    """A truncation between the creation of a state and the check that its writer makes after it."""
+    with_state(tmp_path / "t")
+    expected = fresh(tmp_path / "t")
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            a_log(str(tmp_path / "t")).truncate()
+        return answer
+
+    store.watch.after = after
+    with suppress(StateExpiredError):
+        a_log(store).checkpoint(compact=False)
+    assert fresh(tmp_path / "t") == expected
+
+
+def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            other = TransactionLog(open_store(tmp_path / "t"), Options(), engine="other")
+            append(other, "b.split")
+            other.clean(log_hours=0)
+        return answer
+
+    store.watch.after = after
+    with suppress(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
+
+
+def test_a_state_is_not_checked_again_once_others_may_rely_on_it(store, tmp_path):
+    """Only the pointer could not be written; meanwhile a truncation deletes the base."""
+    with_state(tmp_path / "t")
+    log = a_log(store)
+    failures = []
+
+    def before(operation: str, path: str) -> None:
+        if operation == "put" and path == "_last_checkpoint" and not failures:
+            failures.append(path)
+            shutil.rmtree(tmp_path / f"t/_transaction_log/state-v{1:020d}")
+            raise StoreError("503")
+
+    store.watch.before = before
+    assert log.checkpoint(compact=False).written
+    assert (tmp_path / f"t/_transaction_log/state-v{2:020d}/_manifest.avro").exists()
+    assert len(fresh(tmp_path / "t")) == 31
+
+
+def test_cleaning_keeps_the_versions_before_a_damaged_json_checkpoint(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    log.checkpoint()
+    append(log, "b.split")
+    (tmp_path / f"t/_transaction_log/{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
+    cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+    assert cleaner.clean(log_hours=0).versions == ()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
+
+
+def test_a_version_of_another_engine_at_a_new_state_stays_the_same_version(tmp_path):
+    """A process that knows the table goes on from the new state; what it commits next must not conflict."""
+    log = a_table(str(tmp_path / "t"))
+    append(log, "a.split")
+    log.snapshot()
+    foreign = {"add": {"path": "f.split", "size": 5, "modificationTime": 1, "dataChange": True}}
+    (tmp_path / "t/_transaction_log" / version_file(2)).write_text(json.dumps(foreign) + "\n")
+    # As another process would do it: the caches of this one know nothing of it.
+    held = log._known
+    other = a_log(str(tmp_path / "t"), {"transaction.cache.enabled": "false"})
+    other.checkpoint()
+    assert log._known is held
+    assert append(log, "b.split").version == 3
+    assert fresh(tmp_path / "t") == ["a.split", "b.split", "f.split"]
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_a_copied_table_with_versions_of_another_engine_can_be_written(tmp_path, form):
+    log = a_table(str(tmp_path / "t"), {"state.format": form})
+    append(log, "a.split")
+    foreign = {"add": {"path": "f.split", "size": 5, "modificationTime": 1, "dataChange": True}}
+    (tmp_path / "t/_transaction_log" / version_file(2)).write_text(json.dumps(foreign) + "\n")
+    invalidate()
+    log.checkpoint()
+    shutil.copytree(tmp_path / "t", tmp_path / "copy", copy_function=shutil.copy)
+    for file in (tmp_path / "copy").rglob("*.json"):
+        os.utime(file, (1, 1))
+    invalidate()
+    assert append(a_log(str(tmp_path / "copy")), "b.split").version == 3
+
+
+def test_a_state_that_vanishes_while_a_commit_is_confirmed_leaves_no_doubt(store, tmp_path):
+    log = a_table(store)
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path == version_file(1):
+            a_log(str(tmp_path / "t")).checkpoint()
+        if operation == "list" and any(info.path.startswith("state-v") for info in answer):
+            store.watch.after = Watch().after
+            shutil.rmtree(tmp_path / f"t/_transaction_log/state-v{1:020d}")
+        return answer
+
+    store.watch.after = after
+    assert append(log, "a.split").version == 1
+
+
+def test_a_first_write_whose_table_may_or_may_not_exist_says_that_no_rows_were_written(tmp_path, monkeypatch):
+    write = planned_write(tmp_path / "t", [{"id": 1}], Mode.APPEND)
+
+    def create(self, path, data):
+        raise OutcomeUnknownError(self.url, "timed out")
+
+    monkeypatch.setattr(Store, "create", create)
+    monkeypatch.setattr(TransactionLog, "check_store", lambda self: None)
+    with pytest.raises(IndexTablesError, match="no rows were written; write again") as caught:
+        write()
+    assert not isinstance(caught.value, CommitUnknownError)
+    assert caught.value.not_committed
+    monkeypatch.undo()
+    assert not list((tmp_path / "t").glob("*.split"))
+
+
+def test_a_handle_that_checks_the_protocol_is_not_answered_from_one_that_does_not(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    append(log, "a.split")
+    careless = a_log(str(tmp_path / "t"), {"protocol.checkEnabled": "false"})
+    newer = Protocol(min_reader_version=99, min_writer_version=99)
+    careless.commit(Draft(operation="UPGRADE", protocol=newer), careless.snapshot())
+    careless.snapshot()
+    with pytest.raises(ProtocolError, match="99"):
+        a_log(str(tmp_path / "t")).snapshot()
+
+
+# --- repair ------------------------------------------------------------------------------------------
+
+
+def lost_log(path: Path) -> None:
+    """A table whose log is gone and whose splits are a month old."""
+    for number in range(2):
+        indextables.write(path, [{"id": number}])
+    shutil.rmtree(path / "_transaction_log")
+    month_ago = time.time() - 30 * 86_400
+    for file in path.glob("*.split"):
+        os.utime(file, (month_ago, month_ago))
+    invalidate()
+
+
+def test_a_purge_in_the_middle_of_a_repair_deletes_nothing(tmp_path, monkeypatch):
+    lost_log(tmp_path / "t")
+    commit = TransactionLog.commit
+
+    def commit_after_a_purge(self, draft, base):
+        monkeypatch.undo()
+        log = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+        assert purge(log, Options()).orphans_deleted == 0
+        return commit(self, draft, base)
+
+    monkeypatch.setattr(TransactionLog, "commit", commit_after_a_purge)
+    indextables.repair(str(tmp_path / "t"))
+    assert ids(tmp_path / "t") == [0, 1]
+
+
+def test_a_repair_that_was_stopped_between_its_versions_is_finished_by_the_next(tmp_path, monkeypatch):
+    lost_log(tmp_path / "t")
+
+    def stop(self, draft, base):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TransactionLog, "commit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        indextables.repair(str(tmp_path / "t"))
+    monkeypatch.undo()
+    invalidate()
+    log = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+    assert purge(log, Options()).orphans_deleted == 0, "a table without any commit keeps all files"
+    invalidate()
+    indextables.repair(str(tmp_path / "t"))
+    assert ids(tmp_path / "t") == [0, 1]

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from indextables.errors import (
+    CommitUnknownError,
     IndexTablesError,
+    LogError,
     OptionError,
     SchemaError,
     TableExistsError,
@@ -146,7 +148,7 @@ def _prepared(
     """
     if planned.base is None:
         assert planned.target.metadata is not None
-        base = log.create(planned.target.metadata)
+        base = _created(log, planned.target.metadata)
         if base is None:
             base = log.snapshot()
             again = _planned_again(planned, base, options)
@@ -182,6 +184,19 @@ def _prepared(
     check_uploads(log.store, adds, options)
     overlap = replacing(base, planned.replace, planned.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
+
+
+def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
+    """The new table; none if there is one already. Version 0 has no rows, so its doubt is not theirs."""
+    try:
+        return log.create(metadata)
+    except CommitUnknownError as error:
+        failed = LogError(
+            f"whether an empty table was created at {log.store.url} is not known ({error.cause}); no rows "
+            "were written; write again"
+        )
+        failed.not_committed = True
+        raise failed from error
 
 
 def _planned_again(planned: Planned, other: Snapshot, options: Options) -> Planned | None:

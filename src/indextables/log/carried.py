@@ -38,7 +38,7 @@ class Carried(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def own_token(self) -> str | None:
         """The token of the state's version; earlier releases wrote a file's size and time if it had none."""
-        return None if self.token is None or self.token.startswith("(") else self.token
+        return None if not self.token or self.token.startswith("(") else self.token
 
 
 def encode_carried(carried: Carried) -> dict[str, str]:

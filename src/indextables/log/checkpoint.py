@@ -127,11 +127,18 @@ def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: b
         backoff = Backoff(options.get(opt.STATE_RETRY_BASE_MS), options.get(opt.STATE_RETRY_MAX_MS))
         attempts = options.get(opt.STATE_RETRY_ATTEMPTS)
         created: _CreatedState | None = None
+        checked = False
         attempt = 1
         while True:
             try:
                 created = created or _create_state(loader, snapshot, chance, compact=compact)
-                return _confirm_state(loader, snapshot, created)
+                if created.written and not checked:
+                    _check_state(loader, snapshot, created.state, compacted=created.compacted)
+                # From here on others may rely on the state, so it is never taken back.
+                checked = True
+                if created.written:
+                    _point_at(loader, created.state)
+                return _told(created.state, compacted=created.compacted, written=created.written)
             except _HOPELESS:
                 raise
             except StoreError:
@@ -190,15 +197,6 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
     metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
     return _CreatedState(state, compact, written)
-
-
-def _confirm_state(loader: Loader, snapshot: Snapshot, created: _CreatedState) -> Checkpointed:
-    """Check a state that became visible, and let the pointer name it."""
-    state = created.state
-    if created.written:
-        _check_state(loader, snapshot, state, compacted=created.compacted)
-        _point_at(loader, state)
-    return _told(state, compacted=created.compacted, written=created.written)
 
 
 def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, compacted: bool) -> None:
@@ -374,13 +372,6 @@ def _bytes(entries: pa.Table) -> int:
     return pc.sum(entries["size"]).as_py() or 0
 
 
-def advance_to(loader: Loader, snapshot: Snapshot) -> None:
-    """Make the pointer name the state that a snapshot starts from."""
-    state = snapshot.base.state
-    assert state is not None
-    _point_at(loader, state)
-
-
 def _point_at(loader: Loader, state: StateManifest) -> None:
     advance_pointer(
         loader.log,
@@ -403,7 +394,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
         CommitInfo(
             timestamp=snapshot.timestamp or 0,
             operation="CHECKPOINT",
-            token=snapshot.identity,
+            token=snapshot.token or "",
             lineage=list(snapshot.lineage),
         ),
         snapshot.protocol,

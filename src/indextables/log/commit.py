@@ -298,9 +298,17 @@ class _Commit:
         States carry the tokens of the last versions, so they tell. If the table was deleted and made anew,
         the version before is gone or another one.
         """
+        for _ in range(_LISTINGS - 1):
+            try:
+                return self._judge(version, base)
+            except CorruptLogError:
+                continue  # a state that was listed is gone: cleaned up, or taken back by its writer
+        return self._judge(version, base)
+
+    def _judge(self, version: int, base: Snapshot | None) -> _Verdict:
         loader = self.loader
         listing = listing_from(loader.log, max(version - 1, 0))
-        newer = sorted((b for b in bases(listing) if b.version >= version), key=lambda b: b.version)
+        newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
             found = _token_in(loader.lineage_of(state), state.version, version)
             if found is not None:

@@ -64,7 +64,7 @@ class Loader:
         metadata = delta.metadata or metadata
         if metadata is None:
             metadata = self._find_metadata(segment)
-        token = delta.token if segment.versions else carried.token or self._own_token(segment)
+        token = delta.token if segment.versions else carried.own_token or self._own_token(segment)
         snapshot = Snapshot(
             reader=self,
             version=segment.version,
@@ -122,7 +122,7 @@ class Loader:
             VersionNotFoundError: the version was cleaned up.
         """
         for segment in segments_at(self.log, full_listing(self.log), version):
-            start = segment.base.version if segment.base else -1
+            start = segment.start
             if start in unusable:
                 continue
             try:

@@ -6,12 +6,13 @@ engines leave out and earlier files tell (metadata, batches of streams, skipped 
 a state that stays refers to; manifests young enough to belong to a write that is still running.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from indextables.errors import CorruptLogError, OptionError, StateExpiredError
+from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.names import Listing, state_folder
-from indextables.log.format.pointer import read_pointer
+from indextables.log.format.pointer import Pointer, read_pointer
 from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
 from indextables.log.load import Loader
 from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of
@@ -74,10 +75,13 @@ class Retention:
 
 def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> Expired:
     """What has outlived its retention."""
-    anchor = _anchor(loader, listing, now_ms - retention.log_ms)
+    pointer = read_pointer(loader.log)
+    before_ms = now_ms - retention.manifest_ms
+    anchor = _anchor(
+        loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
+    )
     found = Expired()
     if anchor is not None:
-        pointer = read_pointer(loader.log)
         kept = pointer.version if pointer else None
         states = set(_old_states(listing, anchor, retention, kept, now_ms))
         told = _metadata_of_the_rest(loader, listing, states)
@@ -169,6 +173,10 @@ def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
 def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
     """Whether a base and all manifests that it refers to are there: only then may what it replaces go."""
     if not base.is_state:
+        try:
+            read_checkpoint(loader.log, base.version)
+        except CorruptLogError:
+            return False
         return True
     state = _readable(loader, listing, base.version)
     folder = base.path.rsplit("/", 1)[0]
@@ -177,7 +185,18 @@ def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
     )
 
 
-def _anchor(loader: Loader, listing: Listing, kept_from_ms: int) -> Base | None:
+def _is_confirmed(base: Base, pointer: Pointer | None, before_ms: int) -> bool:
+    """Whether a base may replace what was before it: its writer takes it back only right after it appeared.
+
+    The pointer names what was checked; what is as old as a manifest that may go is no longer taken back.
+    """
+    named = pointer is not None and pointer.version == base.version and pointer.is_state == base.is_state
+    return named or base.stamp[1] < before_ms
+
+
+def _anchor(
+    loader: Loader, listing: Listing, kept_from_ms: int, is_confirmed: Callable[[Base], bool]
+) -> Base | None:
     """The base of the oldest version that is promised to time travel; none if that starts from nothing.
 
     Promised are the versions committed since then, and the one before them: it was the newest at that time.
@@ -189,7 +208,7 @@ def _anchor(loader: Loader, listing: Listing, kept_from_ms: int) -> Base | None:
         return None
     oldest = max((v for v in commits if v < oldest), default=oldest) if young else oldest
     before = (b for b in bases(listing) if b.version <= oldest)
-    return next((b for b in before if _is_whole(loader, listing, b)), None)
+    return next((b for b in before if is_confirmed(b) and _is_whole(loader, listing, b)), None)
 
 
 def _old_states(

@@ -15,7 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from indextables.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from indextables.errors import (
+    CorruptLogError,
+    ObjectMissingError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from indextables.log.format.names import Listing, version_file
 from indextables.log.format.pointer import Pointer, read_pointer
 from indextables.log.format.state_manifest import decode_state
@@ -63,6 +68,11 @@ class Segment:
     stamp: Stamp | None = None
     has_file: bool = False
 
+    @property
+    def start(self) -> int:
+        """The version of the base; -1 if there is none."""
+        return self.base.version if self.base else -1
+
 
 def current_segment(log: Store) -> Segment:
     """The files of the newest version."""
@@ -87,7 +97,8 @@ class Progress:
     follows: bool
     later: tuple[VersionFile, ...] = ()
     stamp: Stamp | None = None
-    newest_state: Base | None = None
+    # The newest version as it is read from the newest state.
+    newest: Segment | None = None
 
 
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
@@ -103,8 +114,13 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     later = following(listing, version)
     if later is None:
         return Progress(follows=False)
-    newest = next((b for b in bases(listing) if b.is_state), None)
-    return Progress(True, later, stamp_at(listing, latest), newest)
+    stamp = stamp_at(listing, latest)
+    states = [b for b in bases(listing) if b.is_state]
+    newest = None
+    if states:
+        after = tuple(file for file in later if file.version > states[0].version)
+        newest = Segment(latest, states[0], after, tuple(states[1:]), stamp, latest in listing.versions)
+    return Progress(True, later, stamp, newest)
 
 
 def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
@@ -144,9 +160,13 @@ def full_listing(log: Store) -> Listing:
     listing = Listing.of(log.list())
     misfiled = listing.states.get(0)
     if misfiled is not None and 0 not in listing.versions and len(listing.states) > 1:
-        state = decode_state(log.get(misfiled.path), f"{log.url}/{misfiled.path}")
-        if state.num_files:
-            listing.misfiled = listing.states.pop(0)
+        try:
+            state = decode_state(log.get(misfiled.path), f"{log.url}/{misfiled.path}")
+        except (CorruptLogError, ObjectMissingError):
+            listing.states.pop(0)  # nobody needs it: there are newer ones
+        else:
+            if state.num_files:
+                listing.misfiled = listing.states.pop(0)
     return listing
 
 

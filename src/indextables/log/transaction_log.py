@@ -20,7 +20,6 @@ from indextables.log import retention
 from indextables.log.changes import Changes, changes_since
 from indextables.log.checkpoint import (
     Checkpointed,
-    advance_to,
     checkpoint,
     existing,
     is_complete,
@@ -30,6 +29,7 @@ from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import CommitInfo, Metadata
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
+from indextables.log.format.pointer import read_pointer
 from indextables.log.format.protocol import check_writable, new_table_protocol
 from indextables.log.history import HistoryEntry, history, version_at
 from indextables.log.known import FileLists, KnownSnapshots, invalidate
@@ -37,7 +37,6 @@ from indextables.log.load import Loader
 from indextables.log.named import named_splits
 from indextables.log.outcome import CommitOutcome, commit_outcome
 from indextables.log.segment import (
-    Segment,
     Stamp,
     current_segment,
     full_listing,
@@ -52,6 +51,9 @@ from indextables.options import log as opt
 from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
+
+# How often a log is listed again when what a listing showed is gone: on a busy table each one differs.
+_LISTINGS = 20
 
 # How often a truncation starts again when others clean the log up at the same time.
 _TRUNCATIONS = 5
@@ -89,13 +91,16 @@ class TransactionLog:
     def snapshot(self, *, version: int | None = None, timestamp: int | None = None) -> Snapshot:
         """The newest version, or the one asked for (a time is in milliseconds since 1970)."""
         if version is None and timestamp is None:
-            return self._newest()
+            return self._loader.checked(self._newest())
 
         def read(listing: Listing) -> Snapshot:
             wanted = version if timestamp is None else version_at(self._loader, listing, timestamp)
             segments = segments_at(self._loader.log, listing, wanted)
             first = segments[0]
-            return self._known.get(first) or self._known.put(first, self._loader.load_first(segments))
+            known = self._known.get(first)
+            if known is not None:
+                return self._loader.checked(known)
+            return self._known.put(first, self._loader.load_first(segments))
 
         return self._settled(read)
 
@@ -270,12 +275,10 @@ class TransactionLog:
         self.check_writable(snapshot)
         version = snapshot.version
         found_state = existing(snapshot)
-        if found_state is not None and not (_says_all(snapshot) and self._is_complete(snapshot)):
-            version = version + 1 if dry_run else self.checkpoint().version
-        elif not dry_run and found_state is not None:
-            advance_to(self._loader, snapshot)
-        elif not dry_run:
-            version = self._checkpoint_at_least(snapshot)
+        if found_state is None:
+            version = version if dry_run else self._checkpoint_at_least(snapshot)
+        elif not self._is_confirmed(snapshot):
+            version = version + 1 if dry_run else self._checkpoint_at_least(self._commit_empty(snapshot))
         now_ms = self._chance.now_ms() if dry_run else self.store_time_ms()
         before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
 
@@ -296,6 +299,16 @@ class TransactionLog:
         with suppress(CorruptLogError):
             self._newest()
 
+    def _is_confirmed(self, snapshot: Snapshot) -> bool:
+        """Whether the state at a snapshot may replace all that was before it.
+
+        A state that just became visible may be taken back by its writer. One that the pointer names was
+        checked after it became visible.
+        """
+        pointer = read_pointer(self._loader.log)
+        named = pointer is not None and pointer.is_state and pointer.version == snapshot.version
+        return named and _says_all(snapshot) and self._is_complete(snapshot)
+
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
         """The version of a sound state that is not older than a snapshot."""
         made = checkpoint(self._loader, snapshot, self._chance, compact=True)
@@ -306,16 +319,17 @@ class TransactionLog:
     def _settled(self, read: Callable[[Listing], T]) -> T:
         """What is read by a listing; what is cleaned up meanwhile leads to another try with a new one."""
         listing = full_listing(self._loader.log)
-        while True:
+        for left in range(_LISTINGS, -1, -1):
             if listing.latest is None:
                 raise TableNotFoundError(self.store.url)
             try:
                 return read(listing)
             except CorruptLogError:
                 again = full_listing(self._loader.log)
-                if again == listing:
+                if again == listing or not left:
                     raise
                 listing = again
+        raise AssertionError("the last try returns or raises")
 
     def _newest(self) -> Snapshot:
         """The newest snapshot: from the newest one known here, by what came after it."""
@@ -329,12 +343,10 @@ class TransactionLog:
             return self._known.put_newest(*self._read_newest())
         try:
             later = self._loader.extend(snapshot, progress.later)
-            newest = progress.newest_state
+            newest = progress.newest
             # A state before the known version would need versions that were not listed.
-            if newest is not None and newest.version >= snapshot.version > snapshot.base.version:
-                after = tuple(file for file in progress.later if file.version > newest.version)
-                shorter = self._loader.load(Segment(later.version, newest, after))
-                later = replace(shorter, since=later.since)
+            if newest is not None and newest.start >= snapshot.version > snapshot.base.version:
+                later = replace(self._loader.load(newest), since=later.since)
         except CorruptLogError:
             # Cleaned up since it was listed; or damaged, and then reading from scratch says so.
             return self._known.put_newest(*self._read_newest())

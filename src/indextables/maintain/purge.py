@@ -149,7 +149,8 @@ def plan_purge(
         named = log.named_splits()
     return PurgePlan(
         kept,
-        int(now - kept * HOUR_MS),
+        # A table at version 0 may be one whose first write, or repair, has not named its splits yet.
+        int(now - kept * HOUR_MS) if snapshot.version else 0,
         found,
         _sorted(named, snapshot.url),
         snapshot.version,

@@ -3,7 +3,7 @@
 The log that is repaired is never changed. The new one has two versions: the table, and its splits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -84,6 +84,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
         adds=tuple(found),
         txns=tuple(snapshot.txns.values()),
         parameters={"source": source.url, "version": str(snapshot.version)},
+        reuses_files=True,
     )
     _write(target, metadata, draft, options, engine)
     reasons = tuple((add.path, "the file is missing") for add in adds if add.path in lost)
@@ -94,7 +95,7 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
     log = TransactionLog(store, options, engine=engine)
     if next(store.at(LOG_FOLDER).list(), None) is not None:
         try:
-            log.snapshot()
+            unfinished = _is_unfinished(log)
         except TableNotFoundError:
             advice = "remove what is left of it"
         except LogError as error:
@@ -102,10 +103,11 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
                 f"it cannot be read ({error}); move it away, or read an earlier version of it AT LOCATION"
             )
         else:
-            advice = "it can be read; to write it anew elsewhere, give AT LOCATION"
-        raise OptionError(f"there is a log at {_log_url(store)}, and {advice}")
+            advice = "" if unfinished else "it can be read; to write it anew elsewhere, give AT LOCATION"
+        if advice:
+            raise OptionError(f"there is a log at {_log_url(store)}, and {advice}")
     found = rebuilt(store)
-    draft = Draft(operation=REPAIR, adds=found.adds, parameters={"source": "splits"})
+    draft = Draft(operation=REPAIR, adds=found.adds, parameters={"source": "splits"}, reuses_files=True)
     _write(store, found.metadata, draft, options, engine)
     total = len(found.adds) + len(found.left_out) + len(found.replaced)
     reasons = (*found.left_out, *((path, REPLACED) for path in found.replaced))
@@ -115,10 +117,19 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
 def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, engine: str) -> None:
     log = TransactionLog(store, options, engine=engine)
     made = log.create(metadata, operation=REPAIR)
+    if made is None and _is_unfinished(log):
+        made = log.snapshot()
+        draft = replace(draft, metadata=msgspec.structs.replace(metadata, id=made.metadata.id))
     if made is None:
         raise OptionError(f"somebody else has just written a log at {_log_url(store)}; look at it first")
     if draft.adds or draft.txns:
         log.commit(draft, made)
+
+
+def _is_unfinished(log: TransactionLog) -> bool:
+    """Whether a log is what a repair leaves that was stopped between its two versions: no split is named."""
+    newest = log.history(2)
+    return [(entry.version, entry.operation) for entry in newest] == [(0, REPAIR)]
 
 
 def _readable(log: TransactionLog) -> Snapshot:

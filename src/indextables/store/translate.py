@@ -16,6 +16,11 @@ _CREDENTIALS_URL = re.compile(
     r"https?://(169\.254\.|metadata\.google|sts\.[a-z0-9.-]*amazonaws\.|login\.microsoftonline\.|"
     r"oauth2\.googleapis\.|[^/]+/(latest/api/token|latest/meta-data/iam/|computeMetadata/|metadata/identity/))"
 )
+# hosts that are asked for credentials and never for objects: no name of a bucket or object reads like one
+_CREDENTIALS_HOST = re.compile(
+    r"https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal|login\.microsoftonline\.com|"
+    r"oauth2\.googleapis\.com|sts\.((?!s3)[a-z0-9-]+\.)?amazonaws\.com)[:/]"
+)
 _USER = re.compile(r"//[^/\s\"']*@")
 _LONGEST = 300
 
@@ -59,10 +64,13 @@ _NOTHING_DONE = {
 
 def reason(error: Exception) -> Reason:
     """Why the client failed. Its kinds of errors are few, so its words count too."""
-    text = str(error)
-    if _CREDENTIALS_URL.search(text):
+    if _CREDENTIALS_URL.search(str(error)):
         return Reason.NO_CREDENTIALS
-    text = _URL.sub("", text)  # URLs hold the names of objects, which may read like anything
+    return _reason_by_words(error)
+
+
+def _reason_by_words(error: Exception) -> Reason:
+    text = _URL.sub("", str(error))  # URLs hold the names of objects, which may read like anything
     found = next((reason for reason, pattern in _PATTERNS.items() if pattern.search(text)), Reason.OTHER)
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return Reason.DENIED
@@ -100,7 +108,9 @@ def refused(error: Exception) -> bool:
     """Whether the store certainly did nothing: it said no, or was never asked."""
     if isinstance(error, AlreadyExistsError):
         return False
-    return isinstance(error, ValueError) or reason(error) in _NOTHING_DONE
+    if isinstance(error, ValueError) or _CREDENTIALS_HOST.search(str(error)):
+        return True
+    return _reason_by_words(error) in _NOTHING_DONE
 
 
 def cause(error: Exception, identity: Identity) -> str:
