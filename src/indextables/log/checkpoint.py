@@ -47,7 +47,7 @@ from indextables.log.format.state_manifest import (
     resolve_manifest_path,
 )
 from indextables.log.load import Loader
-from indextables.log.segment import bases, listing_from
+from indextables.log.segment import listing_from
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
@@ -217,16 +217,13 @@ def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, co
 
 
 def _has_version(loader: Loader, snapshot: Snapshot) -> bool:
-    """Whether the version that a state describes is still one of the table, and not of one made anew."""
+    """Whether the version that a state describes is still there, and not one of a table made anew.
+
+    A version that was cleaned up needs no state: its splits may be gone already.
+    """
     listing = listing_from(loader.log, snapshot.version)
-    if snapshot.version in listing.versions:
-        return loader.identity_at(listing, snapshot.version) == snapshot.identity
-    newer = (base for base in bases(listing) if base.version > snapshot.version)
-    steps = ((base, base.version - snapshot.version) for base in newer)
-    lineages = ((loader.lineage_of(base), behind) for base, behind in steps)
-    return any(
-        behind < len(lineage) and lineage[-1 - behind] == snapshot.token for lineage, behind in lineages
-    )
+    listed = snapshot.version in listing.versions
+    return listed and loader.identity_at(listing, snapshot.version) == snapshot.identity
 
 
 def _has_base(loader: Loader, snapshot: Snapshot) -> bool:
