@@ -44,6 +44,8 @@ def files_of(count: int, *, version: int = 3) -> pa.Table:
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 longs = st.integers(-(2**63), 2**63 - 1)
+# Times that a calendar has: years 1 to 9999.
+moments = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 string_maps = st.dictionaries(texts, texts, max_size=4)
 partition_maps = st.dictionaries(texts, st.none() | texts.filter(lambda t: t != NULL_PARTITION), max_size=3)
 strings = st.lists(texts, max_size=3)

@@ -5,7 +5,18 @@ import gzip
 import json
 
 import pytest
-from entries import ORIGINAL, adds, an_add, damaged, longs, partition_maps, string_maps, strings, texts
+from entries import (
+    ORIGINAL,
+    adds,
+    an_add,
+    damaged,
+    longs,
+    moments,
+    partition_maps,
+    string_maps,
+    strings,
+    texts,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +57,7 @@ any_action = st.one_of(
     st.builds(Metadata, id=texts, schema_string=texts, name=_maybe(texts), configuration=_maybe(string_maps)),
     st.builds(Remove, path=texts, deletion_timestamp=_maybe(longs), partition_values=_maybe(partition_maps)),
     st.builds(MergeSkip, path=texts, skip_timestamp=longs, reason=texts, skip_count=longs),
-    st.builds(CommitInfo, timestamp=longs, operation=texts, token=texts, operation_parameters=string_maps),
+    st.builds(CommitInfo, timestamp=moments, operation=texts, token=texts, operation_parameters=string_maps),
     st.builds(Txn, app_id=texts, version=longs, last_updated=_maybe(longs)),
 )
 
