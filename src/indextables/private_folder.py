@@ -21,7 +21,7 @@ def make_private(folder: Path) -> None:
         NotPrivateError: a link, a file, or another user's folder is there.
         OSError: it cannot be made.
     """
-    found = _made(folder)
+    found = _create_folder(folder)
     if stat.S_IMODE(found.st_mode) & 0o077:
         # An earlier release, or a mask; what is changed is what was looked at, whatever stands there now.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -41,12 +41,12 @@ def make_own(folder: Path) -> None:
         NotPrivateError: a link, a file, or another user's folder is there, or others can write to it.
         OSError: it cannot be made.
     """
-    found = _made(folder)
+    found = _create_folder(folder)
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise NotPrivateError(f"everyone can write to {folder}")
 
 
-def _made(folder: Path) -> os.stat_result:
+def _create_folder(folder: Path) -> os.stat_result:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

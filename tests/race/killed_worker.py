@@ -36,7 +36,7 @@ def write_forever(url: str, who: str, options: dict[str, str], notes: Notes, dic
         replaces = dice.random() < 0.2
         extra = {"partitionOverwriteMode": "dynamic"} if replaces else {}
         notes.add(row=row, replaces=replaces, event="begins")
-        told = _told(
+        told = _outcome(
             lambda row=row, replaces=replaces, extra=extra: indextables.write(
                 url,
                 [{"id": row, PARTITION: who}],
@@ -55,7 +55,7 @@ def maintain_forever(url: str, who: str, options: dict[str, str], notes: Notes, 
         notes.add(maintenance=kind, event="begins")
         notes.add(
             maintenance=kind,
-            event=_told(lambda kind=kind: getattr(indextables.open(url, options=options), kind)()),
+            event=_outcome(lambda kind=kind: getattr(indextables.open(url, options=options), kind)()),
         )
 
 
@@ -76,10 +76,10 @@ def read_forever(url: str, who: str, options: dict[str, str], notes: Notes, dice
             notes.add(problem=f"version {table.version} has rows twice")
 
     while True:
-        notes.add(event=_told(read))
+        notes.add(event=_outcome(read))
 
 
-def _told(call: Callable[[], object]) -> str:
+def _outcome(call: Callable[[], object]) -> str:
     try:
         call()
     except CommitUnknownError:

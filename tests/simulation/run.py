@@ -331,7 +331,7 @@ def run(seed: int) -> Result:
     world.check_end()
     invalidate()
     outcomes = [f"{operation}: {operation.outcome}" for program in world.programs for operation in program]
-    return Result(seed, world.violation, _told(world.storage.history), world.scheduler.steps, outcomes)
+    return Result(seed, world.violation, _describe(world.storage.history), world.scheduler.steps, outcomes)
 
 
 def _settings(source: random.Random) -> dict[str, str]:
@@ -350,7 +350,7 @@ def _settings(source: random.Random) -> dict[str, str]:
     }
 
 
-def _told(history: list[tuple[object, ...]]) -> list[str]:
+def _describe(history: list[tuple[object, ...]]) -> list[str]:
     lines = []
     for step, process, operation, call, key, result in history:
         where = str(key).removeprefix(f"{TABLE}/").removeprefix("_transaction_log/")

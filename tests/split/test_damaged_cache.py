@@ -30,7 +30,7 @@ def options(tmp_path):
     close_indexes()
 
 
-def found(store, options):
+def search_paths(store, options):
     index = open_index(store, read_footer(store, "a.split"), options)
     index.load({"t:message"})
     return index.rows(Query.term_query(index.view.schema, "t:message", "word7")).tolist()
@@ -45,7 +45,7 @@ def entry_files(tmp_path):
 def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
     store, options, tmp_path, caplog, state
 ):
-    expected = found(store, options)
+    expected = search_paths(store, options)
     assert expected
     random = np.random.default_rng()
     names = [path.name for path in entry_files(tmp_path)]
@@ -61,8 +61,8 @@ def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
             file.seek(at)
             file.write(bytes([byte ^ 0x10]))
         caplog.clear()
-        assert found(store, options) == expected, name
-        assert found(store, options) == expected, name
+        assert search_paths(store, options) == expected, name
+        assert search_paths(store, options) == expected, name
         # An open index does not read `entry.json` again.
         if (state, name) != ("open", "entry.json"):
             assert len(caplog.records) == 1, name
@@ -70,7 +70,7 @@ def test_every_damaged_file_of_an_entry_is_replaced_and_the_search_succeeds(
 
 
 def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypatch):
-    expected = found(store, options)
+    expected = search_paths(store, options)
     close_indexes()
     opened = []
 
@@ -83,7 +83,7 @@ def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypa
     monkeypatch.setattr(
         "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse_once)})
     )
-    assert found(store, options) == expected
+    assert search_paths(store, options) == expected
     assert len(opened) == 2
 
 
@@ -95,7 +95,7 @@ def test_a_split_whose_index_is_refused_again_and_again_is_named(store, options,
         "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse)})
     )
     with pytest.raises(SplitError, match=r"a\.split: its index cannot be opened .*; the split is damaged"):
-        found(store, options)
+        search_paths(store, options)
 
 
 class PanicException(BaseException):
@@ -103,7 +103,7 @@ class PanicException(BaseException):
 
 
 def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals(store, options):
-    expected = found(store, options)
+    expected = search_paths(store, options)
     index = open_index(store, read_footer(store, "a.split"), options)
 
     class Panics:
@@ -116,7 +116,7 @@ def test_a_panic_of_the_index_library_is_an_error_that_names_the_split_and_heals
     for ask in (lambda: index.rows(query), lambda: index.count(query), lambda: index.top(query, 3)):
         with pytest.raises(SplitError, match=r"a\.split: .*index out of bounds.*repeat the query"):
             ask()
-    assert found(store, options) == expected
+    assert search_paths(store, options) == expected
 
 
 @pytest.mark.parametrize("limit", ["files_to_keep", "maps_to_keep"])
