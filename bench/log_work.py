@@ -52,7 +52,7 @@ def build(folder: Path, files: int, *, partitions: int, **options: object) -> Pa
     )
     assert created is not None
     listed = entries(files, partitions=partitions)
-    full = replace(created, base=BaseState(0, listed=listed), lists=None)
+    full = replace(created, base=BaseState(0, listed=listed))
     checkpoint(Loader(log.store.at(LOG_FOLDER), log.options), full, Chance(), compact=True)
     return folder
 

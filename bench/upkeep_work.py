@@ -90,7 +90,7 @@ def listing(files: str) -> Prepare:
 
     def prepare() -> Callable[[], object]:
         named = pa.array([f"part-{n:032d}.split" for n in range(0, int(files), 2)], pa.string())
-        plan = purging.PurgePlan(168, 10, Expired(), named, 0, dry_run=True)
+        plan = purging.PurgePlan(168, 10, Expired(), named, 0, "id", dry_run=True)
         store = open_store("memory://listed/table")
         _Listed.files = int(files)
         store.__class__ = _Listed

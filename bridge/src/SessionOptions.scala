@@ -12,7 +12,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** Options from everywhere, the nearest wins: session confs, then what a catalog table keeps, then the call's. */
 object SessionOptions {
   private val Prefix = "spark.indextables."
-  private val Stored = "option."
+  // Before the key of an option that a catalog table keeps, and that was not given to this one read or write.
+  val Stored = "option."
   // What says where a table is, and which version of it; the planner takes them for no options.
   private val Address = Set("path", "versionasof", "timestampasof")
 
@@ -20,7 +21,9 @@ object SessionOptions {
     val all = new util.LinkedHashMap[String, String]()
     SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) all.put(plain(key), value) }
     all.putAll(kept(properties))
-    options.asScala.foreach { case (key, value) => all.put(plain(key), value) }
+    val (stored, given) = options.asScala.partition(_._1.startsWith(Stored))
+    stored.foreach { case (key, value) => all.put(plain(key.stripPrefix(Stored)), value) }
+    given.foreach { case (key, value) => all.put(plain(key), value) }
     all
   }
 
@@ -36,7 +39,7 @@ object SessionOptions {
   /** Refuse options that were given to one read or one write and have no effect there. */
   def check(options: CaseInsensitiveStringMap, scope: String): Unit = {
     val given = if (options.containsKey(TableCatalog.PROP_PROVIDER)) Set.empty[String] else options.keySet.asScala.toSet
-    val keys = given.filterNot(key => Address(plain(key)))
+    val keys = given.filterNot(key => key.startsWith(Stored) || Address(plain(key)))
     if (keys.nonEmpty) Rpc("options", Json.obj("keys" -> keys.toSeq.sorted.asJava, "scope" -> scope))
   }
 

@@ -57,7 +57,8 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
     relation.multipartIdentifier match {
       case Seq(format, path) if format.equalsIgnoreCase(Provider.Name) && path.contains("/") => Some((path, given))
       case names => kept(names).flatMap(table => table.storage.locationUri.map { uri =>
-        (uri.toString, table.storage.properties.filterNot(_._1.equalsIgnoreCase("path")) ++ given)
+        val stored = table.storage.properties.filterNot(_._1.equalsIgnoreCase("path"))
+        (uri.toString, stored.map { case (key, value) => (SessionOptions.Stored + key, value) } ++ given)
       })
     }
   }

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from indextables.errors import (
     IndexTablesError,
     OptionError,
+    StoreError,
     UnavailableSplitError,
     UnreadableSplitError,
 )
@@ -152,7 +153,7 @@ def run(task: MergeTask, store: Store, options: Options) -> Merged:
                 left = [ref for ref in left if ref.path != error.path]
                 continue
             return Merged(None, (), tuple(skipped), unavailable=((error.path, error.problem),))
-        except (IndexTablesError, OSError) as error:
+        except (StoreError, OSError) as error:
             return Merged(None, (), tuple(skipped), failed=(str(error),))
     return Merged(None, (), tuple(skipped))
 
