@@ -28,6 +28,7 @@ from indextables.log.checkpoint import (
 from indextables.log.commit import Chance, commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import CommitInfo, Metadata
+from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
 from indextables.log.format.pointer import read_pointer
 from indextables.log.format.protocol import check_writable, new_table_protocol
@@ -303,11 +304,14 @@ class TransactionLog:
         """Whether the state at a snapshot may replace all that was before it.
 
         A state that just became visible may be taken back by its writer. One that the pointer names was
-        checked after it became visible.
+        checked after it became visible; a checkpoint of the same version that it names does as well.
         """
         pointer = read_pointer(self._loader.log)
-        named = pointer is not None and pointer.is_state and pointer.version == snapshot.version
-        return named and _says_all(snapshot) and self._is_complete(snapshot)
+        if pointer is None or pointer.version != snapshot.version:
+            return False
+        if not pointer.is_state:
+            read_checkpoint(self._loader.log, snapshot.version)
+        return _says_all(snapshot) and self._is_complete(snapshot)
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
         """The version of a sound state that is not older than a snapshot."""
