@@ -18,7 +18,7 @@ object BindInSubqueries extends Rule[LogicalPlan] with PredicateHelper {
 
   private def isMixed(condition: Expression): Boolean =
     condition.exists(_.isInstanceOf[OuterReference]) && condition.exists {
-      case asking: Asking => !asking.exists(_.isInstanceOf[OuterReference])
+      case expression: IndexExpression => !expression.exists(_.isInstanceOf[OuterReference])
       case _ => false
     }
 }

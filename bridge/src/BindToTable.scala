@@ -21,19 +21,19 @@ object BindToTable extends Rule[LogicalPlan] {
     if (!plan.exists(asks)) plan
     else plan.transformUp { case node if node.children.nonEmpty && asks(node) && !node.isInstanceOf[Command] => bound(node) }
 
-  def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[Asking]))
+  def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[IndexExpression]))
 
   def bound(node: LogicalPlan): LogicalPlan = {
     var children = node.children
     val columns = mutable.Map.empty[Expression, Expression]
-    node.expressions.flatMap(_.collect { case asking: Asking => asking }).foreach { asking =>
-      if (!columns.contains(asking.canonicalized) && bindable(asking)) {
-        val found = children.indices.flatMap(place => supply(children(place), Wanted(asking)).map(place -> _))
-        if (found.size > 1) throw ambiguous(asking)
+    node.expressions.flatMap(_.collect { case expression: IndexExpression => expression }).foreach { expression =>
+      if (!columns.contains(expression.canonicalized) && bindable(expression)) {
+        val found = children.indices.flatMap(place => supply(children(place), Wanted(expression)).map(place -> _))
+        if (found.size > 1) throw ambiguous(expression)
         found.foreach { case (place, (child, column)) =>
           children = children.updated(place, child)
           val seen = child.output.find(_.exprId == column.exprId).get
-          columns(asking.canonicalized) = asking.ofNothing match {
+          columns(expression.canonicalized) = expression.outerJoinDefault match {
             case Some(value) if seen.nullable => Coalesce(Seq(seen, Literal(value)))
             case _ => seen
           }
@@ -43,7 +43,7 @@ object BindToTable extends Rule[LogicalPlan] {
     if (columns.isEmpty) node
     else {
       val replaced = node.withNewChildren(children).transformExpressions {
-        case asking: Asking if columns.contains(asking.canonicalized) => columns(asking.canonicalized)
+        case expression: IndexExpression if columns.contains(expression.canonicalized) => columns(expression.canonicalized)
       }
       val added = AttributeSet(columns.values.flatMap(_.references))
       val made = replaced.transformExpressions {
@@ -62,16 +62,16 @@ object BindToTable extends Rule[LogicalPlan] {
       .filterNot(AttributeSet(subquery.getOuterAttrs).contains).toSeq
 
   // A decimal may become another double in Arrow than it does in Spark.
-  private def bindable(asking: Asking): Boolean = asking match {
+  private def bindable(expression: IndexExpression): Boolean = expression match {
     case buckets: Buckets => !buckets.column.dataType.isInstanceOf[DecimalType]
     case _ => true
   }
 
   /** What is wanted of a plan: a virtual column that speaks of one of its columns, or of its only table. */
-  private case class Wanted(asking: Asking, subject: Option[(Attribute, Seq[String])])
+  private case class Wanted(expression: IndexExpression, subject: Option[(Attribute, Seq[String])])
 
   private object Wanted {
-    def apply(asking: Asking): Wanted = Wanted(asking, asking.subject.flatMap(TableColumn.unapply))
+    def apply(expression: IndexExpression): Wanted = Wanted(expression, expression.subject.flatMap(TableColumn.unapply))
   }
 
   /** A column, or a field within a struct. */
@@ -87,11 +87,11 @@ object BindToTable extends Rule[LogicalPlan] {
 
   /** The plan with the wanted column among its output; None where it has no such table. */
   private def supply(plan: LogicalPlan, wanted: Wanted): Option[(LogicalPlan, Attribute)] = plan match {
-    case _ if wanted.asking.subject.nonEmpty && wanted.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
+    case _ if wanted.expression.subject.nonEmpty && wanted.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
     // A scan makes buckets of whole columns; those of a field within one are found row by row.
-    case _: DataSourceV2Relation if wanted.asking.isInstanceOf[Buckets] && wanted.subject.exists(_._2.nonEmpty) => None
+    case _: DataSourceV2Relation if wanted.expression.isInstanceOf[Buckets] && wanted.subject.exists(_._2.nonEmpty) => None
     case relation: DataSourceV2Relation => relation.table match {
-      case OurTable(table, virtual) => Some(extended(relation, table, virtual, wanted))
+      case IndexTables(table, virtual) => Some(extended(relation, table, virtual, wanted))
       case _ => None
     }
     case project @ Project(list, child) =>
@@ -101,7 +101,7 @@ object BindToTable extends Rule[LogicalPlan] {
       }
     case join: Join =>
       val found = join.children.indices.flatMap(place => supply(join.children(place), wanted).map(place -> _))
-      if (found.size > 1) throw ambiguous(wanted.asking)
+      if (found.size > 1) throw ambiguous(wanted.expression)
       found.headOption.flatMap { case (place, (made, column)) =>
         // An outer join makes columns nullable, and a semi join leaves those of its right side out.
         val joined = join.withNewChildren(join.children.updated(place, made))
@@ -130,15 +130,15 @@ object BindToTable extends Rule[LogicalPlan] {
       relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], wanted: Wanted)
       : (LogicalPlan, Attribute) = {
     val path = wanted.subject.map { case (column, inner) => relation.output.find(_.exprId == column.exprId).get.name +: inner }
-    val (name, added) = wanted.asking match {
+    val (name, added) = wanted.expression match {
       case _: Score => (VirtualColumn.Score, None)
-      case asking =>
-        val column = VirtualColumn(asking.definition(path))
+      case expression =>
+        val column = VirtualColumn(expression.definition(path))
         (column.name, Some(column))
     }
     relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
-      val nullable = wanted.asking.nullable && !wanted.asking.isInstanceOf[Score]
-      val column = AttributeReference(name, wanted.asking.dataType, nullable)()
+      val nullable = wanted.expression.nullable && !wanted.expression.isInstanceOf[Score]
+      val column = AttributeReference(name, wanted.expression.dataType, nullable)()
       val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
       (relation.copy(table = extended, output = relation.output :+ column), column)
     }
@@ -159,7 +159,7 @@ object BindToTable extends Rule[LogicalPlan] {
     case _ =>
   }
 
-  private def ambiguous(asking: Asking): Failure = new Failure(
-    s"${asking.shown} could speak of several tables here; name a column with its table, as " +
-      (if (asking.isInstanceOf[Score]) "t._score" else "t.message INDEXQUERY 'words' or t._indexall INDEXQUERY 'words'"))
+  private def ambiguous(expression: IndexExpression): Failure = new Failure(
+    s"${expression.shown} could speak of several tables here; name a column with its table, as " +
+      (if (expression.isInstanceOf[Score]) "t._score" else "t.message INDEXQUERY 'words' or t._indexall INDEXQUERY 'words'"))
 }

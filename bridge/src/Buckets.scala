@@ -9,14 +9,14 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
 /** The bucket of a value. A scan of ours tells it for whole columns; for other rows it is found here, one by one. */
-trait Buckets extends UnaryExpression with Asking with CodegenFallback {
+trait Buckets extends UnaryExpression with IndexExpression with CodegenFallback {
   def column: Expression
   def kind: String
   def arguments: Array[Any]
   override def child: Expression = column
   override def nullable: Boolean = true
   override def subject: Option[Expression] = Some(column)
-  override def ofNothing: Option[Any] = None
+  override def outerJoinDefault: Option[Any] = None
   override def prettyName: String = s"indextables_$kind"
   override def shown: String = s"$prettyName(${column.sql}, ...)"
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =

@@ -31,7 +31,7 @@ object Command {
   /** The result of a statement; the options are those of its table, if it names one. */
   def execute(session: ClassicSession, statement: String, options: util.Map[String, String]): Seq[Row] = {
     val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
-    val answer = new Running(session, request).result()
+    val answer = new CommandExecution(session, request).result()
     val (rows, schema) = ArrowConverters.fromIPCStream(answer)
     val convert = CatalystTypeConverters.createToScalaConverter(schema)
     try rows.map(row => convert(row).asInstanceOf[Row]).toList finally rows.close()

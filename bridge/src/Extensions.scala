@@ -16,6 +16,6 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     // First before Spark moves conditions, then along with it, for what had to be moved first.
     session.injectPreOperatorOptimizationRule(_ => BindToTable)
     session.injectOptimizerRule(_ => BindToTable)
-    session.injectPlannerStrategy(_ => Leftovers)
+    session.injectPlannerStrategy(_ => CheckUnboundSearches)
   }
 }

@@ -24,7 +24,7 @@ object HiddenColumns extends Rule[LogicalPlan] {
     Map(VirtualColumn.Score -> (Score(_)), VirtualColumn.AllFields -> (AllFields(_)))
 
   private def hasTable(node: LogicalPlan): Boolean = node.exists {
-    case relation: DataSourceV2Relation => OurTable.unapply(relation.table).nonEmpty
+    case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
     case _ => false
   }
 

@@ -51,7 +51,7 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   override def pushTopN(orders: Array[SortOrder], most: Int): Boolean = {
     val can = orders.forall(_.expression match {
       case column: NamedReference => column.fieldNames match {
-        case Array(name) => Ordered.can(name, table.schema)
+        case Array(name) => TopNSupport.can(name, table.schema)
         case _ => false
       }
       case _ => false

@@ -17,7 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** The data source `indextables`. */
 class Provider extends TableProvider with DataSourceRegister with CreatableRelationProvider {
   // Spark asks one provider for schema and partitioning in turn.
-  private var asked: Option[(util.Map[String, String], Option[Described])] = None
+  private var asked: Option[(util.Map[String, String], Option[TableInfo])] = None
 
   override def shortName(): String = Provider.Name
 
@@ -39,7 +39,7 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
     if (!declared.named) declared
     else {
       // A catalog remembers the table as it was created; the log knows it as it is, once there is one.
-      Described.ofCatalog(properties).map(known => new IndexTable(known.schema, known.partitioning, properties)).getOrElse(declared)
+      TableInfo.ofCatalog(properties).map(known => new IndexTable(known.schema, known.partitioning, properties)).getOrElse(declared)
     }
   }
 
@@ -50,14 +50,14 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
       context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation =
     SaveModes.save(context, mode, parameters, data)
 
-  private def found(options: util.Map[String, String]): Option[Described] = asked match {
-    case Some((same, described)) if same == options => described
+  private def found(options: util.Map[String, String]): Option[TableInfo] = asked match {
+    case Some((same, info)) if same == options => info
     case _ =>
       if (options.containsKey("checkpointlocation")) throw new Failure(
         "a stream is written batch by batch: use foreachBatch, with txn.appId and txn.version so that none is written twice")
-      val described = Described.of(options)
-      asked = Some((options, described))
-      described
+      val info = TableInfo.of(options)
+      asked = Some((options, info))
+      info
   }
 }
 
@@ -69,24 +69,24 @@ object Provider {
 }
 
 /** What the log says of a table. */
-class Described(json: JsonNode) {
+class TableInfo(json: JsonNode) {
   val schema: StructType = DataType.fromJson(json.get("schema").asText).asInstanceOf[StructType]
   val partitionColumns: Seq[String] = json.get("partitions").asScala.map(_.asText).toSeq
   def partitioning: Array[Transform] = partitionColumns.map(Columns.partitioning).toArray
 }
 
-object Described {
+object TableInfo {
   /** The table at the options' path, if there is one. */
-  def of(options: util.Map[String, String]): Option[Described] = {
+  def of(options: util.Map[String, String]): Option[TableInfo] = {
     val json = Rpc("schema", Json.obj("options" -> options, "zone" -> SQLConf.get.sessionLocalTimeZone)).json
-    if (json.has("schema")) Some(new Described(json)) else None
+    if (json.has("schema")) Some(new TableInfo(json)) else None
   }
 
   /** The same for a table of a catalog. It has no path while it is created; what it keeps must not be secret. */
-  def ofCatalog(properties: util.Map[String, String]): Option[Described] = {
+  def ofCatalog(properties: util.Map[String, String]): Option[TableInfo] = {
     val json = Rpc("schema", Json.obj(
       "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
       "kept" -> SessionOptions.kept(properties).keySet)).json
-    if (json.has("schema")) Some(new Described(json)) else None
+    if (json.has("schema")) Some(new TableInfo(json)) else None
   }
 }

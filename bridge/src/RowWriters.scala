@@ -11,21 +11,21 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric,
 import org.apache.spark.sql.types._
 
 /** What a task wrote, for the commit; only Python reads it. */
-case class Written(message: Array[Byte]) extends WriterCommitMessage
+case class TaskCommit(message: Array[Byte]) extends WriterCommitMessage
 
 /** Hands the rows of a task to Python, and what Python says of them to the commit. */
 class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], schema: StructType, artifacts: Option[String])
     extends DataWriterFactory {
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
-    private var written: Option[Written] = None
+    private var written: Option[TaskCommit] = None
 
     override def writeAll(rows: util.Iterator[InternalRow]): Unit = {
       KeepAlive.used()
       val said = source.createMapInBatchEvaluatorFactory(
-        function, "write", OnTheWire(schema), RowWriters.Said, PythonCustomMetric.pythonMetrics, artifacts, None)
+        function, "write", TransportTypes(schema), RowWriters.Said, PythonCustomMetric.pythonMetrics, artifacts, None)
       said.createEvaluator().eval(0, rows.asScala).foreach { row =>
         if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
-        written = Some(Written(row.getBinary(0)))
+        written = Some(TaskCommit(row.getBinary(0)))
       }
     }
 
@@ -45,7 +45,7 @@ object RowWriters {
 }
 
 /** Types as rows travel to Python: Spark keeps an interval of months as an integer, and Arrow in Python knows no other. */
-object OnTheWire {
+object TransportTypes {
   def apply(schema: StructType): StructType = of(schema).asInstanceOf[StructType]
 
   private def of(dataType: DataType): DataType = dataType match {
@@ -57,10 +57,10 @@ object OnTheWire {
   }
 }
 
-class RowsWritten extends SumOf("rowsWritten", "rows written")
-class SplitsWritten extends SumOf("splitsWritten", "splits written")
-class BytesWritten extends SumOf("bytesWritten", "bytes written")
-class PartitionsWritten extends SumOf("partitionsWritten", "partitions written to")
+class RowsWritten extends SumMetric("rowsWritten", "rows written")
+class SplitsWritten extends SumMetric("splitsWritten", "splits written")
+class BytesWritten extends SumMetric("bytesWritten", "bytes written")
+class PartitionsWritten extends SumMetric("partitionsWritten", "partitions written to")
 
 object WriteMetrics {
   def all: Array[CustomMetric] = Array(new RowsWritten, new SplitsWritten, new BytesWritten, new PartitionsWritten)

@@ -43,7 +43,7 @@ object Rpc {
   /** How many calls have a process now. */
   def underWay: Int = 2 * Processes - forQueries.availablePermits - forWork.availablePermits
 
-  // Asking for it starts an interpreter once, to learn its version.
+  // IndexExpression for it starts an interpreter once, to learn its version.
   private lazy val function: PythonFunction = PythonUtils.createPythonFunction(Array.emptyByteArray)
 
   /** What Spark's own Python readers and writers run on executors, in processes that run nothing of users. */

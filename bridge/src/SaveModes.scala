@@ -31,7 +31,7 @@ object SaveModes {
         options.put("partitionOverwriteMode", session.sessionState.conf.partitionOverwriteMode.toString.toLowerCase)
       }
     }
-    val exists = mode == SaveMode.Ignore && Described.of(SessionOptions.merged(util.Collections.emptyMap(), options)).nonEmpty
+    val exists = mode == SaveMode.Ignore && TableInfo.of(SessionOptions.merged(util.Collections.emptyMap(), options)).nonEmpty
     if (!exists) {
       val table = new IndexTable(
         data.schema.asNullable,

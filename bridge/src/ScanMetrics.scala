@@ -15,16 +15,16 @@ object TaskMetric {
 }
 
 // Spark makes these anew by their classes when it shows them, so each has one of its own.
-abstract class SumOf(override val name: String, override val description: String) extends CustomSumMetric
-class SplitsConsidered extends SumOf("splitsConsidered", "splits considered")
-class SplitsPrunedByPartition extends SumOf("splitsPrunedByPartition", "splits pruned by partition")
-class SplitsPrunedByStatistics extends SumOf("splitsPrunedByStatistics", "splits pruned by statistics")
-class SplitsRead extends SumOf("splitsRead", "splits read")
-class RowsRead extends SumOf("rowsRead", "rows returned by splits")
-class BytesRead extends SumOf("bytesRead", "bytes returned by splits")
-class CacheHits extends SumOf("cacheHits", "indexes at hand")
-class CacheMisses extends SumOf("cacheMisses", "indexes fetched")
-class PlanningTime extends SumOf("planningTime", "planning time (ms)")
+abstract class SumMetric(override val name: String, override val description: String) extends CustomSumMetric
+class SplitsConsidered extends SumMetric("splitsConsidered", "splits considered")
+class SplitsPrunedByPartition extends SumMetric("splitsPrunedByPartition", "splits pruned by partition")
+class SplitsPrunedByStatistics extends SumMetric("splitsPrunedByStatistics", "splits pruned by statistics")
+class SplitsRead extends SumMetric("splitsRead", "splits read")
+class RowsRead extends SumMetric("rowsRead", "rows returned by splits")
+class BytesRead extends SumMetric("bytesRead", "bytes returned by splits")
+class CacheHits extends SumMetric("cacheHits", "indexes at hand")
+class CacheMisses extends SumMetric("cacheMisses", "indexes fetched")
+class PlanningTime extends SumMetric("planningTime", "planning time (ms)")
 
 object ScanMetrics {
   def all: Array[CustomMetric] = Array(

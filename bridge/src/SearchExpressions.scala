@@ -9,7 +9,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
 /** What only a scan of a table of ours can tell of a row. It becomes a column of that table (BindToTable). */
-trait Asking extends Expression {
+trait IndexExpression extends Expression {
   /** The column it speaks of; without one it speaks of the rows of the only table below. */
   def subject: Option[Expression]
 
@@ -17,7 +17,7 @@ trait Asking extends Expression {
   def definition(path: Option[Seq[String]]): Seq[(String, Any)]
 
   /** Its value for a row that an outer join made up; None for null. */
-  def ofNothing: Option[Any]
+  def outerJoinDefault: Option[Any]
 
   /** As a person writes it, for errors. */
   def shown: String
@@ -41,7 +41,7 @@ object ConstantText {
 
 /** `column INDEXQUERY 'query'` and its relatives: true or false for a row, never null. */
 case class Search(kind: String, column: Expression, query: Expression)
-    extends BinaryExpression with Asking with Unevaluable {
+    extends BinaryExpression with IndexExpression with Unevaluable {
   override def left: Expression = column
   override def right: Expression = query
   override def dataType: DataType = BooleanType
@@ -51,7 +51,7 @@ case class Search(kind: String, column: Expression, query: Expression)
     case AllFields(of) => of
     case named => Some(named)
   }
-  override def ofNothing: Option[Any] = Some(false)
+  override def outerJoinDefault: Option[Any] = Some(false)
   override def checkInputDataTypes(): TypeCheckResult = ConstantText.check(query, kind.toUpperCase(Locale.ROOT))
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = {
     val named = if (column.isInstanceOf[AllFields]) None else path.map(_.toArray)
@@ -64,13 +64,13 @@ case class Search(kind: String, column: Expression, query: Expression)
 }
 
 /** `* INDEXQUERY 'query'`: a search over all fields. It names no column, so it is bound before Spark moves it. */
-case class SearchAll(kind: String, query: Expression) extends UnaryExpression with Asking with Unevaluable {
+case class SearchAll(kind: String, query: Expression) extends UnaryExpression with IndexExpression with Unevaluable {
   override def child: Expression = query
   override def dataType: DataType = BooleanType
   override def nullable: Boolean = false
   override def prettyName: String = s"${kind}all"
   override def subject: Option[Expression] = None
-  override def ofNothing: Option[Any] = Some(false)
+  override def outerJoinDefault: Option[Any] = Some(false)
   override def checkInputDataTypes(): TypeCheckResult = ConstantText.check(query, kind.toUpperCase(Locale.ROOT))
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
     Seq("kind" -> kind, "query" -> ConstantText.value(query))
@@ -90,13 +90,13 @@ case class AllFields(of: Option[Expression]) extends Expression with Unevaluable
 }
 
 /** `score()`: how well the row matches the searches of the query; of the table that a column is of, if one is given. */
-case class Score(of: Option[Expression] = None) extends Asking with Unevaluable {
+case class Score(of: Option[Expression] = None) extends IndexExpression with Unevaluable {
   override def children: Seq[Expression] = of.toSeq
   override def dataType: DataType = FloatType
   override def nullable: Boolean = true
   override def prettyName: String = "score"
   override def subject: Option[Expression] = of
-  override def ofNothing: Option[Any] = None
+  override def outerJoinDefault: Option[Any] = None
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = Nil
   override def shown: String = "score()"
   override def sql: String = "score()"
@@ -105,13 +105,13 @@ case class Score(of: Option[Expression] = None) extends Asking with Unevaluable 
 }
 
 /** `highlight(column)`: the part of a text that the searches of the query found. */
-case class Highlight(column: Expression) extends UnaryExpression with Asking with Unevaluable {
+case class Highlight(column: Expression) extends UnaryExpression with IndexExpression with Unevaluable {
   override def child: Expression = column
   override def dataType: DataType = StringType
   override def nullable: Boolean = true
   override def prettyName: String = "highlight"
   override def subject: Option[Expression] = Some(column)
-  override def ofNothing: Option[Any] = None
+  override def outerJoinDefault: Option[Any] = None
   override def definition(path: Option[Seq[String]]): Seq[(String, Any)] =
     Seq("kind" -> "highlight", "column" -> path.map(_.toArray))
   override def shown: String = s"highlight(${column.sql})"

@@ -11,7 +11,7 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   override def apply(plan: LogicalPlan): Unit = plan match {
     case create: CreateTableAsSelect if !create.ignoreIfExists => create.tableSpec match {
       case spec: TableSpec if spec.provider.exists(_.equalsIgnoreCase(Provider.Name)) =>
-        spec.location.filter(at => Described.of(options(at)).nonEmpty).foreach { at =>
+        spec.location.filter(at => TableInfo.of(options(at)).nonEmpty).foreach { at =>
           throw new Failure(s"a table exists at $at; insert into it, or choose another location")
         }
       case _ =>

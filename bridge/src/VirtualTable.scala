@@ -52,7 +52,7 @@ case class VirtualTable(table: IndexTable, virtual: Seq[VirtualColumn]) extends 
 }
 
 /** A table of ours, with what was added to it so far. */
-object OurTable {
+object IndexTables {
   def unapply(table: Table): Option[(IndexTable, Seq[VirtualColumn])] = table match {
     case plain: IndexTable => Some((plain, Nil))
     case VirtualTable(inner, virtual) => Some((inner, virtual))

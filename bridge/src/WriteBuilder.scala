@@ -89,10 +89,10 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
     val reply = Rpc("commit", Json.obj(
       "options" -> options,
       "parallelism" -> parallelism,
-      "writes" -> Upkeep.count(table)), plan +: bytes(messages): _*).json
+      "writes" -> MergeOnWrite.count(table)), plan +: bytes(messages): _*).json
     metrics = TaskMetric.all(reply.get("metrics"))
     Option(reply.get("upkeep")).foreach { wanted =>
-      Upkeep.start(table, new AfterWrite(SparkSession.active, options, parallelism, wanted))
+      MergeOnWrite.start(table, new PostCommitWork(SparkSession.active, options, parallelism, wanted))
     }
   }
 
@@ -100,7 +100,7 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
     if (!tried) Rpc("abort", Json.obj("options" -> options), bytes(messages): _*)
 
   private def bytes(messages: Array[WriterCommitMessage]): Seq[Array[Byte]] =
-    messages.toSeq.collect { case written: Written => written.message }
+    messages.toSeq.collect { case written: TaskCommit => written.message }
 
   override def supportedCustomMetrics(): Array[CustomMetric] = WriteMetrics.all
 

@@ -126,5 +126,5 @@ def test_what_fails_after_a_write_is_not_raised(spark, tmp_path):
     package = java.org.apache.spark.sql.indextables
     node = package.Json.parse(json.dumps(wanted))
     options = gateway.jvm.java.util.HashMap({"path": str(tmp_path / "t")})
-    package.Upkeep.start("t", package.AfterWrite(spark._jsparkSession, options, 2, node))
+    package.MergeOnWrite.start("t", package.PostCommitWork(spark._jsparkSession, options, 2, node))
     assert live(tmp_path / "t") == 2

@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A command from its plan to its result; what is to go on in the background does so in a thread of its own. */
-class Running(session: ClassicSession, request: util.Map[String, Any]) {
+class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) {
   def result(): Array[Byte] = {
     val planned = Rpc("command_plan", request)
     if (planned.json.has("background")) {

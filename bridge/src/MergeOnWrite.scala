@@ -19,8 +19,8 @@ import org.apache.spark.sql.classic.SparkSession
  *
  * What fails here never fails the write.
  */
-object Upkeep extends Logging {
-  private class Merging(val thread: Thread, var patience: Long, var again: Option[AfterWrite])
+object MergeOnWrite extends Logging {
+  private class Merging(val thread: Thread, var patience: Long, var again: Option[PostCommitWork])
 
   private val writes = mutable.Map.empty[String, Int]
   private val running = mutable.Map.empty[String, Merging]
@@ -32,7 +32,7 @@ object Upkeep extends Logging {
     writes(table)
   }
 
-  def start(table: String, wanted: AfterWrite): Unit = {
+  def start(table: String, wanted: PostCommitWork): Unit = {
     if (wanted.merges) {
       if (wanted.background) inBackground(table, wanted)
       else {
@@ -44,7 +44,7 @@ object Upkeep extends Logging {
     if (wanted.purges) wanted.purge()
   }
 
-  private def inBackground(table: String, wanted: AfterWrite): Unit = synchronized {
+  private def inBackground(table: String, wanted: PostCommitWork): Unit = synchronized {
     running.get(table) match {
       case Some(busy) =>
         busy.again = Some(wanted)
@@ -58,7 +58,7 @@ object Upkeep extends Logging {
     }
   }
 
-  private def work(table: String, first: AfterWrite): Unit = {
+  private def work(table: String, first: PostCommitWork): Unit = {
     var next = Option(first)
     while (next.nonEmpty) {
       next.get.alone()
@@ -76,7 +76,7 @@ object Upkeep extends Logging {
     context.addSparkListener(new SparkListener {
       override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = {
         val started = System.nanoTime()
-        val left = Upkeep.synchronized(running.values.toList)
+        val left = MergeOnWrite.synchronized(running.values.toList)
         left.foreach { one =>
           val millis = one.patience - (System.nanoTime() - started) / 1000000
           if (millis > 0) one.thread.join(millis)
@@ -87,7 +87,7 @@ object Upkeep extends Logging {
 }
 
 /** What one write starts. */
-class AfterWrite(val session: SparkSession, options: util.Map[String, String], parallelism: Int, wanted: JsonNode)
+class PostCommitWork(val session: SparkSession, options: util.Map[String, String], parallelism: Int, wanted: JsonNode)
     extends Logging {
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.orNull
 
