@@ -13,9 +13,9 @@ from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
 from indextables.cli.main import main
+from indextables.data_files import add_action, check_uploads
 from indextables.errors import CommitConflictError, LogError, ProtocolError, SplitError, StoreError
 from indextables.ingest import splits as splits_of_a_write
-from indextables.joint import added, check_uploads
 from indextables.log.conflict import Draft
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
@@ -364,7 +364,7 @@ def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
     before = log_of(tmp_path).snapshot().version
 
     def slowly(path, built, *, data_change):
-        add = added(path, built, data_change=data_change)
+        add = add_action(path, built, data_change=data_change)
         (tmp_path / path).unlink()
         return msgspec.structs.replace(add, modification_time=add.modification_time - 20 * 3_600_000)
 

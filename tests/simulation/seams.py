@@ -1,6 +1,6 @@
 """The real code, with its clock, random source, thread pools, connections and split builder replaced.
 
-Within `installed()` the modules of `indextables.log`, `ingest`, `maintain`, `store` and `joint` see simulated
+Within `installed()` the modules of `indextables.log`, `ingest`, `maintain`, `store`, `data_files` and `table_properties` see simulated
 ones under the same names. They belong to the run that is current, and to the process that runs in it.
 """
 
@@ -23,7 +23,7 @@ from simulation import splits
 from simulation.schedule import START_MS, Process, Scheduler
 from simulation.storage import TABLE, SimulatedBackend, Storage
 
-_PACKAGES = ("log", "ingest", "maintain", "store", "joint")
+_PACKAGES = ("log", "ingest", "maintain", "store", "data_files", "table_properties")
 SCHEME = "memory://sim-"
 
 

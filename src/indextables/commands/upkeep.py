@@ -10,8 +10,8 @@ import pyarrow as pa
 from indextables.commands.clauses import DRY_RUN, condition, hours, number, size, where
 from indextables.commands.command import Arguments, Clause, Command, Place, Work, rows
 from indextables.commands.cursor import CommandCursor
+from indextables.data_files import delete_uncommitted
 from indextables.errors import CommitConflictError, IndexTablesError
-from indextables.joint import withdraw
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import MERGE
 from indextables.maintain import jobs
@@ -177,7 +177,7 @@ def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merge
     try:
         snapshot = _base_of(place, state)
     except IndexTablesError:
-        withdraw(place.store, [r.add.path for r in results if r.add])
+        delete_uncommitted(place.store, [r.add.path for r in results if r.add])
         raise
     outcome = state.before
     for done, batch in enumerate(batches):
@@ -186,7 +186,7 @@ def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merge
         except IndexTablesError:
             # Batches that come after it have their files already, and nobody will name them.
             left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
-            withdraw(place.store, left)
+            delete_uncommitted(place.store, left)
             raise
         jobs.batch_done(state.job)
         outcome = outcome.then(batch, state.sizes, version)

@@ -58,7 +58,7 @@ def write_table(
     try:
         adds = uploads.write(planned.stored(reader))
     except BaseException:
-        uploads.withdraw()
+        uploads.delete_uncommitted()
         raise
     after, committed = finish_write(log, planned, adds, options, snapshot)
     return Written(log, after, committed)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from indextables.data_files import check_uploads, delete_uncommitted
 from indextables.errors import (
     CommitUnknownError,
     IndexTablesError,
@@ -26,7 +27,6 @@ from indextables.errors import (
 )
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
-from indextables.joint import check_uploads, withdraw
 from indextables.log.conflict import OVERWRITE, Draft, check_since
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
@@ -127,7 +127,7 @@ def finish_write(
     try:
         draft, base = _prepared(log, planned, adds, options, base)
     except BaseException:
-        withdraw(log.store, [add.path for add in adds])
+        delete_uncommitted(log.store, [add.path for add in adds])
         raise
     if draft is None:
         return base, False
@@ -135,7 +135,7 @@ def finish_write(
         return log.commit(draft, base), True
     except IndexTablesError as error:
         if error.not_committed:
-            withdraw(log.store, [add.path for add in adds])
+            delete_uncommitted(log.store, [add.path for add in adds])
         raise
 
 
@@ -153,7 +153,7 @@ def _prepared(
             base = log.snapshot()
             again = _planned_again(planned, base, options)
             if again is None:
-                withdraw(log.store, [add.path for add in adds])
+                delete_uncommitted(log.store, [add.path for add in adds])
                 return None, base
             # A table that took the place of another one took its folder, too, and what was in it.
             lost = next((add.path for add in adds if not log.store.exists(add.path)), None)

@@ -6,9 +6,9 @@ from typing import IO, cast
 
 import pyarrow as pa
 
+from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.ingest.partitions import Spool, Values
 from indextables.ingest.target import Target
-from indextables.joint import added, split_path, withdraw
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
@@ -40,9 +40,9 @@ class SplitUploads:
                 adds += self._splits(values, rows)
         return adds
 
-    def withdraw(self) -> None:
+    def delete_uncommitted(self) -> None:
         """Delete what was uploaded; what cannot be deleted stays invisible, and a purge finds it."""
-        withdraw(self._store, self._uploaded)
+        delete_uncommitted(self._store, self._uploaded)
 
     def _splits(self, values: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[Add]:
         target_size = self._options.get(opt.TARGET_SPLIT_SIZE)
@@ -63,7 +63,7 @@ class SplitUploads:
                     writer.write(batch)
                 built = writer.finish()
             self._uploaded.append(path)
-            yield added(path, built, data_change=True)
+            yield add_action(path, built, data_change=True)
 
     def _named(self, values: Values) -> dict[str, str | None]:
         return dict(zip(self._target.partition_columns, values, strict=True))

@@ -9,18 +9,17 @@ import msgspec
 import pyarrow as pa
 
 from indextables.errors import OptionError, SchemaError
-from indextables.joint import indexing_of
-from indextables.joint import remembered as remembered_by
 from indextables.log.format.actions import Format, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
-from indextables.options.indexing import REMEMBERED
+from indextables.options.indexing import INDEXING_PREFIX
 from indextables.schema.evolve import check_append, check_names, check_partition_columns
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.schema.stored import normalise
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
+from indextables.table_properties import indexing_options, indexing_properties
 
 
 class Mode(StrEnum):
@@ -99,7 +98,7 @@ def existing_table(
             f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
         )
     schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
-    known = indexing_of(snapshot)
+    known = indexing_options(snapshot)
     effective = options.over(known)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
@@ -119,9 +118,9 @@ def _replaced(
 
 def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, str]) -> Metadata | None:
     configuration = metadata.configuration or {}
-    if metadata.schema_string == schema_string and remembered == remembered_by(metadata):
+    if metadata.schema_string == schema_string and remembered == indexing_properties(metadata):
         return None
-    kept = {k: v for k, v in configuration.items() if not k.startswith(REMEMBERED)}
+    kept = {k: v for k, v in configuration.items() if not k.startswith(INDEXING_PREFIX)}
     return msgspec.structs.replace(
         metadata, schema_string=schema_string, configuration={**kept, **remembered}
     )
@@ -140,7 +139,7 @@ def _check_same_fields(snapshot: Snapshot, known: Options, mapping: FieldMapping
 
 
 def _remembered(options: Options) -> dict[str, str]:
-    return {k: v for k, v in sorted(options.values.items()) if k.startswith(REMEMBERED)}
+    return {k: v for k, v in sorted(options.values.items()) if k.startswith(INDEXING_PREFIX)}
 
 
 def _lower(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, M
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.purged import PURGE, purge_problem
 from indextables.log.snapshot import Snapshot
-from indextables.options.indexing import REMEMBERED
+from indextables.options.indexing import INDEXING_PREFIX
 
 OVERWRITE = "overwrite"
 
@@ -182,7 +182,7 @@ def _differs(one: Metadata, other: Metadata) -> bool:
 
 def _indexing(metadata: Metadata) -> dict[str, str]:
     """How columns are indexed, as far as the table's configuration says."""
-    return {k: v for k, v in (metadata.configuration or {}).items() if k.startswith(REMEMBERED)}
+    return {k: v for k, v in (metadata.configuration or {}).items() if k.startswith(INDEXING_PREFIX)}
 
 
 def _describe(actions: Sequence[Action]) -> str:

@@ -16,6 +16,7 @@ from typing import IO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.errors import (
     IndexTablesError,
     OptionError,
@@ -23,7 +24,6 @@ from indextables.errors import (
     UnavailableSplitError,
     UnreadableSplitError,
 )
-from indextables.joint import added, split_path, withdraw
 from indextables.log.conflict import Draft
 from indextables.log.format import files as file_lists
 from indextables.log.format.actions import Add, MergeSkip
@@ -301,7 +301,7 @@ def _run_batch(
             if progress is not None:
                 progress(record.done, record.total)
     except BaseException:
-        withdraw(log.store, [r.add.path for r in results if r.add])
+        delete_uncommitted(log.store, [r.add.path for r in results if r.add])
         raise
     version = commit_batch(log, snapshot, results, options, now_ms)
     record.done_batches += 1
@@ -317,7 +317,7 @@ def commit_batch(
         after = finish(log, snapshot, results, options, now_ms)
     except IndexTablesError as error:
         if error.not_committed:
-            withdraw(log.store, [r.add.path for r in results if r.add])
+            delete_uncommitted(log.store, [r.add.path for r in results if r.add])
         raise
     return None if after is snapshot else after.version
 
@@ -342,7 +342,7 @@ def _merged(task: MergeTask, sources: Sequence[Source], store: Store, options: O
         built = merge_splits(
             sources, cast("IO[bytes]", sink), facts.schema, facts.mapping, options, task.partition_values
         )
-    return added(path, built, data_change=False)
+    return add_action(path, built, data_change=False)
 
 
 def _skips(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from indextables.data_files import add_action
 from indextables.errors import IndexTablesError, TableNotFoundError
-from indextables.joint import added, described
 from indextables.log.format.actions import Add, Format, Metadata
 from indextables.maintain.folder import SPLIT, OwnFolder
 from indextables.schema.folders import parse_folder
@@ -22,6 +22,7 @@ from indextables.split.build import Built
 from indextables.split.footer import Footer, read_footer
 from indextables.split.original.schema import OriginalFacts, read_original
 from indextables.store import ObjectInfo, Store
+from indextables.table_properties import options_for_mapping
 
 _AT_ONCE = 16
 _SHARED = "some of its rows, but not all, are in another split"
@@ -135,7 +136,7 @@ def _table(
         for field in footer.schema:
             columns.setdefault(field.name, field)
     schema = pa.schema(list(columns.values()))
-    return schema, tuple(newest.partition_values), described(newest.mapping, schema)
+    return schema, tuple(newest.partition_values), options_for_mapping(newest.mapping, schema)
 
 
 def _fits(footer: Footer, schema: pa.Schema, partitions: Sequence[str]) -> bool:
@@ -158,7 +159,7 @@ def _our_add(footer: Footer) -> Add:
         uncompressed_bytes=footer.uncompressed_bytes,
         num_merge_ops=footer.num_merge_ops,
     )
-    return added(footer.path, built, data_change=True)
+    return add_action(footer.path, built, data_change=True)
 
 
 def _original_add(info: ObjectInfo, facts: OriginalFacts) -> Add:

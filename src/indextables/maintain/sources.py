@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SplitError, StoreError
-from indextables.joint import indexing_of
 from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
@@ -16,6 +15,7 @@ from indextables.split.mapping import Mapping, mapping_for
 from indextables.split.merge import Source, source_error
 from indextables.split.original.bundle import original_rows
 from indextables.store import Store
+from indextables.table_properties import indexing_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MergeFacts:
     @classmethod
     def of(cls, snapshot: Snapshot, options: Options) -> "MergeFacts":
         """The facts of a snapshot."""
-        effective = options.over(indexing_of(snapshot))
+        effective = options.over(indexing_options(snapshot))
         mapping = mapping_for(snapshot.schema, effective, snapshot.partition_columns)
         return cls(snapshot.schema, snapshot.partition_columns, mapping)
 

@@ -7,7 +7,7 @@ from indextables.options.parsers import choice, integer, names, optional_text, s
 
 # Options whose keys start so describe the index; a table remembers them, so that later writes need not
 # repeat them.
-REMEMBERED = "indexing."
+INDEXING_PREFIX = "indexing."
 
 _WRITE = frozenset({Where.WRITE, Where.COMMAND})
 

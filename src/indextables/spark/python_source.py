@@ -121,7 +121,7 @@ class Writer(DataSourceArrowWriter):
         try:
             return Written(uploads.write(self._planned.stored(valid_texts(iterator))))
         except BaseException:
-            uploads.withdraw()
+            uploads.delete_uncommitted()
             raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -50,7 +50,7 @@ class WriteFunction:
         try:
             return uploads.write(planned.stored(valid_texts(batches)))
         except BaseException:
-            uploads.withdraw()
+            uploads.delete_uncommitted()
             raise
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from indextables.data_files import delete_uncommitted
 from indextables.errors import PredicateError, TableNotFoundError
 from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
-from indextables.joint import withdraw
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
 from indextables.maintain import on_write
@@ -77,7 +77,7 @@ def _figures(adds: Sequence[Add]) -> Mapping[str, int]:
 def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Delete the splits of tasks that finished, because another one failed."""
     table = addressed(request)
-    withdraw(table.store, [add.path for add in adds_of(blobs)])
+    delete_uncommitted(table.store, [add.path for add in adds_of(blobs)])
     return {}, ()
 
 
