@@ -7,10 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from upkeep_tables import appended, orphan
-
 import indextables as it
 from indextables.commands import COMMANDS, Command
+from tests.upkeep_tables import appended, orphan
 
 # What differs from run to run, or from door to door: times, processes, paths of the table.
 VOLATILE = frozenset(

@@ -2,8 +2,9 @@
 
 import pytest
 from hypothesis import HealthCheck, settings
-from one_session import spark
-from servers.fixtures import (
+
+from tests.one_session import spark
+from tests.servers.fixtures import (
     any_store,
     azurite_server,
     careless_s3,

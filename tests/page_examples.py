@@ -10,9 +10,8 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 

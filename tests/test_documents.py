@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
-from page_examples import ROOT, Example, examples, table_below
 
 from indextables.log.format import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import IndexFile
+from tests.page_examples import ROOT, Example, examples, table_below
 
 GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
 

@@ -26,16 +26,6 @@ def test_no_module_is_a_landfill() -> None:
     assert names.isdisjoint({"utils", "util", "helpers", "common", "misc", "constants"})
 
 
-def test_test_modules_have_names_of_their_own() -> None:
-    """Pytest imports them by name alone, so two of one name cannot be run together."""
-    names = [
-        path.name
-        for path in (ROOT / "tests").rglob("*.py")
-        if path.name not in ("conftest.py", "__init__.py")
-    ]
-    assert sorted(names) == sorted(set(names))
-
-
 def test_every_runtime_dependency_earns_its_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = (ROOT / "docs" / "dependencies.md").read_text()

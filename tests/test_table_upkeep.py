@@ -5,9 +5,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from upkeep_tables import aged, appended, ids, orphan
 
 import indextables as it
+from tests.upkeep_tables import aged, appended, ids, orphan
 
 
 def test_a_table_is_kept_in_shape_by_its_methods(tmp_path: Path) -> None:

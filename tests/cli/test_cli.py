@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from upkeep_tables import appended, ids, orphan
 
 import indextables as it
 from indextables.cli import render
 from indextables.cli.main import main
 from indextables.cli.terminal import ProgressBar
+from tests.upkeep_tables import appended, ids, orphan
 
 LINES = [
     {"id": 1, "level": "ERROR", "message": "timeout while reading from <db>"},

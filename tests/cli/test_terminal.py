@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from upkeep_tables import appended
 
 import indextables as it
 from indextables.cli.main import main
 from indextables.commands import COMMANDS
+from tests.upkeep_tables import appended
 
 LINES = [
     {"id": 1, "level": "ERROR", "message": "timeout while reading from <db>"},

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from upkeep_tables import aged, appended, ids, log_of, orphan
 
 import indextables as it
 from indextables.commands import COMMANDS, Place, Work
 from indextables.commands.execute import execute
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
 from indextables.options import Options
+from tests.upkeep_tables import aged, appended, ids, log_of, orphan
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import command_doors as doors
 import pytest
 
 import indextables as it
@@ -14,6 +13,7 @@ from indextables.cli.main import main
 from indextables.errors import IndexTablesError
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests import command_doors as doors
 
 KINDS = ("s3", "seaweed", "azure")
 # Nothing on a store can be made older than it is, so that a purge is told not to wait.

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from upkeep_tables import TEXT
 
 import indextables as it
 from indextables.cli.main import FAILED, INTERRUPTED
 from indextables.cli.queries import NOTHING_FOUND
 from indextables.commands import COMMANDS
+from tests.upkeep_tables import TEXT
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"

@@ -5,7 +5,6 @@ import json
 import shlex
 from pathlib import Path
 
-import command_doors as doors
 import pyarrow as pa
 import pytest
 
@@ -14,6 +13,7 @@ from indextables.cli.arguments import build
 from indextables.cli.main import main
 from indextables.cli.statements import command_of, statement_of
 from indextables.commands import COMMANDS, Command, Wanted
+from tests import command_doors as doors
 
 OPENINGS = [command.openings[0] for command in COMMANDS]
 

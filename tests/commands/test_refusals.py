@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from upkeep_tables import appended
 
 import indextables as it
 from indextables.cli.main import main
+from tests.upkeep_tables import appended
 
 Call = Callable[[it.Table], object]
 OTHER = "id is not decided by a partition"

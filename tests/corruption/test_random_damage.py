@@ -8,12 +8,12 @@ import os
 import secrets
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from trials import make_table
 
-PROGRAM = Path(__file__).with_name("trials.py")
+from tests import ROOT
+from tests.corruption.trials import make_table
+
 # A trial takes a part of a second; one that takes so long hangs.
 SECONDS = 60
 
@@ -27,11 +27,20 @@ def model(tmp_path_factory):
 
 def run(model, work, count):
     seed = int(os.environ.get("DAMAGE_SEED", secrets.randbelow(10**9)))
-    command = [sys.executable, str(PROGRAM), str(model), str(work), str(seed), "0", str(count)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.corruption.trials",
+        str(model),
+        str(work),
+        str(seed),
+        "0",
+        str(count),
+    ]
     # In a process of its own, which damage could kill.
     limit = SECONDS + count
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit)
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=limit)
         output, code, errors = done.stdout, done.returncode, done.stderr
     except subprocess.TimeoutExpired as late:
         output, code, errors = (late.stdout or b"").decode(), "none: it hangs", ""

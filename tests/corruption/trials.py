@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from damage import damaged
 
 import indextables
 from indextables import process
+from tests.corruption.damage import damaged
 
 WORDS = ["alpha", "beta", "gamma", "delta", "error", "timeout", "retry", "server7"]
 SCHEMA = pa.schema(

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults.disk_calls import FAULTS, DiskCalls, Fault, files_below
 
 import indextables
 from indextables.errors import CommitUnknownError, IndexTablesError
 from indextables.process import flush_searchers, forget_logs
+from tests.faults.disk_calls import FAULTS, DiskCalls, Fault, files_below
 
 OPTIONS = {"checkpoint.interval": "3", "transaction.retry.baseDelayMs": "1", "indexing.typemap.t": "text"}
 ROWS = {0, 1, 2, 3, 4}

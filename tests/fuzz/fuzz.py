@@ -1,18 +1,15 @@
-"""Look for inputs that a parser does not survive: `python tests/fuzz/fuzz.py TARGET [options of libFuzzer]`.
+"""Look for inputs that a parser does not survive: `python -m tests.fuzz.fuzz TARGET [options of libFuzzer]`.
 
 It needs `atheris` (the extra `soak`). What it finds is written to the current folder; the inputs that it
 learns from are in a folder given as an option.
 """
 
 import sys
-from pathlib import Path
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-with atheris.instrument_imports(include=["indextables", "targets"]):
-    import targets
+with atheris.instrument_imports(include=["indextables", "tests.fuzz.targets"]):
+    from tests.fuzz import targets
 
 
 def main() -> None:

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import targets
+
+from tests import ROOT
+from tests.fuzz import targets
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
@@ -35,8 +37,7 @@ def test_no_input_takes_much_memory_or_time() -> None:
     """All of them in one process, whose memory and processor time are limited."""
     program = f"""
 import json, resource, sys
-sys.path.insert(0, {str(HERE)!r})
-import targets
+from tests.fuzz import targets
 from pathlib import Path
 for target in targets.TARGETS:
     targets.run(target, b"")
@@ -46,7 +47,9 @@ for path in sorted(Path({str(CORPUS)!r}).glob("*/*")):
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({{"mb": (after.ru_maxrss - before.ru_maxrss) // 1024, "s": after.ru_utime - before.ru_utime}}))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     took = json.loads(done.stdout)
     assert took["mb"] < 500, took
     assert took["s"] < 60, took
@@ -60,10 +63,11 @@ def test_no_new_input_is_found_that_a_parser_does_not_survive(target: str, tmp_p
     learnt.mkdir()
     done = subprocess.run(
         [
-            *(sys.executable, str(HERE / "fuzz.py"), target),
+            *(sys.executable, "-m", "tests.fuzz.fuzz", target),
             *(f"-max_total_time={SECONDS}", "-rss_limit_mb=3000", "-timeout=20", "-max_len=4096"),
             *(f"-artifact_prefix={tmp_path}/found-", str(learnt), str(CORPUS / target)),
         ],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         errors="replace",

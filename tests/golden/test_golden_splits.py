@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tantivy
-from write_split import HERE, OPTIONS, SCHEMA, golden_rows
 
 from indextables.options import Options
 from indextables.split.checksum import CHECKSUM_FORMAT
@@ -14,6 +13,7 @@ from indextables.split.merge import Source, merge_splits
 from indextables.split.parquet.rows import Rows
 from indextables.split.query.search import close_indexes, open_index
 from indextables.store import open_store
+from tests.golden.write_split import HERE, OPTIONS, SCHEMA, golden_rows
 
 FORMATS = range(1, FORMAT_VERSION + 1)
 

@@ -1,6 +1,6 @@
 """Writes `format-<n>.split`: the rows of `rows.json` as a split of the format that the code at hand writes.
 
-`python tests/golden/write_split.py [folder]`, with the release that writes the format on PYTHONPATH. A split
+`python -m tests.golden.write_split [folder]`, with the release that writes the format on PYTHONPATH. A split
 that is there already is never replaced: it stands for those that users have.
 """
 

@@ -7,7 +7,6 @@ import zlib
 import fastavro
 import pyarrow as pa
 import pytest
-from entries import longs, string_maps, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, HeaderCutError
 from indextables.log.format.avro_datum import decode_datum, encode_datum
 from indextables.log.format.avro_schemas import STATE_MANIFEST
+from tests.log.entries import longs, string_maps, texts
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]})
 RECORDS = b"".join(b"\x0a" + word for word in (b"alpha", b"gamma", b"delta"))

@@ -6,8 +6,18 @@ import threading
 
 import pyarrow as pa
 import pytest
-from log_tables import generations as made
-from log_tables.build import (
+
+from indextables import metrics
+from indextables.errors import CredentialsError, StateExpiredError, StoreError
+from indextables.log.conflict import Draft
+from indextables.log.format import json_checkpoint
+from indextables.log.format.actions import MergeSkip, Txn
+from indextables.log.format.schema_registry import schema_hash
+from indextables.log.known import invalidate
+from indextables.predicate import Column, Compare, Op
+from indextables.store import open_store
+from tests.log_tables import generations as made
+from tests.log_tables.build import (
     MAPPING,
     Clock,
     a_log,
@@ -20,17 +30,7 @@ from log_tables.build import (
     remove,
     split,
 )
-from log_tables.watched import WatchedStore
-
-from indextables import metrics
-from indextables.errors import CredentialsError, StateExpiredError, StoreError
-from indextables.log.conflict import Draft
-from indextables.log.format import json_checkpoint
-from indextables.log.format.actions import MergeSkip, Txn
-from indextables.log.format.schema_registry import schema_hash
-from indextables.log.known import invalidate
-from indextables.predicate import Column, Compare, Op
-from indextables.store import open_store
+from tests.log_tables.watched import WatchedStore
 
 MANY = [f"base-{n}.split" for n in range(40)]
 

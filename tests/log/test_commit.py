@@ -8,25 +8,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from log_tables import generations as made
-from log_tables.build import (
-    MAPPING,
-    WHEN,
-    Clock,
-    a_log,
-    a_table,
-    append,
-    merge,
-    metadata,
-    overwrite,
-    paths_of,
-    remove,
-    schema_string,
-    split,
-)
-from log_tables.generations import HandMade
-from log_tables.watched import Watch, WatchedStore
-from servers.proxy import Fault
 
 from indextables.errors import (
     CommitAttemptsError,
@@ -42,6 +23,25 @@ from indextables.log.format.schema_registry import schema_hash
 from indextables.log.format.version_file import decode
 from indextables.log.known import invalidate
 from indextables.store import open_store
+from tests.log_tables import generations as made
+from tests.log_tables.build import (
+    MAPPING,
+    WHEN,
+    Clock,
+    a_log,
+    a_table,
+    append,
+    merge,
+    metadata,
+    overwrite,
+    paths_of,
+    remove,
+    schema_string,
+    split,
+)
+from tests.log_tables.generations import HandMade
+from tests.log_tables.watched import Watch, WatchedStore
+from tests.servers.proxy import Fault
 
 OTHER_MAPPING = '[{"fast":true,"indexed":true,"name":"text","stored":true,"tokenizer":"raw","type":"text"}]'
 

@@ -10,20 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from log_tables import generations as made
-from log_tables.build import (
-    Clock,
-    a_log,
-    a_table,
-    append,
-    gone,
-    metadata,
-    paths_of,
-    remove,
-    schema_string,
-    split,
-)
-from log_tables.watched import Watch, WatchedStore
 
 import indextables
 from indextables.errors import (
@@ -52,6 +38,20 @@ from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.log_tables import generations as made
+from tests.log_tables.build import (
+    Clock,
+    a_log,
+    a_table,
+    append,
+    gone,
+    metadata,
+    paths_of,
+    remove,
+    schema_string,
+    split,
+)
+from tests.log_tables.watched import Watch, WatchedStore
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
-from log_tables.build import append, gone, metadata, paths_of, schema_string, split
 
 from indextables.errors import CommitConflictError
 from indextables.ingest import Mode, finish_write, plan_write
@@ -24,6 +23,7 @@ from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.log_tables.build import append, gone, metadata, paths_of, schema_string, split
 
 PAGE = Path(__file__).parents[2] / "PROTOCOL.md"
 OPTIONS = Options.parse({"checkpoint.enabled": "false"})

@@ -5,12 +5,12 @@ import json
 import shutil
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import a_log, a_table, append, paths_of
-from log_tables.generations import HandMade
 
 from indextables.errors import CorruptLogError
 from indextables.log.known import invalidate
+from tests.log_tables import generations as made
+from tests.log_tables.build import a_log, a_table, append, paths_of
+from tests.log_tables.generations import HandMade
 
 
 @pytest.fixture(autouse=True)

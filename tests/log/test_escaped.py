@@ -1,14 +1,14 @@
 """Partition values that the original escaped in its log are those of the rows again."""
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import a_log, a_table, append, schema_string, split
-from log_tables.generations import HandMade
 
 import indextables.log.format.escaped as under_test
 from indextables.log.format.files import from_adds
 from indextables.log.known import invalidate
 from indextables.predicate import parse_condition
+from tests.log_tables import generations as made
+from tests.log_tables.build import a_log, a_table, append, schema_string, split
+from tests.log_tables.generations import HandMade
 
 ROW_WRITER = "part-00000-69-dcc234c8-ba02-4079-88e0-6cb1178e7f1d.split"
 ARROW_WRITER = "part-dcc234c8-ba02-4079-88e0-6cb1178e7f1d.split"

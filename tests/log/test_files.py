@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-from entries import WHEN, adds, an_add, files_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from indextables.errors import LogError
 from indextables.log.format.actions import Add
 from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
 from indextables.schema.values import NULL_PARTITION
+from tests.log.entries import WHEN, adds, an_add, files_of
 
 OLD_COLUMNS = [
     name

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_tables.build import a_log, append, paths_of, split
 
 import indextables
 from indextables.log.known import invalidate
+from tests.log_tables.build import a_log, append, paths_of, split
 
 ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.4"
 EXPECTED = json.loads((ORIGINAL / "expected.json").read_text()) if ORIGINAL.exists() else {}

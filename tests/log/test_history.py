@@ -5,8 +5,15 @@ import shutil
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import (
+
+import indextables
+from indextables.errors import OptionError, TableNotFoundError, VersionNotFoundError
+from indextables.log.format.names import Listing
+from indextables.log.known import invalidate
+from indextables.log.segment import earliest, reachable
+from indextables.store import ObjectInfo
+from tests.log_tables import generations as made
+from tests.log_tables.build import (
     Clock,
     a_log,
     a_table,
@@ -17,13 +24,6 @@ from log_tables.build import (
     remove,
     split,
 )
-
-import indextables
-from indextables.errors import OptionError, TableNotFoundError, VersionNotFoundError
-from indextables.log.format.names import Listing
-from indextables.log.known import invalidate
-from indextables.log.segment import earliest, reachable
-from indextables.store import ObjectInfo
 
 
 @pytest.fixture(autouse=True)

@@ -5,13 +5,13 @@ import json
 import re
 
 import pytest
-from entries import an_add
 
 from indextables.errors import CorruptLogError
 from indextables.log.format import json_checkpoint
 from indextables.log.format.actions import Format, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.json_checkpoint import checkpoint_file, encode_checkpoint, read_checkpoint
 from indextables.store import open_store
+from tests.log.entries import an_add
 
 OTHERS = [
     Protocol(min_reader_version=3, min_writer_version=3),

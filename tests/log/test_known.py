@@ -3,9 +3,6 @@
 import shutil
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import a_log, a_table, append, chance, overwrite, paths_of, remove
-from log_tables.watched import WatchedStore
 
 from indextables.log import known
 from indextables.log.cache import Cache, keeping
@@ -14,6 +11,9 @@ from indextables.log.known import cache_statistics, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import open_store
+from tests.log_tables import generations as made
+from tests.log_tables.build import a_log, a_table, append, chance, overwrite, paths_of, remove
+from tests.log_tables.watched import WatchedStore
 
 OFF = {"transaction.cache.enabled": "false"}
 

@@ -4,13 +4,13 @@ import json
 import shutil
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import a_log, append, paths_of, remove
-from log_tables.generations import HandMade
 
 import indextables
 from indextables.errors import ProtocolError
 from indextables.log.known import invalidate
+from tests.log_tables import generations as made
+from tests.log_tables.build import a_log, append, paths_of, remove
+from tests.log_tables.generations import HandMade
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from entries import ORIGINAL, WHEN, adds, an_add, damaged, files_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +35,7 @@ from indextables.log.format.files import FILES, conform, empty, from_adds, to_ad
 from indextables.log.format.manifest import encode_manifest, read_manifest
 from indextables.schema.values import NULL_PARTITION
 from indextables.store import open_store
+from tests.log.entries import ORIGINAL, WHEN, adds, an_add, damaged, files_of
 
 CODECS = ["zstandard", "snappy", "null"]
 PATH = "manifests/manifest-1.avro"

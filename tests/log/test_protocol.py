@@ -4,11 +4,8 @@ import gzip
 import json
 from pathlib import Path
 
-import command_doors as doors
 import pyarrow as pa
 import pytest
-from log_tables.build import a_log, a_table, append, on_old_protocol, split
-from upkeep_tables import appended, log_of
 
 import indextables as it
 from indextables.commands import COMMANDS, Wanted
@@ -19,6 +16,9 @@ from indextables.log.format.actions import Add, Protocol
 from indextables.log.known import invalidate
 from indextables.maintain import on_write
 from indextables.options import Options
+from tests import command_doors as doors
+from tests.log_tables.build import a_log, a_table, append, on_old_protocol, split
+from tests.upkeep_tables import appended, log_of
 
 OURS = {"split_tags": ["parquet"]}
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from prunable import UTC, File, column, table_of
 
 from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
 from indextables.predicate import (
@@ -28,6 +27,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
+from tests.log.prunable import UTC, File, column, table_of
 
 
 def kept(values, arrow, predicate, *, maker="ours", options=None, certain=False):

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from prunable import PARTITIONS, SCHEMA, File, table_of
-from test_prune_property import CUTS, POOLS, seeds
 
 from indextables.log.pruning.order import First, may_hold_first
+from tests.log.prunable import PARTITIONS, SCHEMA, File, table_of
+from tests.log.test_prune_property import CUTS, POOLS, seeds
 
 
 def listed(files, options=None, counts=None):

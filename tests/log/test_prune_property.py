@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prunable import PARTITIONS, SCHEMA, File, array_of, column, table_of, truth
 
 from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
 from indextables.predicate import (
@@ -23,6 +22,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
+from tests.log.prunable import PARTITIONS, SCHEMA, File, array_of, column, table_of, truth
 
 INTEGERS = [-(2**63), -(2**53) - 1, -1, 0, 1, 2, 9, 10, 2**24 + 1, 2**53, 2**53 + 1, 2**63 - 1]
 FLOATS = [

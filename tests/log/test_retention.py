@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_tables import generations as made
-from log_tables.build import HOUR, Clock, a_log, a_table, append, overwrite, paths_of, remove
-from log_tables.watched import WatchedStore
 
 from indextables.errors import CorruptLogError, StoreError, VersionNotFoundError
 from indextables.log.known import invalidate
 from indextables.store import open_store
+from tests.log_tables import generations as made
+from tests.log_tables.build import HOUR, Clock, a_log, a_table, append, overwrite, paths_of, remove
+from tests.log_tables.watched import WatchedStore
 
 NOW = 1_800_000_000_000
 DAY = 24 * HOUR

@@ -4,7 +4,6 @@ import json
 
 import fastavro
 import pytest
-from entries import ORIGINAL, an_add, files_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from indextables.log.format.schema_registry import (
     renormalize,
     schema_hash,
 )
+from tests.log.entries import ORIGINAL, an_add, files_of
 
 ID = '{"fast":true,"indexed":true,"name":"id","stored":true,"type":"i64"}'
 TEXT = '{"fast":true,"indexed":true,"name":"text","stored":true,"tokenizer":"raw","type":"text"}'

@@ -10,7 +10,6 @@ import avro.datafile
 import avro.io
 import fastavro
 import pytest
-from entries import ORIGINAL, damaged, longs, string_maps, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from indextables.log.format.state_manifest import (
     encode_state,
     resolve_manifest_path,
 )
+from tests.log.entries import ORIGINAL, damaged, longs, string_maps, texts
 
 URL = "file:///table/_transaction_log/state-v00000000000000000007/_manifest.avro"
 CODECS = ["zstandard", "snappy", "null"]

@@ -5,18 +5,6 @@ import gzip
 import json
 
 import pytest
-from entries import (
-    ORIGINAL,
-    adds,
-    an_add,
-    damaged,
-    longs,
-    moments,
-    partition_maps,
-    string_maps,
-    strings,
-    texts,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +23,18 @@ from indextables.log.format.actions import (
 )
 from indextables.log.format.version_file import decode, encode, pack
 from indextables.schema.values import NULL_PARTITION
+from tests.log.entries import (
+    ORIGINAL,
+    adds,
+    an_add,
+    damaged,
+    longs,
+    moments,
+    partition_maps,
+    string_maps,
+    strings,
+    texts,
+)
 
 URL = "file:///table/_transaction_log/00000000000000000007.json"
 

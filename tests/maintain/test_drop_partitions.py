@@ -4,11 +4,11 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from upkeep_tables import appended, ids, log_of, splits
 
 import indextables as it
 from indextables.errors import PredicateError
 from indextables.maintain.drop_partitions import drop_partitions
+from tests.upkeep_tables import appended, ids, log_of, splits
 
 
 def days(folder: Path) -> list[int]:

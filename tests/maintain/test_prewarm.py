@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from upkeep_tables import appended, log_of
 
 import indextables as it
 from indextables.errors import CommandError, PredicateError
@@ -14,6 +13,7 @@ from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.index.cache import index_cache
 from indextables.split.query.search import close_indexes
+from tests.upkeep_tables import appended, log_of
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
 from indextables.errors import CorruptLogError, OptionError, StoreError
@@ -20,6 +19,8 @@ from indextables.maintain.merge import merge
 from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import ObjectInfo, Store, open_store
+from tests import ROOT
+from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 QUICK = Options.parse({"purge.retentionCheckEnabled": False})
 
@@ -220,13 +221,12 @@ def test_deleting_is_tried_again_and_a_failure_is_told(
 def test_many_listed_files_take_little_memory(files: int) -> None:
     """The listing is streamed: memory is that of the names the log has, not of the files there are."""
     script = f"""
-import resource, sys
-sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
-import pyarrow as pa
-from test_purge import many_listed
+from tests.maintain.test_purge import many_listed
 print(many_listed({files}))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     found, grown_mb = map(int, done.stdout.split())
     assert found == files // 2
     assert grown_mb < 80, grown_mb

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
-from upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 import indextables as it
 from indextables.cli.main import main
@@ -26,6 +25,7 @@ from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.repair import repair
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
 # --- paths -----------------------------------------------------------------------------------------
 

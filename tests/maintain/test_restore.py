@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from upkeep_tables import TEXT, appended, ids, log_of
 
 import indextables as it
 from indextables.errors import OptionError, SplitError, VersionNotFoundError
@@ -12,6 +11,7 @@ from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
 from indextables.maintain.restore import restore
 from indextables.options import Options
+from tests.upkeep_tables import TEXT, appended, ids, log_of
 
 
 def test_rows_come_back_and_later_ones_leave(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from upkeep_tables import TEXT, orphan
 
 import indextables as it
+from tests.upkeep_tables import TEXT, orphan
 
 ROWS = 3
 

@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from condition_rows import PREDICATES, ROWS, SCHEMA, table, truth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from indextables.predicate import (
     TextMatchKind,
     evaluate,
 )
+from tests.predicate.condition_rows import PREDICATES, ROWS, SCHEMA, table, truth
 
 A = Column(("a",))
 

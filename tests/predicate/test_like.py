@@ -2,13 +2,13 @@
 
 import pyarrow as pa
 import pytest
-from condition_rows import PATTERNS, like
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import PredicateError
 from indextables.predicate import Column, Like, evaluate
 from indextables.predicate.like import _matches, like_parts, simplified
+from tests.predicate.condition_rows import PATTERNS, like
 
 WORD = Column(("word",))
 TEXTS = st.lists(st.text(alphabet="aAb%_\\é\n😀.*Σςİi", max_size=8), max_size=10)

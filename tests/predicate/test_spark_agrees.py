@@ -5,11 +5,11 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from condition_rows import POOLS, PREDICATES, SCHEMA, TYPES, table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indextables.predicate import evaluate, parse_condition, to_sql
+from tests.predicate.condition_rows import POOLS, PREDICATES, SCHEMA, TYPES, table
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from condition_rows import SCHEMA, shape
 
 from indextables.errors import PredicateError, QuerySyntaxError
 from indextables.predicate import (
@@ -26,6 +25,7 @@ from indextables.predicate import (
     TextMatchKind,
     parse_condition,
 )
+from tests.predicate.condition_rows import SCHEMA, shape
 
 TABLE = pa.schema(
     [

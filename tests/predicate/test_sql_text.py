@@ -2,19 +2,6 @@
 
 import pyarrow as pa
 import pytest
-from condition_rows import (
-    PATHS,
-    PATTERNS,
-    PREDICATES,
-    ROWS,
-    SCHEMA,
-    TEXT_COLUMNS,
-    columns,
-    scalars,
-    shape,
-    table,
-    values,
-)
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +29,19 @@ from indextables.predicate import (
 from indextables.predicate.lexer import TokenKind, tokenize
 from indextables.predicate.like import simplified
 from indextables.predicate.truth import is_false, is_true
+from tests.predicate.condition_rows import (
+    PATHS,
+    PATTERNS,
+    PREDICATES,
+    ROWS,
+    SCHEMA,
+    TEXT_COLUMNS,
+    columns,
+    scalars,
+    shape,
+    table,
+    values,
+)
 
 SLOW = [HealthCheck.too_slow]
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_tables.build import HOUR, WHEN, Clock, a_log, a_table, gone, merge, overwrite, split
 
 from indextables.errors import CommitConflictError, VersionNotFoundError
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Txn
 from indextables.log.known import invalidate
 from indextables.log.segment import full_listing, reachable
+from tests.log_tables.build import HOUR, WHEN, Clock, a_log, a_table, gone, merge, overwrite, split
 
 OPTIONS = {
     "state.entriesPerManifest": "4",

@@ -1,6 +1,6 @@
 """One process of a run in which processes are killed: it works until then, and notes what it was told.
 
-`python killed_worker.py ROLE WHO URL OPTIONS NOTES`: notes are lines of JSON, appended to a file before an
+`python -m tests.race.killed_worker ROLE WHO URL OPTIONS NOTES`: notes are lines of JSON, appended to a file before an
 operation begins and after it ended; what has no end when the process is killed may or may not have happened.
 """
 

@@ -17,16 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from killed_worker import PARTITION
-from log_tables.model import Model, lines_of
-from servers import azure, s3
-from servers.proxy import Fault, Proxy, Request, proxy
 
 import indextables
 from indextables.log.known import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import open_store
+from tests import ROOT
+from tests.log_tables.model import Model, lines_of
+from tests.race.killed_worker import PARTITION
+from tests.servers import azure, s3
+from tests.servers.proxy import Fault, Proxy, Request, proxy
 
 SECONDS = 15
 SOAK_SECONDS = int(os.environ.get("INDEXTABLES_SOAK_SECONDS", "1800"))
@@ -61,12 +62,11 @@ class Team:
     kills: int = 0
 
     def start(self, role: str, who: str) -> None:
-        program = Path(__file__).with_name("killed_worker.py")
         arguments = [role, who, self.url, json.dumps(self.options), str(self.notes(who))]
         with (self.folder / f"{who}.errors").open("ab") as errors:
             self.running[who] = subprocess.Popen(
-                [sys.executable, str(program), *arguments],
-                env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+                [sys.executable, "-m", "tests.race.killed_worker", *arguments],
+                cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
             )

@@ -4,13 +4,13 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from log_tables.build import a_log, a_table, paths_of
-from log_tables.model import Model, lines_of
-from writers import appends, meet, mixed
 
 from indextables.log.known import invalidate
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.log_tables.build import a_log, a_table, paths_of
+from tests.log_tables.model import Model, lines_of
+from tests.race.writers import appends, meet, mixed
 
 PROCESSES = 8
 

@@ -4,12 +4,11 @@ import random
 from collections.abc import Mapping
 from multiprocessing.synchronize import Barrier
 
-from log_tables.build import a_log, append, gone, merge, overwrite, paths_of, split
-
 from indextables.errors import CommitAttemptsError, CommitConflictError
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Txn
 from indextables.log.transaction_log import TransactionLog
+from tests.log_tables.build import a_log, append, gone, merge, overwrite, paths_of, split
 
 # Enough attempts for eight writers at once, and waits that suit a test.
 PATIENT = {

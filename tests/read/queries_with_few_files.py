@@ -1,6 +1,6 @@
 """Program: queries over many splits in a process that may open few files.
 
-`queries_with_few_files.py TABLE CACHE LIMIT` prints the answers, the most files that were open, and whether the
+`python -m tests.read.queries_with_few_files TABLE CACHE LIMIT` prints the answers, the most files that were open, and whether the
 process recovered from having none left, as JSON.
 """
 

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from read_oracle import holds, order_key
-from read_tables import generated, opened
 
 import indextables
 from indextables import read
@@ -20,6 +18,8 @@ from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogr
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import prepare
 from indextables.split.query.aggregate import Key, Measure, index_groups
+from tests.read.read_oracle import holds, order_key
+from tests.read.read_tables import generated, opened
 
 NUMBERS = ["n", "f", "g", "d"]
 ORDERED = [*NUMBERS, "big", "s", "day", "ts", "flag", "part", "wide", "h"]

@@ -4,7 +4,6 @@ import multiprocessing
 import pickle
 
 import pytest
-from read_tables import opened
 
 import indextables
 from indextables import process, read
@@ -12,6 +11,7 @@ from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
 from indextables.split.index.cache import index_cache
+from tests.read.read_tables import opened
 
 TEXT = {"indexing.typemap.t": "text"}
 

@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from read_oracle import holds
-from read_tables import HUGE, LONG_WORD, SCHEMA, WORDS, generated
 
 from indextables.predicate import (
     And,
@@ -27,6 +25,8 @@ from indextables.predicate import (
 )
 from indextables.predicate import query_tree as q
 from indextables.predicate.query_text import to_text
+from tests.read.read_oracle import holds
+from tests.read.read_tables import HUGE, LONG_WORD, SCHEMA, WORDS, generated
 
 NAMES = ["", "a", "A", "ab", "a b", "b", "é", "a%b", "a*b", "zz", "\x00", "C:\\dir", "nothing", HUGE]
 LITERALS = {

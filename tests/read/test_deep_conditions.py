@@ -4,13 +4,13 @@ import random
 
 import pyarrow as pa
 import pytest
-from read_oracle import holds
-from read_tables import opened
 
 import indextables
 from indextables.errors import PredicateError
 from indextables.predicate import Column, Search, SearchKind, parse_condition, to_sql
 from indextables.predicate.tree import depth_of
+from tests.read.read_oracle import holds
+from tests.read.read_tables import opened
 
 ROWS = [
     {"id": i, "n": i % 50 if i % 9 else None, "m": i % 11, "s": f"v{i % 13}", "t": f"a{i % 5} b{i % 3}"}

@@ -3,20 +3,25 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from many_splits import BETA, many_splits
 
 from indextables.split.descriptors import files_to_keep, is_exhausted
-
-PROGRAM = Path(__file__).with_name("queries_with_few_files.py")
+from tests import ROOT
+from tests.read.many_splits import BETA, many_splits
 
 
 def answers(folder, count, limit):
     many_splits(folder / "t", count)
-    command = [sys.executable, str(PROGRAM), str(folder / "t"), str(folder / "cache"), str(limit)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1500)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.read.queries_with_few_files",
+        str(folder / "t"),
+        str(folder / "cache"),
+        str(limit),
+    ]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["splits"] == count

@@ -5,14 +5,14 @@ import random
 
 import pyarrow as pa
 import pytest
-from read_oracle import json_items, json_leaf
-from read_tables import opened
 
 import indextables
 from indextables.errors import UnknownFieldError
 from indextables.predicate import Column, Compare, Not, Op, Search, SearchKind
 from indextables.predicate import query_tree as q
 from indextables.predicate.query_text import to_text
+from tests.read.read_oracle import json_items, json_leaf
+from tests.read.read_tables import opened
 
 PIECES = ["a", "b", "\\", ".", "\x00", "\x01", '"', " ", "é", "*", ":", "0"]
 TWINS = ["a.b", "a\\b", "a\x01b", "a\x00b", "a0b", "a\\.b", "\\", ".", "a", "b"]

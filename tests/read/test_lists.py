@@ -7,12 +7,12 @@ import random
 
 import pyarrow as pa
 import pytest
-from read_oracle import compared
-from read_tables import opened
 
 import indextables
 from indextables.predicate import And, Column, Compare, In, Not, Op, Or, Values, parse_condition
 from indextables.predicate.operands import joined
+from tests.read.read_oracle import compared
+from tests.read.read_tables import opened
 
 ROWS = 3000
 SIZES = [1, 2, 15, 17, 100, 1_000, 5_000]

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from read_oracle import sloppy
-from read_tables import opened
 
 import indextables
 from indextables.predicate import Column, Not, Search, SearchKind
 from indextables.split.index.tokens import Token
 from indextables.split.query.slop import matches_with_slop
+from tests.read.read_oracle import sloppy
+from tests.read.read_tables import opened
 
 ROOT = Path(__file__).parents[2]
 INDEXING = {"indexing.typemap.text": "p,q", "indexing.indexrecordoption.q": "basic"}

@@ -2,7 +2,6 @@
 
 import pyarrow as pa
 import pytest
-from read_tables import opened
 
 import indextables
 from indextables import read
@@ -10,6 +9,7 @@ from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldErr
 from indextables.options import Options
 from indextables.predicate import Column, Compare, Op, parse_condition
 from indextables.store import open_store
+from tests.read.read_tables import opened
 
 TEXT = {
     "indexing.typemap.body": "text",

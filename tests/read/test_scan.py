@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from read_tables import generated, opened
 
 import indextables
 from indextables import read
@@ -25,6 +24,7 @@ from indextables.predicate import (
     parse_condition,
 )
 from indextables.read.parallel import in_order
+from tests.read.read_tables import generated, opened
 
 TEXT = {"indexing.typemap.t": "text"}
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"

@@ -5,13 +5,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from upkeep_tables import aged, appended, orphan
 
 import indextables as it
 from indextables.cli.main import main
 from indextables.report import report_page
 from indextables.report.advice import advice_for
 from indextables.report.facts import facts_of
+from tests.upkeep_tables import aged, appended, orphan
 
 
 class Checked(HTMLParser):

@@ -8,10 +8,10 @@ from html import escape, unescape
 from pathlib import Path
 
 import pytest
-from upkeep_tables import TEXT, appended, log_of, orphan
 
 import indextables as it
 from indextables.report import report_page
+from tests.upkeep_tables import TEXT, appended, log_of, orphan
 
 BROWSER = next(
     (

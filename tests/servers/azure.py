@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from servers.process import free_port, running
+from tests.servers.process import free_port, running
 
 ACCOUNT = "devstoreaccount1"
 # the key that every Azurite has, published by Microsoft

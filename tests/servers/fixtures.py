@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers import azure, s3
-from servers.proxy import Proxy, google_to_s3, ignore_conditions, proxy, s3_to_google
 
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.servers import azure, s3
+from tests.servers.proxy import Proxy, google_to_s3, ignore_conditions, proxy, s3_to_google
 
 StoreUrl = Callable[[str], tuple[str, dict[str, str]]]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.process import free_port, running
+from tests.servers.process import free_port, running
 
 ACCESS_KEY = "testkey"
 SECRET_KEY = "test-secret-never-shown"

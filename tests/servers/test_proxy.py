@@ -5,7 +5,8 @@ import socket
 import threading
 
 import pytest
-from servers.proxy import Fault, proxy
+
+from tests.servers.proxy import Fault, proxy
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
-"""Run seeds: `python -m simulation SEED`, or `python -m simulation FIRST LAST [BUG]`, from the folder `tests`."""
+"""Run seeds: `python -m tests.simulation SEED`, or `python -m tests.simulation FIRST LAST [BUG]`."""
 
 import logging
 import sys
 import time
 
-from simulation.reintroduced import BUGS
-from simulation.run import make_images, run
-from simulation.seams import installed
+from tests.simulation.reintroduced import BUGS
+from tests.simulation.run import make_images, run
+from tests.simulation.seams import installed
 
 
 def main(arguments: list[str]) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-from simulation.reintroduced import BUGS
-from simulation.run import Result, make_images, run
-from simulation.seams import installed
+from tests.simulation.reintroduced import BUGS
+from tests.simulation.run import Result, make_images, run
+from tests.simulation.seams import installed
 
 WORKERS = 2
 CHUNK = 50

@@ -24,13 +24,13 @@ from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.store import Store, open_store
 from indextables.table import Table
-from simulation.oracle import Oracle, VersionRecord
-from simulation.schedule import Process
-from simulation.seams import SCHEME, Current
-from simulation.storage import LOG, TABLE
+from tests.simulation.oracle import Oracle, VersionRecord
+from tests.simulation.schedule import Process
+from tests.simulation.seams import SCHEME, Current
+from tests.simulation.storage import LOG, TABLE
 
 if TYPE_CHECKING:
-    from simulation.run import World
+    from tests.simulation.run import World
 
 PARTITIONS = ("a", "b")
 # How old orphans must be before a purge deletes them; no operation of a run takes as long.

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from log_tables.model import lines_of
-
 from indextables.log.snapshot import Snapshot
-from simulation.schedule import Process
-from simulation.splits import SplitRecord, real_splits, types_of
-from simulation.storage import LOG, TABLE, Storage, Watcher
+from tests.log_tables.model import lines_of
+from tests.simulation.schedule import Process
+from tests.simulation.splits import SplitRecord, real_splits, types_of
+from tests.simulation.storage import LOG, TABLE, Storage, Watcher
 
 if TYPE_CHECKING:
-    from simulation.operations import Operation
+    from tests.simulation.operations import Operation
 
 _VERSION = re.compile(re.escape(LOG) + r"(\d{20})\.json")
 _STATE = re.compile(re.escape(LOG) + r"state-v(\d{20})/_manifest\.avro")

@@ -24,13 +24,13 @@ from indextables.errors import (
 from indextables.log.known import invalidate
 from indextables.log.purged import CLOCK_SKEW_MS
 from indextables.options import Options
-from simulation.faults import FaultPlan
-from simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
-from simulation.oracle import NESTED, Oracle, VersionRecord
-from simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
-from simulation.seams import Current
-from simulation.splits import SplitRecord
-from simulation.storage import TABLE, Storage, StorageTraits, StoredObject
+from tests.simulation.faults import FaultPlan
+from tests.simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
+from tests.simulation.oracle import NESTED, Oracle, VersionRecord
+from tests.simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
+from tests.simulation.seams import Current
+from tests.simulation.splits import SplitRecord
+from tests.simulation.storage import TABLE, Storage, StorageTraits, StoredObject
 
 # The clocks of the processes are off by no more than this: any two of them by less than PROTOCOL.md tolerates.
 MAX_SKEW_MS = CLOCK_SKEW_MS * 2 // 5

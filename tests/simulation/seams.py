@@ -19,9 +19,9 @@ from indextables.log.commit import Chance
 from indextables.log.format.files import FILES, conform
 from indextables.store.backend import Backend
 from indextables.store.location import Location
-from simulation import splits
-from simulation.schedule import START_MS, Process, Scheduler
-from simulation.storage import TABLE, SimulatedBackend, Storage
+from tests.simulation import splits
+from tests.simulation.schedule import START_MS, Process, Scheduler
+from tests.simulation.storage import TABLE, SimulatedBackend, Storage
 
 _PACKAGES = ("log", "ingest", "maintain", "store", "data_files", "table_properties")
 SCHEME = "memory://sim-"

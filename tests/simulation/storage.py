@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
-from simulation.faults import CRASHES, HOUR_MS, PAUSES, Fault, FaultPlan
-from simulation.schedule import Crash, Process, Scheduler, Stop
+from tests.simulation.faults import CRASHES, HOUR_MS, PAUSES, Fault, FaultPlan
+from tests.simulation.schedule import Crash, Process, Scheduler, Stop
 
 TABLE = "table"
 LOG = f"{TABLE}/_transaction_log/"

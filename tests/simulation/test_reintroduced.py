@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulation.batches import first_failure, run_range, workers
-from simulation.reintroduced import BUGS
+from tests.simulation.batches import first_failure, run_range, workers
+from tests.simulation.reintroduced import BUGS
 
 # Those that were found at once are looked for by every run of the tests.
 QUICK = 60

@@ -3,13 +3,13 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from simulation.batches import SOAK_SECONDS, first_failure, run_range, until, workers
-from simulation.run import run
-from simulation.seams import installed
+from tests import ROOT
+from tests.simulation.batches import SOAK_SECONDS, first_failure, run_range, until, workers
+from tests.simulation.run import run
+from tests.simulation.seams import installed
 
 SEEDS = 2000
 REAL_SEEDS = 20
@@ -37,14 +37,13 @@ def test_a_seed_has_the_same_history_in_every_process():
     with installed():
         expected = "\n".join(line for seed in seeds for line in run(seed).history)
     script = (
-        "from simulation.run import run\nfrom simulation.seams import installed\n"
+        "from tests.simulation.run import run\nfrom tests.simulation.seams import installed\n"
         f"with installed():\n    print('\\n'.join(line for seed in {seeds} for line in run(seed).history))"
     )
-    tests = Path(__file__).parent.parent
     again = subprocess.run(
         [sys.executable, "-c", script],
-        env={"PYTHONPATH": ":".join([str(tests), *filter(None, sys.path)]), "PYTHONHASHSEED": "7"},
-        cwd=tests,
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONHASHSEED": "7"},
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from generated_rows import POOLS
+from tests.spark.generated_rows import POOLS
 
 
 class Answer(Enum):

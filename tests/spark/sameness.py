@@ -5,10 +5,11 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
-from generated_queries import Answer, Question
-from generated_rows import Pair
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from tests.spark.generated_queries import Answer, Question
+from tests.spark.generated_rows import Pair
 
 
 def difference(spark: SparkSession, question: Question, pair: Pair) -> str | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
-from standalone import HOSTS, QUICK_START, Cluster
 
 import indextables
+from tests.spark.standalone import HOSTS, QUICK_START, Cluster
 
 home = sys.argv[1]
 heard = {}

@@ -6,19 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+from tests import ROOT
 
 
 def told(script: str, *arguments: object, timeout: int = 240, **environment: str) -> dict[str, Any]:
-    """What a script beside this file says in the last line of its output, which is JSON."""
+    """What a module beside this one says in the last line of its output, which is JSON."""
     run = subprocess.Popen(
-        [sys.executable, "-W", "ignore", str(HERE / script), *map(str, arguments)],
+        [sys.executable, "-W", "ignore", "-m", f"tests.spark.{script}", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=ROOT,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
         start_new_session=True,
     )

@@ -6,7 +6,8 @@ import decimal
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
-from small_tables import Desk
+
+from tests.spark.small_tables import Desk
 
 D = decimal.Decimal
 LOGS = "id INT, part INT, day DATE, level STRING, message STRING, score DOUBLE, at TIMESTAMP"

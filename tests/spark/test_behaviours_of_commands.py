@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from small_tables import Desk
 
 import indextables
+from tests.spark.small_tables import Desk
 
 
 @pytest.fixture

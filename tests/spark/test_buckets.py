@@ -1,10 +1,10 @@
 """Bucket functions: pushed into a scan or evaluated row by row, the answer is the same."""
 
 import pytest
-from pairs import Pair, event_rows
 from pyspark.errors import AnalysisException
 
 from indextables.functions import date_histogram, histogram, range_buckets
+from tests.spark.pairs import Pair, event_rows
 
 BUCKETS = {
     "indextables_histogram(num, 5)": "num",

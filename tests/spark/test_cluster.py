@@ -1,12 +1,13 @@
 """A cluster: workers are processes of their own, they die, and tasks that lag are tried twice at once."""
 
 import pytest
-from story import told
+
+from tests.spark.story import told
 
 
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory):
-    return told("session_of_a_cluster.py", tmp_path_factory.mktemp("cluster"))
+    return told("session_of_a_cluster", tmp_path_factory.mktemp("cluster"))
 
 
 def test_a_worker_that_dies_in_a_write_costs_no_row(heard):

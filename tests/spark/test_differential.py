@@ -11,12 +11,13 @@ from contextlib import contextmanager
 import pandas as pd
 import pyarrow as pa
 import pytest
-from generated_queries import FREE, Asker, Question
-from generated_rows import Pair, pair
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf, pandas_udf, udf
-from sameness import difference
+
+from tests.spark.generated_queries import FREE, Asker, Question
+from tests.spark.generated_rows import Pair, pair
+from tests.spark.sameness import difference
 
 # Workers do not find the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -5,9 +5,9 @@ import time
 
 import pytest
 from pyspark.errors import AnalysisException
-from upkeep_tables import orphan
 
 import indextables
+from tests.upkeep_tables import orphan
 
 MERGE = {"mergeOnWrite.enabled": "true"}
 AT_ONCE = {**MERGE, "mergeOnWrite.async.enabled": "false"}

@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 import pytest
-from pairs import Pair
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql.functions import col, expr
 
 import indextables
 from indextables.functions import fieldmatch, highlight, indexquery, indexqueryall, score, textsearch
+from tests.spark.pairs import Pair
 
 TEXTS = [
     "connection refused by host", "timeout while waiting", "connection timeout", "disk full", None, "all is well", "refused again, timeout",

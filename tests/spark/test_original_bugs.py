@@ -6,7 +6,8 @@ import decimal
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
-from small_tables import Desk
+
+from tests.spark.small_tables import Desk
 
 D = decimal.Decimal
 TEXT = {"indexing__typemap__message": "text"}

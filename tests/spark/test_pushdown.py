@@ -1,7 +1,8 @@
 """What Spark pushes into a scan is answered exactly as Spark answers it over Parquet."""
 
 import pytest
-from pairs import Pair, event_rows
+
+from tests.spark.pairs import Pair, event_rows
 
 CONDITIONS = [
     "num = 3", "num <> 3", "num > 3", "num >= 3", "num < -3", "num <= -3", "3 < num", "num = 3.0", "num > 2.5",

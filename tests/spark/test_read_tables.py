@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pairs import Pair, event_rows, plain
 from pyspark.errors import AnalysisException
 
 import indextables
+from tests.spark.pairs import Pair, event_rows, plain
 
 
 @pytest.fixture(scope="module")

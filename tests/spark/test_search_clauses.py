@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
-from search_clauses import QUERIES, ours, plain
 
 import indextables
+from tests.spark.search_clauses import QUERIES, ours, plain
 
 WORDS = (
     "timeout",

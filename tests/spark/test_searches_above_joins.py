@@ -1,7 +1,8 @@
 """Searches far above their table: over outer joins behind projections and views, and from within subqueries."""
 
 import pytest
-from small_tables import Desk
+
+from tests.spark.small_tables import Desk
 
 
 @pytest.fixture(scope="module")

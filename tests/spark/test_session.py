@@ -9,10 +9,10 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from story import told
 
 import indextables
 from indextables.spark import bridge
+from tests.spark.story import told
 
 
 def test_a_table_written_without_spark_is_read_by_its_path(spark, tmp_path):
@@ -55,7 +55,7 @@ def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
 
 
 def test_plain_python_does_not_load_pyspark():
-    heard = told("imports_nothing_of_spark.py", timeout=60)
+    heard = told("imports_nothing_of_spark", timeout=60)
     assert heard == {"pyspark": False}
 
 
@@ -85,7 +85,7 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
 
 
 def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
-    heard = told("session_without_bridge.py", tmp_path)
+    heard = told("session_without_bridge", tmp_path)
     assert heard["plain_append"] == 20
     assert heard["plain_overwrite"] == 3
     assert heard["plain_filtered"] == [[1, 2], [0], [0, 1, 2], []], "filters of one query are not another's"
@@ -106,7 +106,7 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
 
 def test_spark_connect_has_everything_but_attach(tmp_path):
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
-    heard = told("session_of_connect.py", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
+    heard = told("session_of_connect", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
     assert heard["count"] == 20
     assert heard["where"] == [7, 7]
     assert heard["search"] == [7, 7]

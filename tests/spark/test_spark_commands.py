@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from upkeep_tables import appended, ids, orphan
 
 import indextables as it
 from indextables.commands import COMMANDS
 from indextables.schema.spark import from_arrow
+from tests.upkeep_tables import appended, ids, orphan
 
 
 def only(spark, text: str):

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-import command_doors as doors
 import pytest
 
 import indextables as it
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.store import open_store
+from tests import command_doors as doors
 
 # These tell of processes and of Spark's own cache folder: there is nothing to compare but their columns.
 OF_PROCESSES = {

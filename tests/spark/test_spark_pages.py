@@ -4,11 +4,11 @@ import re
 import tempfile
 
 import pytest
-from page_examples import ROOT, Example, examples, printed_by, table_below
 from pyspark.errors import PySparkException
 
 import indextables
 from indextables import functions
+from tests.page_examples import ROOT, Example, examples, printed_by, table_below
 
 SQL_PAGE = "docs/sql.md"
 

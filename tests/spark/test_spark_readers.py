@@ -1,10 +1,10 @@
 """Spark's long-lived processes, the planner's and the workers', read with the keys of each query."""
 
 import pytest
-from servers import s3
-from servers.s3 import LISTER, READER, STRANGER, WRITER
 
 import indextables
+from tests.servers import s3
+from tests.servers.s3 import LISTER, READER, STRANGER, WRITER
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from tpch_queries import Query, queries
+
+from tests.spark.tpch_queries import Query, queries
 
 # Rows for each unit of scale; those of lineitem depend on how many lines the generator gives an order.
 TABLES = {

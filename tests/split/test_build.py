@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -12,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import tantivy
 from datafusion import SessionContext
-from every_type import every_type, logs
-from made_splits import between, hits, opened, rows_of, table_of, term, write_split
 
 from indextables.errors import OptionError, SchemaError, SplitError
 from indextables.options import Options
@@ -23,6 +20,9 @@ from indextables.split.footer import read_footer
 from indextables.split.index.tokenizers import analyzer_of
 from indextables.split.mapping import PARTIAL_FIELD, Kind, mapping_for
 from indextables.store import open_store
+from tests import ROOT
+from tests.split.every_type import every_type, logs
+from tests.split.made_splits import between, hits, opened, rows_of, table_of, term, write_split
 
 INTEGER, FLOAT = tantivy.FieldType.Integer, tantivy.FieldType.Float
 PLAIN = [
@@ -311,9 +311,8 @@ def test_the_size_is_estimated_while_writing(tmp_path):
 
 
 MEASURE = """
-import resource, sys
-sys.path.insert(0, {here!r})
-from every_type import logs
+import resource
+from tests.split.every_type import logs
 from indextables.options import Options
 from indextables.split.build import SplitWriter
 from indextables.split.mapping import mapping_for
@@ -332,6 +331,8 @@ print(run(16) - first)
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):
-    program = MEASURE.format(here=str(Path(__file__).parent), target=str(tmp_path / "a"))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = MEASURE.format(target=str(tmp_path / "a"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert float(done.stdout) < 60, "megabytes more for four times the rows"

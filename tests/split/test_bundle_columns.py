@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 import tantivy
-from made_bundles import bundle
 
 from indextables.errors import SplitError
 from indextables.split.original.bundle import original_rows
 from indextables.store import open_store
+from tests.split.made_bundles import bundle
 
 LISTS = pa.list_(pa.string())
 

@@ -8,8 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionContext
-from every_type import logs
-from made_splits import table_of, write_split
 
 from indextables.errors import SplitError, UnreadableSplitError
 from indextables.options import Options
@@ -22,6 +20,8 @@ from indextables.split.merge import Source, merge_splits
 from indextables.split.parquet.page_index import page_checksums, page_locations
 from indextables.split.parquet.rows import Rows
 from indextables.store import open_store
+from tests.split.every_type import logs
+from tests.split.made_splits import table_of, write_split
 
 ROWS = 3000
 OPTIONS = {"write.rowGroupSize": "300K", "write.pageSize": "4K"}

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from every_type import logs
-from made_splits import write_split
 from tantivy import Index, Query
 
 from indextables.errors import SplitError
@@ -13,6 +11,8 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.query.search import close_indexes, open_index
 from indextables.store import open_store
+from tests.split.every_type import logs
+from tests.split.made_splits import write_split
 
 TEXT = {"indexing.typemap.message": "text"}
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from every_type import logs
-from made_splits import write_split
 
 from indextables.errors import SplitError
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, Chunk, read_footer
 from indextables.split.index.files import unpack
 from indextables.store import open_store
+from tests.split.every_type import logs
+from tests.split.made_splits import write_split
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import os
 import pyarrow as pa
 import pytest
 import tantivy
-from every_type import every_type, logs
-from made_splits import between, hits, opened, table_of, term, write_split
 
 from indextables.errors import SplitError, UnreadableSplitError
 from indextables.options import Options
@@ -17,6 +15,8 @@ from indextables.split.mapping import Kind, mapping_for
 from indextables.split.merge import Source, merge_splits
 from indextables.split.verify import Sample
 from indextables.store import open_store
+from tests.split.every_type import every_type, logs
+from tests.split.made_splits import between, hits, opened, table_of, term, write_split
 
 TEXT = {"indexing.typemap.message": "text"}
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from made_splits import table_of
 
 from indextables.errors import SplitError
 from indextables.options import Options
@@ -15,6 +14,7 @@ from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
 from indextables.split.original.bundle import _value, original_rows, read_bundle
 from indextables.store import open_store
+from tests.split.made_splits import table_of
 
 FIXTURES = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.4"
 TYPES = {"integer": pa.int32(), "string": pa.string(), "double": pa.float64(), "long": pa.int64()}

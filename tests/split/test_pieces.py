@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tantivy
-from made_splits import opened, write_split
 
 from indextables.errors import SplitError
 from indextables.options import Options
@@ -30,6 +29,7 @@ from indextables.split.query.fields import Fields
 from indextables.split.query.prewarm import prewarm
 from indextables.split.query.search import close_indexes, is_cached, open_index
 from indextables.store import Store, open_store
+from tests.split.made_splits import opened, write_split
 
 TEXT = {"indexing.typemap.words": "text", "indexing.typemap.doc": "json"}
 

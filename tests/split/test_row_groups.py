@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionContext
 from hypothesis import given
-from made_splits import rows_of, table_of, write_split
 
 from indextables.errors import UnreadableSplitError
 from indextables.options import Options
@@ -21,6 +20,7 @@ from indextables.split.parquet.page_index import moved, page_locations
 from indextables.split.parquet.rows import Rows
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, write_struct
 from indextables.store import open_store
+from tests.split.made_splits import rows_of, table_of, write_split
 
 ROWS = 6000
 # A row group holds about two thousand rows; a sixteenth of that is worth copying.

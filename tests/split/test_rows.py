@@ -3,10 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from every_type import every_type, logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_splits import rows_of, write_split
 
 from indextables.errors import SplitError
 from indextables.split.footer import read_footer
@@ -24,6 +22,8 @@ from indextables.split.parquet.thrift import (
     write_struct,
 )
 from indextables.store import open_store
+from tests.split.every_type import every_type, logs
+from tests.split.made_splits import rows_of, write_split
 
 ROWS = 12_000
 SMALL = {"write.rowGroupSize": "400k", "write.pageSize": "2k"}

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from servers.fixtures import KINDS
 
 from indextables.errors import ObjectMissingError, StoreError
 from indextables.options import Options
 from indextables.store import open_store, paths
+from tests.servers.fixtures import KINDS
 
 NAMES = [
     "plain",

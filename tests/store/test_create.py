@@ -5,11 +5,11 @@ import random
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from servers.proxy import Fault
 
 from indextables.errors import CredentialsError, OutcomeUnknownError, StoreError, UnsafeStoreError
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.servers.proxy import Fault
 
 pytestmark = pytest.mark.server
 

@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from servers import azure
-from servers.s3 import SECRET_KEY
 
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
@@ -24,6 +22,8 @@ from indextables.store.credentials import Identity
 from indextables.store.location import locate
 from indextables.store.settings import settings
 from indextables.store.translate import clean
+from tests.servers import azure
+from tests.servers.s3 import SECRET_KEY
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from servers.proxy import Fault, proxy, small_pages
 
 from indextables.errors import CredentialsError, StoreError
 from indextables.options import Options
 from indextables.store import open_store
+from tests.servers.proxy import Fault, proxy, small_pages
 
 pytestmark = pytest.mark.server
 

@@ -8,11 +8,11 @@ import sys
 import traceback
 
 import pytest
-from servers.s3 import SECRET_KEY
 
 from indextables.errors import CredentialsError, ForkedStoreError, StoreError
 from indextables.options import Options
 from indextables.store import open_store
+from tests.servers.s3 import SECRET_KEY
 
 SECRETS = {
     "aws.accessKey": "ACCESS-abc",

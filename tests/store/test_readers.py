@@ -7,9 +7,6 @@ import pkgutil
 import types
 
 import pytest
-from servers import s3
-from servers.process import free_port
-from servers.s3 import LISTER, READER, STRANGER, WRITER, Key
 
 import indextables
 from indextables.errors import CredentialsError
@@ -22,6 +19,9 @@ from indextables.split.index.cache import index_cache
 from indextables.split.query import search
 from indextables.store import Passport, Store, open_store
 from indextables.store.credentials import Identity
+from tests.servers import s3
+from tests.servers.process import free_port
+from tests.servers.s3 import LISTER, READER, STRANGER, WRITER, Key
 
 TEXT = {"indexing.typemap.t": "text"}
 
