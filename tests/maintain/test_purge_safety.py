@@ -368,7 +368,7 @@ def test_a_long_write_that_lost_its_files_fails_and_changes_nothing(
         (tmp_path / path).unlink()
         return msgspec.structs.replace(add, modification_time=add.modification_time - 20 * 3_600_000)
 
-    monkeypatch.setattr(splits_of_a_write, "added", slowly)
+    monkeypatch.setattr(splits_of_a_write, "add_action", slowly)
     with pytest.raises(SplitError, match="the write took longer than a purge keeps files"):
         appended(tmp_path, 1)
     assert log_of(tmp_path).snapshot().version == before
