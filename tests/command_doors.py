@@ -305,8 +305,8 @@ USES = {
     ),
     "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE": Use(
         "INVALIDATE INDEXTABLES TRANSACTION LOG CACHE FOR '{}'",
-        "cache forget {}",
-        lambda t, o: it.forget_logs(t.url, options=o),
+        "cache invalidate {}",
+        lambda t, o: it.invalidate_log_cache(t.url, options=o),
         lambda r: [{}],
     ),
     "DESCRIBE INDEXTABLES STORAGE STATS": Use(

@@ -1,31 +1,75 @@
-"""A table in plain Python: open it, see what is in it, look back in time."""
+"""A table in plain Python: open it, read and search it, write to it, and maintain it."""
 
 import os
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
 from indextables import read
+from indextables.diagnostics import Invalidated, invalidate_log_cache
 from indextables.errors import OptionError
 from indextables.ingest import Mode, write_table
+from indextables.log.checkpoint import Checkpointed
+from indextables.log.history import HistoryEntry
+from indextables.log.outcome import CommitOutcome
+from indextables.log.snapshot import Snapshot
+from indextables.log.told import Told
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain import on_write
+from indextables.maintain import jobs, on_write
+from indextables.maintain.drop_partitions import Dropped, drop_partitions
+from indextables.maintain.figures import (
+    ColumnSkipping,
+    SplitComponents,
+    StateFigures,
+    column_skipping,
+    split_components,
+    state_figures,
+)
+from indextables.maintain.merge import MergeOutcome, MergeWish, merge
+from indextables.maintain.partitions import partition_condition
+from indextables.maintain.prewarm import PrewarmPlan, Warmed, plan_prewarm, prewarm, warm_as
+from indextables.maintain.purge import PurgeOutcome, purge
 from indextables.maintain.repair import Repaired
 from indextables.maintain.repair import repair as repair_log
+from indextables.maintain.restore import Restored, restore
+from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
 from indextables.read.tasks import facts_of
+from indextables.split.index.cache import index_cache
+from indextables.split.index.cache_figures import CacheStats
 from indextables.store import open_store
-from indextables.upkeep import Upkeep, milliseconds
 from indextables.version import ENGINE
 
 __all__ = ["Table", "open_table", "repair", "write"]
 
+# Called with the number of finished tasks and the number of all tasks.
+Progress = Callable[[int, int], None]
 
-class Table(Upkeep):
-    """One version of a table. It does not change when others write; `refresh()` takes the newest."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Table:
+    """One version of a table.
+
+    Reads answer from this version, even while others write; `refresh()` opens the newest one. Methods that
+    change the table or describe its storage work on the newest version.
+    """
+
+    def __init__(self, log: TransactionLog, snapshot: Snapshot) -> None:
+        """Use `indextables.open(path)`."""
+        self._log = log
+        self._snapshot = snapshot
+        self._options: Options = log.options
+
+    # --- the table -----------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The URL of the table's folder."""
+        return self._snapshot.url
 
     @property
     def version(self) -> int:
@@ -34,34 +78,45 @@ class Table(Upkeep):
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns, as Arrow types; partition columns included."""
+        """The columns as Arrow types, partition columns included."""
         return self._snapshot.schema
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns the table is partitioned by."""
+        """The columns by which the table is partitioned."""
         return self._snapshot.partition_columns
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns that are indexed as text, word by word."""
+        return facts_of(self._snapshot, self._options).text_columns
+
     def files(self) -> pa.Table:
-        """The live splits, one a row: path, size, records, partition values, statistics."""
+        """Return the live splits, one per row: path, size, records, partition values, statistics."""
         return self._snapshot.files()
+
+    def refresh(self) -> "Table":
+        """Open the newest version of the same table."""
+        return Table(self._log, self._log.snapshot())
+
+    # --- reading -------------------------------------------------------------------------------------
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
     ) -> pa.Table:
-        """The rows for which a condition is true.
+        """Return the rows that meet a condition.
 
         Args:
-            columns: what to return, in this order; by default all columns.
+            columns: the columns to return, in this order; by default all.
             where: a SQL condition, search operators included; by default all rows.
-            limit: no more rows than this; which ones is not said.
+            limit: the maximum number of rows; the order is unspecified.
         """
         return self.stream(columns, where, limit).read_all()
 
     def stream(
         self, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The same rows batch by batch, in bounded memory."""
+        """Return the same rows batch by batch, in bounded memory."""
         return read.scan(
             self._snapshot,
             self._log.store,
@@ -82,16 +137,16 @@ class Table(Upkeep):
         scores: bool = False,
         highlight: Sequence[str] = (),
     ) -> pa.Table:
-        """The rows that match a query, the most relevant first.
+        """Return the rows that match a query, the most relevant first.
 
         Args:
-            query: in the query language (docs/query-language.md).
-            field: the column that unqualified terms speak of; by default all text-like ones.
-            columns: what to return; by default all columns.
-            where: a SQL condition that rows must meet besides.
-            limit: how many rows; None for all.
+            query: a query in the query language (docs/query-language.md).
+            field: the default field for unqualified terms; by default all text-like columns.
+            columns: the columns to return; by default all.
+            where: a SQL condition that rows must meet as well.
+            limit: the maximum number of rows; None for all.
             scores: add the column `_score` (BM25).
-            highlight: columns of which the matching fragment is added, as `_highlight_<column>`.
+            highlight: columns whose matching fragment is added as `_highlight_<column>`.
         """
         return read.search(
             self._snapshot,
@@ -107,7 +162,7 @@ class Table(Upkeep):
         )
 
     def count(self, where: str | None = None) -> int:
-        """How many rows a condition is true for; without one, how many there are."""
+        """Return the number of rows, or of those that meet a condition."""
         return read.count(self._snapshot, self._log.store, self._options, where=self._condition(where))
 
     def aggregate(
@@ -117,11 +172,11 @@ class Table(Upkeep):
         group_by: Sequence[read.Group] = (),
         where: str | None = None,
     ) -> pa.Table:
-        """One row for each group: the groups' columns, then the aggregates.
+        """Return one row for each group: the columns of the group, then the aggregates.
 
         Args:
-            aggregates: what to compute under which name: `{"n": "count(*)", "worst": "max(status)"}`.
-                Functions are count, sum, min, max, avg and count(distinct column).
+            aggregates: aggregate functions by result name: `{"n": "count(*)", "worst": "max(status)"}`.
+                The functions are count, sum, min, max, avg and count(distinct column).
             group_by: columns, or buckets (`indextables.Histogram`, `DateHistogram`, `RangeBuckets`).
             where: a SQL condition.
         """
@@ -134,25 +189,222 @@ class Table(Upkeep):
             where=self._condition(where),
         )
 
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns that are searched by words."""
-        return facts_of(self._snapshot, self._options).text_columns
+    # --- history -------------------------------------------------------------------------------------
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Return the commits of the table, the newest first.
+
+        Args:
+            limit: the maximum number of commits.
+        """
+        return _history_table(self._log.history(limit))
+
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> Restored:
+        """Commit the content of an earlier version as the newest one; no history is lost.
+
+        Args:
+            version: the version to restore.
+            timestamp: instead of a version, the newest one at that time; without a zone it is UTC.
+        """
+        moment = None if timestamp is None else _milliseconds(timestamp)
+        return restore(self._log, version=version, timestamp=moment)
+
+    def commit_outcome(self, token: str, *, version: int | None = None) -> CommitOutcome:
+        """Find out whether a commit that ended with `CommitUnknownError` is in the table.
+
+        Args:
+            token: the error's `token`.
+            version: the error's `version`; with it, a commit that lost its version to another is known to
+                be absent.
+
+        Returns:
+            `committed` is true (with the `version`), false if the commit is absent for good, or None if the
+            version does not exist yet: the request may still arrive. Ask again, or commit anything else.
+        """
+        return self._log.commit_outcome(token, version=version)
+
+    # --- maintenance ---------------------------------------------------------------------------------
+
+    def merge(
+        self,
+        *,
+        where: str | None = None,
+        target_size: int | None = None,
+        max_new_splits: int | None = None,
+        max_sources: int | None = None,
+        progress: Progress | None = None,
+    ) -> MergeOutcome:
+        """Merge small splits into large ones.
+
+        Args:
+            where: a condition on partition columns: only splits of these partitions.
+            target_size: the size in bytes that a merged split should reach.
+            max_new_splits: the maximum number of merged splits.
+            max_sources: the maximum number of splits that are merged into one.
+            progress: called with the number of finished merges and the number of all.
+        """
+        wish = MergeWish.of(
+            self._log.snapshot(),
+            self._options,
+            target_bytes=target_size,
+            where=where,
+            max_new_splits=max_new_splits,
+            max_sources=max_sources,
+        )
+        return merge(self._log, self._options, wish, progress=progress)
+
+    def purge(
+        self,
+        *,
+        older_than: timedelta | None = None,
+        log_retention: timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> PurgeOutcome:
+        """Delete files that no version refers to, and log files whose retention is over.
+
+        Args:
+            older_than: delete only files older than this (by default a week).
+            log_retention: how long earlier versions can be read (by default 30 days).
+            dry_run: only report what would be deleted.
+            progress: called with the number of files found.
+        """
+        return purge(
+            self._log,
+            self._options,
+            older_than_hours=_hours(older_than),
+            log_hours=_hours(log_retention),
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def checkpoint(self) -> Checkpointed:
+        """Write a checkpoint of the log now."""
+        return self._log.checkpoint()
+
+    def truncate(self, *, dry_run: bool = False) -> Truncated:
+        """Delete all versions before the newest one.
+
+        Args:
+            dry_run: only report what would be deleted.
+        """
+        return truncate(self._log, dry_run=dry_run)
+
+    def drop_partitions(self, where: str) -> Dropped:
+        """Remove whole partitions from the table.
+
+        Args:
+            where: a condition on partition columns.
+        """
+        return drop_partitions(self._log, where)
+
+    def prewarm(
+        self,
+        *,
+        where: str | None = None,
+        segments: Sequence[str] = (),
+        fields: Sequence[str] = (),
+        parallelism: int | None = None,
+        progress: Progress | None = None,
+    ) -> Warmed:
+        """Load indexes into the local cache before the first search.
+
+        Args:
+            where: a condition on partition columns: only splits of these partitions.
+            segments: parts of the index (by default TERM and POSTINGS).
+            fields: only the parts of these columns.
+            parallelism: the number of splits that are loaded at once.
+            progress: called with the number of finished splits and the number of all.
+        """
+        plan = self._plan_prewarm(where, segments, fields, parallelism)
+        return prewarm(plan, self._log.store, self._options, progress)
+
+    def start_prewarm(
+        self,
+        *,
+        where: str | None = None,
+        segments: Sequence[str] = (),
+        fields: Sequence[str] = (),
+        parallelism: int | None = None,
+    ) -> jobs.Job:
+        """Do the same in the background; `wait_for_prewarm` waits for it."""
+        plan = self._plan_prewarm(where, segments, fields, parallelism)
+        return warm_as(plan, self._log.store, self._options)
+
+    def wait_for_prewarm(self, job: str | None = None, *, timeout: float = jobs.WAIT_S) -> list[jobs.Job]:
+        """Wait until the prewarm jobs of this table have ended, and return them.
+
+        Args:
+            job: only the one with this id.
+            timeout: the most seconds to wait; a job that is still running then has no `ended`.
+        """
+        return jobs.wait(jobs.found(jobs.JobKind.PREWARM, self.url, job), timeout)
+
+    # --- diagnostics ---------------------------------------------------------------------------------
+
+    def state(self) -> StateFigures:
+        """Return size and shape of the newest checkpoint, and whether it should be compacted."""
+        return state_figures(self._snapshot, self._options)
+
+    def components(self, where: str | None = None) -> list[SplitComponents]:
+        """Return the parts of every split by kind and column, with their sizes.
+
+        Args:
+            where: a condition on partition columns: only splits of these partitions.
+        """
+        chosen = None if where is None else partition_condition(self._snapshot, where)
+        return list(split_components(self._snapshot, self._log.store, chosen))
+
+    def data_skipping(self) -> list[ColumnSkipping]:
+        """Return, for each column, the number of splits with statistics, and the minimum and maximum."""
+        return column_skipping(self._snapshot)
+
+    def log_actions(self, *, include_all: bool = False) -> list[Told]:
+        """Return the actions of the newest checkpoint and of the versions after it, file by file.
+
+        Args:
+            include_all: return those of every version file instead.
+        """
+        return list(self._log.told(everything=include_all))
 
     @property
     def skipped_splits(self) -> int:
-        """How many splits a merge could not read; they rest for a while."""
+        """The number of splits that a merge could not read, excluded from merging until a cool-down ends."""
         return len(self._snapshot.skips)
 
-    def refresh(self) -> "Table":
-        """The newest version of the same table."""
-        return Table(self._log, self._log.snapshot())
+    def prewarm_jobs(self) -> list[jobs.Job]:
+        """Return the prewarm jobs of this table on this machine, running and recently ended."""
+        return jobs.jobs(jobs.JobKind.PREWARM, self.url)
+
+    def merge_jobs(self) -> list[jobs.Job]:
+        """Return the merge jobs of this table on this machine, running and recently ended."""
+        return jobs.jobs(jobs.JobKind.MERGE, self.url)
+
+    def cache_statistics(self) -> CacheStats:
+        """Return usage, hits and misses of the local index cache."""
+        return index_cache(self._options).stats()
+
+    def invalidate_log_cache(self) -> Invalidated:
+        """Drop what this process has cached of the table's log; never needed for right answers."""
+        return invalidate_log_cache(self.url, options=self._options)
+
+    def _plan_prewarm(
+        self, where: str | None, segments: Sequence[str], fields: Sequence[str], parallelism: int | None
+    ) -> PrewarmPlan:
+        return plan_prewarm(
+            self._log.snapshot(),
+            self._options,
+            segments=segments,
+            fields=fields,
+            where=where,
+            parallelism=parallelism,
+        )
 
     def _condition(self, where: str | None) -> Predicate | None:
         return None if where is None else parse_condition(where, self.schema)
 
     def __repr__(self) -> str:
-        """Say where and which version."""
+        """Show the URL and the version."""
         return f"Table({self.url!r}, version={self.version})"
 
 
@@ -163,19 +415,23 @@ def open_table(
     timestamp: datetime | str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Table:
-    """Open a table where it is: on a local disk or an object store, without Spark.
+    """Open a table on a local disk or an object store, without Spark.
 
     Args:
         path: a folder, or a URL (`s3://`, `abfss://`, `gs://`, ...).
-        version: an earlier version; by default the newest.
-        timestamp: the newest version of that time, instead of a version. A time without a zone is UTC.
+        version: the version to open; by default the newest.
+        timestamp: instead of a version, open the newest one at that time; without a zone it is UTC.
         options: `spark.indextables.*` options, with or without the prefix.
+
+    Raises:
+        TableNotFoundError: there is no table at the path.
+        VersionNotFoundError: the version cannot be read, or not any more.
     """
     if version is not None and timestamp is not None:
         raise OptionError("give a version or a timestamp, not both")
     checked = Options.parse(options, OPENED)
     log = TransactionLog(open_store(path, checked), checked, engine=ENGINE)
-    moment = None if timestamp is None else milliseconds(timestamp)
+    moment = None if timestamp is None else _milliseconds(timestamp)
     return Table(log, log.snapshot(version=version, timestamp=moment))
 
 
@@ -187,14 +443,14 @@ def write(
     partition_by: Sequence[str] = (),
     options: Mapping[str, object] | None = None,
 ) -> Table:
-    """Write rows to a table, without Spark; the table as it is after that.
+    """Write rows to a table, without Spark, and return the version that was committed.
 
     Args:
         path: a folder, or a URL (`s3://`, `abfss://`, `gs://`, ...).
         data: an Arrow table, batch or reader, a pandas or Polars frame, anything with the Arrow C stream
             interface, a list of dicts, or a dict of columns.
-        mode: when there is a table already: `append`, `overwrite`, `error`, or `ignore`.
-        partition_by: columns whose values become folders; only when the table is new.
+        mode: what to do if the table exists: `append`, `overwrite`, `error`, or `ignore`.
+        partition_by: the columns to partition by, when the table is new.
         options: `spark.indextables.*` options, with or without the prefix.
     """
     checked = Options.parse(options, WRITTEN)
@@ -213,7 +469,7 @@ def write(
 
 
 def repair(source: str, *, at: str | None = None, options: Mapping[str, object] | None = None) -> Repaired:
-    """Write the log of a table anew.
+    """Write the transaction log of a table anew.
 
     Args:
         source: the log folder (`.../_transaction_log`) of a table; if its log is lost, the table's folder.
@@ -222,3 +478,38 @@ def repair(source: str, *, at: str | None = None, options: Mapping[str, object] 
         options: `spark.indextables.*` options, with or without the prefix.
     """
     return repair_log(source, at, Options.parse(options, {Where.COMMAND}), engine=ENGINE)
+
+
+def _hours(span: timedelta | None) -> float | None:
+    return None if span is None else span / timedelta(hours=1)
+
+
+def _milliseconds(moment: datetime | str) -> int:
+    """Convert to milliseconds since 1970; a time without a zone is UTC."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise OptionError(
+                f"timestamp '{moment}' is not a date and time such as 2024-05-01 or 2024-05-01T12:00:00+02:00"
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _history_table(entries: list[HistoryEntry]) -> pa.Table:
+    texts = pa.map_(pa.string(), pa.string())
+    counts = pa.map_(pa.string(), pa.int64())
+    return pa.table(
+        {
+            "version": pa.array([e.version for e in entries], pa.int64()),
+            "timestamp": pa.array([e.timestamp for e in entries], pa.timestamp("ms", tz="UTC")),
+            "operation": pa.array([e.operation for e in entries], pa.string()),
+            "parameters": pa.array([list(e.parameters.items()) for e in entries], texts),
+            "metrics": pa.array([list(e.metrics.items()) for e in entries], counts),
+            "engine": pa.array([e.engine for e in entries], pa.string()),
+            "user_metadata": pa.array([e.user_metadata for e in entries], pa.string()),
+            "token": pa.array([e.token for e in entries], pa.string()),
+        }
+    )

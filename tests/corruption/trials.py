@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import indextables
-from indextables import process
+from indextables import diagnostics
 from tests.corruption.damage import damaged
 
 WORDS = ["alpha", "beta", "gamma", "delta", "error", "timeout", "retry", "server7"]
@@ -164,7 +164,7 @@ def run_trials(model: Path, work: Path, seed: int, numbers: range) -> Iterator[s
             # The process has opened everything before it is damaged.
             answers(folder)
             if in_cache and random.random() < 0.7:
-                process.flush_searchers()
+                diagnostics.flush_searchers()
         part = (
             folder / "cache" / "entries"
             if in_cache
@@ -188,7 +188,7 @@ def run_trials(model: Path, work: Path, seed: int, numbers: range) -> Iterator[s
         except BaseException as error:  # noqa: BLE001 - a panic of a library is no Exception
             last = traceback.format_tb(error.__traceback__)[-1].strip()
             yield f"problem {trial}: {type(error).__name__}: {error}\n{last}"
-        process.flush_searchers()
+        diagnostics.flush_searchers()
         shutil.rmtree(folder)
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import indextables
+from indextables.diagnostics import flush_searchers, invalidate_log_cache
 from indextables.errors import CommitUnknownError, IndexTablesError
-from indextables.process import flush_searchers, forget_logs
 from tests.faults.disk_calls import FAULTS, DiskCalls, Fault, files_below
 
 OPTIONS = {"checkpoint.interval": "3", "transaction.retry.baseDelayMs": "1", "indexing.typemap.t": "text"}
@@ -75,7 +75,7 @@ def ids(path: Path) -> list[int]:
 
 def forget() -> None:
     flush_searchers()
-    forget_logs()
+    invalidate_log_cache()
 
 
 def run(base: Path, tmp_path: Path, operation: str, failing: int | None, fault: Fault) -> DiskCalls:

@@ -66,7 +66,7 @@ def read_forever(url: str, who: str, options: dict[str, str], notes: Notes, dice
     def read() -> None:
         nonlocal newest
         if dice.random() < 0.3:
-            indextables.forget_logs()
+            indextables.invalidate_log_cache()
         table = indextables.open(url, options=options)
         if table.version < newest:
             notes.add(problem=f"version {table.version} was read after version {newest}")

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import indextables
-from indextables import process, read
+from indextables import diagnostics, read
 from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
@@ -28,11 +28,11 @@ def found(table, text):
 
 
 def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table):
-    process.flush_disk_cache(table.options)
+    diagnostics.flush_disk_cache(options=table.options)
     assert found(table, "all") == 4
     before = index_cache(table.options).stats()
     assert (before.entries, before.misses) == (4, 4)
-    process.flush_searchers()
+    diagnostics.flush_searchers()
     assert found(table, "all") == 4
     after = index_cache(table.options).stats()
     assert (after.misses, after.hits) == (4, before.hits + 4)
@@ -41,7 +41,7 @@ def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table)
 def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table):
     assert found(table, "all") == 4
     assert index_cache(table.options).stats().entries == 4
-    process.flush_disk_cache(table.options)
+    diagnostics.flush_disk_cache(options=table.options)
     assert index_cache(table.options).stats().entries == 0
     assert found(table, "word2") == 1
 

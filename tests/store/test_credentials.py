@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from indextables.diagnostics import environment
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
-from indextables.process import environment
 from indextables.store import open_store
 from indextables.store.credentials import Identity
 from indextables.store.location import locate
@@ -399,7 +399,7 @@ def test_a_password_in_an_endpoint_of_the_environment_is_refused_and_never_shown
     with pytest.raises(CredentialsError, match="without, and give credentials") as caught:
         open_store(url, options).get("x")
     assert "p4ssw0rd" not in "".join(traceback.format_exception(caught.value))
-    assert all("p4ssw0rd" not in each.value for each in environment(options))
+    assert all("p4ssw0rd" not in each.value for each in environment(options=options))
 
 
 def test_a_password_in_a_connection_string_is_refused_and_never_shown():

@@ -398,13 +398,13 @@ what to do:
   show    how full the local cache of indexes is (the default)
   flush   delete what nobody uses of it
   close   close the splits and indexes that this process keeps open
-  forget  forget what this process has read of logs; of one table if PATH is given
+  invalidate  drop what this process has cached of logs, of one table if PATH is given
 Close and forget mean most in Spark and Python: the program's own process ends with its command.""",
     )
     cache.add_argument(
-        "what", nargs="?", default="show", choices=("show", "flush", "close", "forget"), help="see below"
+        "what", nargs="?", default="show", choices=("show", "flush", "close", "invalidate"), help="see below"
     )
-    cache.add_argument("path", nargs="?", help="for forget: the table")
+    cache.add_argument("path", nargs="?", help="for invalidate: the table")
     maker("storage", "tell what this process has read from storage", path=False)
     maker(
         "environment",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables import process
+from indextables import diagnostics
 from indextables.commands.command import Arguments, Command, Place, Wanted, Work, rows
 from indextables.options import Options
 
@@ -105,7 +105,7 @@ def _ask(task: tuple[str, Options], store: object) -> list[Row]:
 
 
 def _disk_cache(options: Options) -> list[Row]:
-    found = process.disk_cache(options)
+    found = diagnostics.disk_cache(options=options)
     return [
         {
             "enabled": found.enabled,
@@ -121,20 +121,20 @@ def _disk_cache(options: Options) -> list[Row]:
 
 def _storage(options: Options) -> list[Row]:
     del options
-    read = process.storage_read()
+    read = diagnostics.storage_read()
     return [{"bytes_fetched": read.bytes_fetched, "requests": read.requests}]
 
 
 def _environment(options: Options) -> list[Row]:
     return [
         {"property_type": said.kind, "property_name": said.name, "property_value": said.value}
-        for said in process.environment(options)
+        for said in diagnostics.environment(options=options)
     ]
 
 
 def _flush_searcher(options: Options) -> list[Row]:
     del options
-    closed = process.flush_searchers()
+    closed = diagnostics.flush_searchers()
     return [
         {
             "cache_type": "split_cache",
@@ -146,7 +146,7 @@ def _flush_searcher(options: Options) -> list[Row]:
 
 
 def _flush_disk(options: Options) -> list[Row]:
-    done = process.flush_disk_cache(options)
+    done = diagnostics.flush_disk_cache(options=options)
     message = f"{done.in_use} entries are in use and stay" if done.in_use else "the cache is empty"
     return [
         {
@@ -172,7 +172,7 @@ _ANSWERS = {
 def _invalidate(place: Place, arguments: Arguments) -> pa.Table:
     del arguments
     url = None if place.table is None else place.store.url
-    done = process.forget_logs(url)
+    done = diagnostics.invalidate_log_cache(url, options=place.options)
     rate = done.hit_rate_before
     row: Mapping[str, Any] = {
         "table_path": url or "GLOBAL",
@@ -255,8 +255,8 @@ COMMANDS = (
     ),
     Command(
         openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),
-        in_shell="cache forget",
-        in_python="forget_logs",
+        in_shell="cache invalidate",
+        in_python="invalidate_log_cache",
         result=_INVALIDATE,
         plan=_invalidate,
         target=Wanted.MAYBE,

@@ -1,4 +1,4 @@
-"""Upkeep from plain Python: typed results."""
+"""Maintenance of a table from plain Python: typed results."""
 
 import shutil
 from datetime import timedelta

@@ -1,0 +1,216 @@
+"""Diagnostics of this process and this machine: caches, storage traffic, environment, background jobs.
+
+These are the commands that need no table, as functions. All of them are exported by `indextables`.
+"""
+
+import os
+import platform
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import pyarrow as pa
+
+from indextables import metrics
+from indextables.log.format.names import LOG_FOLDER
+from indextables.log.known import cache_statistics, invalidate
+from indextables.maintain import jobs
+from indextables.maintain.jobs import Job
+from indextables.options import PREFIX, Options, Where, reading
+from indextables.options.declare import MASK, is_secret
+from indextables.read.sources import close_sources
+from indextables.split.index.cache import index_cache
+from indextables.store import open_store
+from indextables.version import VERSION
+
+OptionValues = Mapping[str, object] | Options | None
+Path = str | os.PathLike[str]
+
+_LIBRARIES = ("pyarrow", "datafusion", "tantivy", "obstore", "numpy", "pyspark")
+_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "SPARK_", "PYSPARK_", "INDEXTABLES_")
+_PUBLIC_WORDS = ("REGION", "ENDPOINT", "PROFILE", "HOME", "PYTHON", "VERSION", "MASTER", "LOCAL_IP")
+_SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCache:
+    """Usage of the index cache, by all processes that share its folder. All values are None if it is off."""
+
+    enabled: bool
+    folder: str = ""
+    total_bytes: int | None = None
+    max_bytes: int | None = None
+    splits: int | None = None
+    components: int | None = None
+
+    @property
+    def usage_percent(self) -> float | None:
+        """Used bytes as a percentage of the maximum."""
+        if self.total_bytes is None or self.max_bytes is None:
+            return None
+        return 100.0 * self.total_bytes / self.max_bytes if self.max_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRead:
+    """Bytes and requests that this process has read from storage since it started."""
+
+    bytes_fetched: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One setting: an option, an environment variable, or a library version. Secrets are masked."""
+
+    kind: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What flushing the disk cache freed, and how many entries remain because they are in use."""
+
+    enabled: bool
+    folder: str = ""
+    bytes: int = 0
+    files: int = 0
+    in_use: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """How many cached log values were dropped, and the cache's hits and misses before that."""
+
+    values: int
+    hits_before: int
+    misses_before: int
+
+    @property
+    def hit_rate_before(self) -> float | None:
+        """Share of lookups that the cache answered; None if there were no lookups."""
+        lookups = self.hits_before + self.misses_before
+        return self.hits_before / lookups if lookups else None
+
+
+def disk_cache(*, options: OptionValues = None) -> DiskCache:
+    """Return the usage of the index cache, by all processes that share its folder."""
+    checked = _command_options(options)
+    if not checked.get(reading.DISK_CACHE):
+        return DiskCache(enabled=False)
+    cache = index_cache(checked)
+    stats = cache.stats()
+    return DiskCache(True, stats.folder, stats.bytes, stats.limit, stats.entries, cache.files())
+
+
+def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
+    """Delete cached indexes that no process uses now."""
+    checked = _command_options(options)
+    if not checked.get(reading.DISK_CACHE):
+        return Flushed(enabled=False)
+    close_sources()
+    cache = index_cache(checked)
+    removed = cache.flush()
+    return Flushed(True, str(cache.folder), removed.bytes, removed.files, cache.stats().entries)
+
+
+def flush_searchers() -> int:
+    """Close the splits and indexes that this process keeps open, and return the number of splits."""
+    return close_sources()
+
+
+def storage_read() -> StorageRead:
+    """Return what this process has read from storage since it started."""
+    read = metrics.figures().get("indextables.store.fetched_bytes")
+    return StorageRead(int(read.total), read.count) if read else StorageRead(0, 0)
+
+
+def environment(*, options: OptionValues = None) -> list[Property]:
+    """Return options, cloud and Spark variables, library versions and memory; secrets are masked."""
+    checked = options if isinstance(options, Options) else Options.parse(options)
+    settings = [
+        Property("spark", f"{PREFIX}{key}", MASK if is_secret(key) else value)
+        for key, value in sorted(checked.values.items())
+    ]
+    settings += [
+        Property("environment", name, value if _is_public(name) and "@" not in value else MASK)
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_ENVIRONMENT)
+    ]
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return [
+        *settings,
+        Property("process", "python", platform.python_version()),
+        Property("process", "platform", platform.platform()),
+        Property("process", "processors", str(os.cpu_count())),
+        Property("process", "pid", str(os.getpid())),
+        Property("library", "indextables", VERSION),
+        *(Property("library", name, number) for name in _LIBRARIES if (number := _version(name)) is not None),
+        Property("native_memory", "arrow_bytes", str(pa.total_allocated_bytes())),
+        Property("native_memory", "peak_rss_bytes", str(peak_bytes)),
+    ]
+
+
+def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = None) -> Invalidated:
+    """Drop what this process has cached of transaction logs.
+
+    It is never needed for right answers: a cached log is always compared with the newest version first.
+
+    Args:
+        path: a folder or URL; only the log of this table. By default the logs of all tables.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    url = _url(path, options)
+    before = cache_statistics().values()
+    values = invalidate(None if url is None else f"{url}/{LOG_FOLDER}")
+    return Invalidated(values, sum(s.hits for s in before), sum(s.misses for s in before))
+
+
+def prewarm_jobs(path: Path | None = None, *, options: OptionValues = None) -> list[Job]:
+    """Return the prewarm jobs of this machine, running and recently ended, of one table or of all."""
+    return jobs.jobs(jobs.JobKind.PREWARM, _url(path, options))
+
+
+def merge_jobs(path: Path | None = None, *, options: OptionValues = None) -> list[Job]:
+    """Return the merge jobs of this machine, running and recently ended, of one table or of all."""
+    return jobs.jobs(jobs.JobKind.MERGE, _url(path, options))
+
+
+def wait_for_prewarm(
+    path: Path | None = None,
+    *,
+    job: str | None = None,
+    timeout: float = jobs.WAIT_S,
+    options: OptionValues = None,
+) -> list[Job]:
+    """Wait until prewarm jobs of this machine have ended, and return them.
+
+    Args:
+        path: only those of this table.
+        job: only the one with this id.
+        timeout: the most seconds to wait; a job that is still running then has no `ended`.
+        options: `spark.indextables.*` options, with or without the prefix.
+    """
+    return jobs.wait(jobs.found(jobs.JobKind.PREWARM, _url(path, options), job), timeout)
+
+
+def _command_options(options: OptionValues) -> Options:
+    return options if isinstance(options, Options) else Options.parse(options, {Where.COMMAND})
+
+
+def _url(path: Path | None, options: OptionValues) -> str | None:
+    return None if path is None else open_store(path, _command_options(options)).url
+
+
+def _is_public(name: str) -> bool:
+    """Whether an environment variable surely holds no secret."""
+    return any(word in name for word in _PUBLIC_WORDS) and not any(word in name for word in _SECRET_WORDS)
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
