@@ -12,10 +12,10 @@ from bench import logs
 from bench.measure import Measured
 from bench.report import Row, Target
 from indextables.options import Options
-from indextables.split.build import SplitWriter
 from indextables.split.footer import Footer, read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.reader import Rows
+from indextables.split.writer import SplitWriter
 from indextables.store import Store, open_store
 
 DEFAULT_ROWS = 1_000_000

@@ -10,11 +10,11 @@ import tantivy
 from bench import logs
 from bench.measure import Prepare
 from indextables.options import Options
-from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
 from indextables.split.index.encode import hash_values
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
+from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 
 SOURCES = 16

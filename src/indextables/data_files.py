@@ -9,9 +9,8 @@ from indextables.errors import SplitError, StoreError
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
-from indextables.schema.folders import folder
-from indextables.schema.values import NULL_PARTITION
-from indextables.split.build import Built
+from indextables.schema.values import NULL_PARTITION, folder
+from indextables.split.writer import Built
 from indextables.store import Store
 
 _HOUR_MS = 3_600_000

@@ -38,8 +38,7 @@ from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregate_text import parse_aggregate
 from indextables.read.tasks import facts_of
-from indextables.split.index.cache import index_cache
-from indextables.split.index.cache_figures import CacheStats
+from indextables.split.index.cache import CacheStats, index_cache
 from indextables.store import open_store
 from indextables.version import ENGINE
 

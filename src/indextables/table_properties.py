@@ -10,7 +10,7 @@ from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
-from indextables.split.original.mapping import original_mapping
+from indextables.split.quickwit import original_mapping
 
 
 def indexing_options(snapshot: Snapshot) -> Options:

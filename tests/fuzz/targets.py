@@ -22,21 +22,17 @@ from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.replay import Delta
 from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
-from indextables.predicate.query_text import to_text
-from indextables.schema.folders import parse_folder
+from indextables.predicate.query_language import to_text
 from indextables.schema.spark import to_arrow
 from indextables.schema.statistics import null_counts
-from indextables.schema.values import parse_values
+from indextables.schema.values import parse_folder, parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
 from indextables.split.mapping import Mapping
-from indextables.split.original.bundle import read_bundle
-from indextables.split.original.mapping import original_mapping
-from indextables.split.original.schema import read_original
-from indextables.split.parquet.page_index import moved, page_locations
-from indextables.split.parquet.pages import Layout
+from indextables.split.parquet.pages import Layout, moved, page_locations
 from indextables.split.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
-from indextables.split.parts import BY_FIELD, field_names, stretches
+from indextables.split.quickwit import original_mapping, read_bundle, read_original
+from indextables.split.tantivy_layout import BY_FIELD, field_names, stretches
 from indextables.store import Store, open_store
 
 URL = "memory://fuzz/input"

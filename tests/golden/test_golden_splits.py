@@ -10,8 +10,8 @@ from indextables.split.checksum import CHECKSUM_FORMAT
 from indextables.split.footer import FORMAT_VERSION, read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
-from indextables.split.parquet.rows import Rows
-from indextables.split.query.search import close_indexes, open_index
+from indextables.split.parquet.reader import Rows
+from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
 from tests.golden.write_split import HERE, OPTIONS, SCHEMA, golden_rows
 

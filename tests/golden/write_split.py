@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from indextables.options import Options
-from indextables.split.build import SplitWriter
 from indextables.split.footer import FORMAT_VERSION
 from indextables.split.mapping import mapping_for
+from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from indextables.options import Options
 from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.index.cache import index_cache
-from indextables.split.query.search import close_indexes
+from indextables.split.query.searcher import close_indexes
 from tests.upkeep_tables import appended, log_of
 
 

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from indextables.errors import QuerySyntaxError
-from indextables.predicate.query_language import parse_query
-from indextables.predicate.query_text import to_text
+from indextables.predicate.query_language import parse_query, to_text
 from indextables.predicate.query_tree import (
     AllDocs,
     AllOf,

@@ -28,7 +28,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.lexer import TokenKind, tokenize
 from indextables.predicate.like import simplified
-from indextables.predicate.truth import is_false, is_true
+from indextables.predicate.traversal import is_false, is_true
 from tests.predicate.condition_rows import (
     PATHS,
     PATTERNS,

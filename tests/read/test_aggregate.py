@@ -17,7 +17,7 @@ from indextables.predicate import And, Column, Compare, IsNull, Not, Op, Or, Sea
 from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogram, RangeBuckets
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import prepare
-from indextables.split.query.aggregate import Key, Measure, index_groups
+from indextables.split.query.index_aggregation import Key, Measure, index_groups
 from tests.read.read_oracle import holds, order_key
 from tests.read.read_tables import generated, opened
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from indextables.split.descriptors import files_to_keep, is_exhausted
+from indextables.split.file_limits import files_to_keep, is_exhausted
 from tests import ROOT
 from tests.read.many_splits import BETA, many_splits
 

@@ -8,8 +8,8 @@ import pytest
 
 import indextables
 from indextables.predicate import Column, Not, Search, SearchKind
-from indextables.split.index.tokens import Token
-from indextables.split.query.slop import matches_with_slop
+from indextables.split.index.tokenizers import Token
+from indextables.split.query.text_queries import matches_with_slop
 from tests.read.read_oracle import sloppy
 from tests.read.read_tables import opened
 

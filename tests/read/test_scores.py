@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
-from indextables.split.query.statistics import TermStatistics, idf, summed
+from indextables.split.query.index_view import TermStatistics, idf, summed
 
 WORDS = [f"w{n}" for n in range(40)]
 WEIGHTS = [1 / (n + 1) for n in range(40)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.schema.folders import escape_path, folder, parse_folder, unescape_path
+from indextables.schema.values import escape_path, folder, parse_folder, unescape_path
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -11,8 +11,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from indextables.errors import SchemaError
+from indextables.schema.conversion import normalise
 from indextables.schema.spark import from_arrow, to_arrow
-from indextables.schema.stored import normalise
 from indextables.schema.types import is_collated
 
 SIMPLE = [

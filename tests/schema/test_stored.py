@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SchemaError
-from indextables.schema.stored import cast, cast_stream, normalise
+from indextables.schema.conversion import cast, cast_stream, normalise
 
 
 def batch(**columns):

@@ -16,9 +16,9 @@ from indextables.errors import ObjectMissingError, SplitError, UnreadableSplitEr
 from indextables.ingest.partitions import Values, by_partition
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
-from indextables.split.build import Built
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
+from indextables.split.writer import Built
 from indextables.store import Store
 
 
@@ -72,7 +72,7 @@ def _built(record: SplitRecord, sink: IO[bytes], mapping: FieldMapping, merges: 
 
 
 class SplitWriter:
-    """Stands in for `indextables.split.build.SplitWriter`."""
+    """Stands in for `indextables.split.writer.SplitWriter`."""
 
     def __init__(
         self,

@@ -7,13 +7,12 @@ import pyarrow as pa
 import tantivy
 
 from indextables.options import Options
-from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
-from indextables.split.index.files import unpack
-from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.split.index.files import remove_folder, temporary_folder, unpack
 from indextables.split.index.tokenizers import register
 from indextables.split.mapping import ROW_FIELD, mapping_for
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.reader import Rows
+from indextables.split.writer import SplitWriter
 
 
 def write_split(store, path, table, options=None, partition_values=None, batch_rows=1000):

@@ -15,10 +15,10 @@ from datafusion import SessionContext
 from indextables.errors import OptionError, SchemaError, SplitError
 from indextables.options import Options
 from indextables.schema.statistics import Statistics
-from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
 from indextables.split.index.tokenizers import analyzer_of
 from indextables.split.mapping import PARTIAL_FIELD, Kind, mapping_for
+from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 from tests import ROOT
 from tests.split.every_type import every_type, logs
@@ -314,7 +314,7 @@ MEASURE = """
 import resource
 from tests.split.every_type import logs
 from indextables.options import Options
-from indextables.split.build import SplitWriter
+from indextables.split.writer import SplitWriter
 from indextables.split.mapping import mapping_for
 options = Options.parse({{"indexing.typemap.message": "text", "indexWriter.heapSize": "32m", "write.rowGroupSize": "8m"}})
 table = logs(20_000)

@@ -5,7 +5,7 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitError
-from indextables.split.original.bundle import original_rows
+from indextables.split.quickwit import original_rows
 from indextables.store import open_store
 from tests.split.made_bundles import bundle
 

@@ -17,8 +17,8 @@ from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
-from indextables.split.parquet.page_index import page_checksums, page_locations
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.pages import page_checksums, page_locations
+from indextables.split.parquet.reader import Rows
 from indextables.store import open_store
 from tests.split.every_type import logs
 from tests.split.made_splits import table_of, write_split

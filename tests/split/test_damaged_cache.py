@@ -9,7 +9,7 @@ from tantivy import Index, Query
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.footer import read_footer
-from indextables.split.query.search import close_indexes, open_index
+from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
 from tests.split.every_type import logs
 from tests.split.made_splits import write_split
@@ -81,7 +81,7 @@ def test_an_entry_that_tantivy_refuses_is_fetched_again(store, options, monkeypa
         return Index.open(path)
 
     monkeypatch.setattr(
-        "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse_once)})
+        "indextables.split.query.searcher.tantivy.Index", type("I", (), {"open": staticmethod(refuse_once)})
     )
     assert search_paths(store, options) == expected
     assert len(opened) == 2
@@ -92,7 +92,7 @@ def test_a_split_whose_index_is_refused_again_and_again_is_named(store, options,
         raise ValueError("an error of the index library")
 
     monkeypatch.setattr(
-        "indextables.split.query.search.tantivy.Index", type("I", (), {"open": staticmethod(refuse)})
+        "indextables.split.query.searcher.tantivy.Index", type("I", (), {"open": staticmethod(refuse)})
     )
     with pytest.raises(SplitError, match=r"a\.split: its index cannot be opened .*; the split is damaged"):
         search_paths(store, options)
@@ -125,10 +125,10 @@ def test_indexes_stay_open_up_to_the_limits_of_the_process(store, options, monke
     for name in names:
         write_split(store, name, logs(50, seed=len(name)), TEXT)
     if limit == "files_to_keep":
-        monkeypatch.setattr("indextables.split.query.search.files_to_keep", lambda most: 2)
+        monkeypatch.setattr("indextables.split.query.searcher.files_to_keep", lambda most: 2)
     else:
         # Each has seven files and the stack of a thread.
-        monkeypatch.setattr("indextables.split.query.search.maps_to_keep", lambda: 20)
+        monkeypatch.setattr("indextables.split.query.searcher.maps_to_keep", lambda: 20)
     close_indexes()
     for name in names:
         open_index(store, read_footer(store, name), options)

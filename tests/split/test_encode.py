@@ -11,9 +11,14 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.split.index.encode import documents, float_values, hash_values, integer_values
+from indextables.split.index.encode import (
+    documents,
+    float_values,
+    hash_values,
+    integer_values,
+    rows_with_long_tokens,
+)
 from indextables.split.index.json_text import float_text, json_text
-from indextables.split.index.overlong import rows_with_long_tokens
 from indextables.split.index.tokenizers import analyzer
 from indextables.split.mapping import Field, Kind, Mapping
 

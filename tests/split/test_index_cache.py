@@ -14,10 +14,10 @@ import pytest
 
 from indextables.errors import SplitError
 from indextables.options import Options
-from indextables.split.index import cache_folders
-from indextables.split.index import entry as entries
+from indextables.split.index import cache as cache_folders
+from indextables.split.index import cache_entry as entries
 from indextables.split.index.cache import IndexCache, Lease, index_cache
-from indextables.split.index.entry import VERIFY_AFTER_S, Copied, read_facts, tell, whole_files
+from indextables.split.index.cache_entry import VERIFY_AFTER_S, Copied, read_facts, tell, whole_files
 
 CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())

@@ -3,7 +3,7 @@
 import shutil
 
 from indextables.options import Options
-from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.split.index.files import remove_folder, temporary_folder
 
 
 def test_a_folder_that_gets_a_file_while_it_is_emptied_goes_all_the_same(tmp_path, monkeypatch):

@@ -12,8 +12,7 @@ from indextables.options import Options
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
-from indextables.split.merge import Source, merge_splits
-from indextables.split.verify import Sample
+from indextables.split.merge import Sample, Source, merge_splits
 from indextables.store import open_store
 from tests.split.every_type import every_type, logs
 from tests.split.made_splits import between, hits, opened, table_of, term, write_split

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.split.parquet.never_null import unmarked
+from indextables.split.parquet.storage_types import unmarked
 
 
 def never(name: str, kind: pa.DataType) -> pa.Field:

@@ -12,7 +12,7 @@ from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
-from indextables.split.original.bundle import _value, original_rows, read_bundle
+from indextables.split.quickwit import _value, original_rows, read_bundle
 from indextables.store import open_store
 from tests.split.made_splits import table_of
 

@@ -23,11 +23,10 @@ from indextables.split.index import files
 from indextables.split.index.cache import index_cache
 from indextables.split.index.files import unpack
 from indextables.split.mapping import Kind
-from indextables.split.parts import DOCUMENTS, field_names, stretches
-from indextables.split.query.exact import narrow
-from indextables.split.query.fields import Fields
-from indextables.split.query.prewarm import prewarm
-from indextables.split.query.search import close_indexes, is_cached, open_index
+from indextables.split.query.bound_query import Fields
+from indextables.split.query.filter_pushdown import narrow
+from indextables.split.query.searcher import close_indexes, is_cached, open_index, prewarm
+from indextables.split.tantivy_layout import DOCUMENTS, field_names, stretches
 from indextables.store import Store, open_store
 from tests.split.made_splits import opened, write_split
 
@@ -171,7 +170,7 @@ def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
 def test_another_process_finds_what_was_brought(store, split, options, monkeypatch):
     assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
     close_indexes()
-    monkeypatch.setattr("indextables.split.query.search.copy", None)
+    monkeypatch.setattr("indextables.split.query.searcher.copy", None)
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
     with pytest.raises(TypeError):
@@ -187,7 +186,7 @@ def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, m
         copied.extend((piece.file, piece.start) for piece in pieces)
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.search.copy", copy)
+    monkeypatch.setattr("indextables.split.query.searcher.copy", copy)
     index = open_index(store, split, options)
     copied.clear()
 
@@ -246,7 +245,7 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("indextables.split.query.search.copy", full)
+        patched.setattr("indextables.split.query.searcher.copy", full)
         with pytest.raises(SplitError, match=r"No space left.*cache\.disk\.path"):
             asked(index, QUESTIONS["words"])
     assert asked(index, QUESTIONS["words"]) == 1
@@ -379,7 +378,7 @@ def test_conditions_on_several_columns_are_fetched_at_once(store, split, options
         calls.append({piece.field for piece in pieces})
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.search.copy", copy)
+    monkeypatch.setattr("indextables.split.query.searcher.copy", copy)
     index = open_index(store, split, options)
     calls.clear()
     index.load_columns(["number", "NAME", "words", "no such column"])

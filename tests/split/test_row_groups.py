@@ -16,8 +16,8 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import Source, merge_splits
-from indextables.split.parquet.page_index import moved, page_locations
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.pages import moved, page_locations
+from indextables.split.parquet.reader import Rows
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, write_struct
 from indextables.store import open_store
 from tests.split.made_splits import rows_of, table_of, write_split

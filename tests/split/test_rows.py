@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import SplitError
 from indextables.split.footer import read_footer
-from indextables.split.parquet.rows import Rows
+from indextables.split.parquet.reader import Rows
 from indextables.split.parquet.thrift import (
     BINARY,
     DOUBLE,

@@ -13,16 +13,15 @@ from tantivy import Query
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or, Search, SearchKind
-from indextables.split.build import SplitWriter
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
-from indextables.split.parts import PARTS
-from indextables.split.query import search as searching
-from indextables.split.query.exact import narrow
-from indextables.split.query.fields import Fields
-from indextables.split.query.prewarm import prewarm
-from indextables.split.query.search import close_indexes, open_index
-from indextables.split.query.verdict import ALL, NOTHING, either, every, without
+from indextables.split.query import searcher as searching
+from indextables.split.query.bound_query import Fields
+from indextables.split.query.filter_pushdown import narrow
+from indextables.split.query.row_sets import ALL, NOTHING, either, every, without
+from indextables.split.query.searcher import close_indexes, open_index, prewarm
+from indextables.split.tantivy_layout import PARTS
+from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("t", pa.string()), ("blob", pa.binary())])

@@ -3,7 +3,7 @@
 import json
 import random
 
-from indextables.split.index.segments import _shares
+from indextables.split.index.files import _shares
 
 
 def test_shares_are_even_in_number_and_documents():

@@ -16,7 +16,7 @@ from indextables.options import Options
 from indextables.read import sources
 from indextables.spark.planner import asked, snapshots
 from indextables.split.index.cache import index_cache
-from indextables.split.query import search
+from indextables.split.query import searcher as search
 from indextables.store import Passport, Store, open_store
 from indextables.store.credentials import Identity
 from tests.servers import s3

@@ -8,8 +8,7 @@ from indextables.commands.command import Arguments, Clause
 from indextables.commands.cursor import CommandCursor
 from indextables.errors import CommandError, PredicateError
 from indextables.options.parsers import size as size_parser
-from indextables.predicate.caret import point_at
-from indextables.predicate.lexer import TokenKind
+from indextables.predicate.lexer import TokenKind, point_at
 
 _HOURS_A_DAY = 24
 _UNITS = ("K", "M", "G", "T", "KB", "MB", "GB", "TB")

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 
 from indextables.errors import CommandError, PredicateError
-from indextables.predicate.lexer import TokenKind
+from indextables.predicate.lexer import Cursor, TokenKind
 from indextables.predicate.names import suggestion
-from indextables.predicate.sql_cursor import Cursor
 
 # One word and its other forms: the original's first name, and both numbers.
 FAMILY = ("INDEXTABLES", "INDEXTABLE", "TANTIVY4SPARK")

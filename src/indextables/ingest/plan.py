@@ -34,7 +34,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.predicate import Predicate, parse_condition, to_sql
-from indextables.schema.stored import cast_stream
+from indextables.schema.conversion import cast_stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import TEMP_DIRECTORY
-from indextables.split.build import SplitWriter
+from indextables.split.writer import SplitWriter
 from indextables.store import Store
 
 

@@ -14,9 +14,9 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.schema.evolve import check_append, check_names, check_partition_columns
+from indextables.schema.conversion import normalise
+from indextables.schema.evolution import check_append, check_names, check_partition_columns
 from indextables.schema.spark import from_arrow, to_arrow
-from indextables.schema.stored import normalise
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
 from indextables.table_properties import indexing_options, indexing_properties

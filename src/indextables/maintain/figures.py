@@ -17,8 +17,8 @@ from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.components import KINDS, Component, components
 from indextables.split.footer import OUR_TAG, read_footer
-from indextables.split.original.bundle import read_bundle
-from indextables.split.parts import PARTS
+from indextables.split.quickwit import read_bundle
+from indextables.split.tantivy_layout import PARTS
 from indextables.store import Store
 
 _AT_ONCE = 8

@@ -17,8 +17,8 @@ from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate.names import suggestion
 from indextables.split.footer import OUR_TAG, read_footer
-from indextables.split.parts import PARTS
-from indextables.split.query.prewarm import prewarm as warm_split
+from indextables.split.query.searcher import prewarm as warm_split
+from indextables.split.tantivy_layout import PARTS
 from indextables.store import Store
 
 _ALIASES = {

@@ -15,12 +15,11 @@ from indextables.data_files import add_action
 from indextables.errors import IndexTablesError, TableNotFoundError
 from indextables.log.format.actions import Add, Format, Metadata
 from indextables.maintain.folder import SPLIT, OwnFolder
-from indextables.schema.folders import parse_folder
 from indextables.schema.spark import from_arrow
-from indextables.schema.values import NULL_PARTITION
-from indextables.split.build import Built
+from indextables.schema.values import NULL_PARTITION, parse_folder
 from indextables.split.footer import Footer, read_footer
-from indextables.split.original.schema import OriginalFacts, read_original
+from indextables.split.quickwit import OriginalFacts, read_original
+from indextables.split.writer import Built
 from indextables.store import ObjectInfo, Store
 from indextables.table_properties import options_for_mapping
 

@@ -13,7 +13,7 @@ from indextables.schema.values import parse_values
 from indextables.split.footer import OUR_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for
 from indextables.split.merge import Source, source_error
-from indextables.split.original.bundle import original_rows
+from indextables.split.quickwit import original_rows
 from indextables.store import Store
 from indextables.table_properties import indexing_options
 

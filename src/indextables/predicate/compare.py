@@ -18,6 +18,7 @@ import pyarrow as pa
 from indextables.errors import PredicateError
 from indextables.predicate.literals import LOCAL, ZONED, parsed
 from indextables.predicate.times import MICROS_PER_DAY, is_utc, utc_of
+from indextables.predicate.traversal import constant_unless_null
 from indextables.predicate.tree import (
     Always,
     And,
@@ -31,7 +32,6 @@ from indextables.predicate.tree import (
     Predicate,
     Values,
 )
-from indextables.predicate.truth import constant_unless_null
 from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name, value_type
 
 _INEQUALITIES = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})

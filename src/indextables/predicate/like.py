@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.predicate.query_tree import Wild
+from indextables.predicate.traversal import constant_unless_null
 from indextables.predicate.tree import Compare, Like, Op, Predicate, TextMatch, TextMatchKind
-from indextables.predicate.truth import constant_unless_null
 
 _WILDS = {"%": Wild.MANY, "_": Wild.ONE}
 

@@ -10,6 +10,7 @@ from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.like import simplified
+from indextables.predicate.traversal import is_false, is_true
 from indextables.predicate.tree import (
     VALUE,
     Always,
@@ -33,7 +34,6 @@ from indextables.predicate.tree import (
     TextMatchKind,
     Values,
 )
-from indextables.predicate.truth import is_false, is_true
 from indextables.predicate.types import Family, family_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}

@@ -1,15 +1,16 @@
-"""The query language: text to tree.
+"""The query language: text to tree, and back.
 
-The language is described, with examples, in docs/query-language.md. It is read in one pass by recursive
-descent; nothing is guessed: what could be meant in two ways is an error that says how to write either.
+The language is described, with examples, in docs/query-language.md. It is parsed in one pass by recursive
+descent. An ambiguous text is an error that says how to write either meaning.
 """
 
 import math
 import re
+from dataclasses import dataclass
 from typing import NoReturn
 
 from indextables.errors import QuerySyntaxError
-from indextables.predicate.caret import lone_surrogate, point_at
+from indextables.predicate.lexer import lone_surrogate, point_at
 from indextables.predicate.query_tree import (
     AllDocs,
     AllOf,
@@ -22,6 +23,7 @@ from indextables.predicate.query_tree import (
     Negation,
     Phrase,
     Prefix,
+    QueryLeaf,
     QueryNode,
     Range,
     Regex,
@@ -29,20 +31,113 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
-from indextables.predicate.query_words import (
-    AND_WORDS,
-    OR_WORDS,
-    Word,
-    WordError,
-    read_word,
-    split_path,
-)
 
+AND_WORDS = frozenset({"AND", "&&"})
+OR_WORDS = frozenset({"OR", "||"})
+RESERVED = AND_WORDS | OR_WORDS | {"NOT"}
+# Characters that end a word, and those that mean something inside or at the start of one.
+ENDING = frozenset('"()[]{}')
+MARKS = frozenset("\\:^*?~")
+LEADING = frozenset("+-/<>")
+
+_EDITS = re.compile(r"~([0-9]*)(?=[\s)\]}^]|$)")
 _DEEPEST = 100
 _FACTOR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER = re.compile(r"[0-9]+")
 _OPERATOR = re.compile(r"(?:AND|OR|NOT|&&|\|\|)(?=[\s()\"]|$)")
 _TO = re.compile(r"TO(?=\s)")
+
+
+class WordError(Exception):
+    """A word is malformed at a position."""
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A run of characters: literal texts and placeholders, escapes resolved, and its place in the query.
+
+    `edits` is what follows a closing `~` (perhaps nothing), None when there is none.
+    """
+
+    parts: tuple[str | Wild, ...]
+    start: int
+    end: int
+    raw: str
+    edits: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The word without placeholders, or None if it has any."""
+        if len(self.parts) == 1 and not isinstance(self.parts[0], Wild):
+            return self.parts[0]
+        return None
+
+
+def read_word(text: str, start: int, *, value: bool) -> Word:
+    """The word that starts here; it may be empty.
+
+    As a value (after a field's colon, in a range or a set) it may contain colons. Elsewhere an unescaped
+    colon ends it, unless it is the one of `://`, which makes the rest of the word an address.
+    """
+    parts: list[str | Wild] = []
+    literal: list[str] = []
+    edits: str | None = None
+    at = start
+
+    def flush() -> None:
+        if literal:
+            parts.append("".join(literal))
+            literal.clear()
+
+    while at < len(text):
+        char = text[at]
+        if char.isspace() or char in ENDING or char == "^":
+            break
+        if char == "\\":
+            at += 1
+            if at == len(text):
+                raise WordError("a backslash ends the query; write \\\\ to search for one", at - 1)
+            literal.append(text[at])
+        elif char in {"*", "?"}:
+            flush()
+            if char == "?" or not parts or parts[-1] is not Wild.MANY:
+                parts.append(Wild(char))
+        elif char == ":" and not value:
+            if not text.startswith("://", at) or at == start:
+                break
+            value = True
+            literal.append(char)
+        elif char == "~" and at > start and (found := _EDITS.match(text, at)):
+            edits = found[1]
+            at = found.end()
+            break
+        else:
+            literal.append(char)
+        at += 1
+    flush()
+    return Word(tuple(parts), start, at, text[start:at], edits)
+
+
+def split_path(raw: str) -> FieldPath:
+    """A field name as written, split at its unescaped dots, escapes resolved."""
+    path = [""]
+    escaped = False
+    for char in raw:
+        if escaped:
+            path[-1] += char
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == ".":
+            path.append("")
+        else:
+            path[-1] += char
+    return tuple(path)
 
 
 def parse_query(text: str) -> QueryNode:
@@ -418,3 +513,99 @@ def _joined(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNod
     for part in parts:
         flat.extend(part.parts if isinstance(part, kind) else (part,))
     return kind(tuple(flat), position=parts[0].position)
+
+
+def to_text(query: QueryNode) -> str:
+    r"""The query as text, every operator spelled out.
+
+    >>> to_text(AllOf((Term("a b"), Negation(Prefix("time", field=("log", "line"))))))
+    'a\\ b AND NOT log.line:time*'
+    """
+    match query:
+        case AnyOf(parts):
+            return " OR ".join(_within(part, AnyOf) for part in parts)
+        case AllOf(parts):
+            return " AND ".join(_within(part, AnyOf, AllOf) for part in parts)
+        case Negation(part):
+            return f"NOT {_within(part, AnyOf, AllOf)}"
+        case Boost(part, factor):
+            return f"{_within(part, AnyOf, AllOf, Negation, Boost)}^{factor!r}"
+        case _:
+            return _leaf(query)
+
+
+def _within(part: QueryNode, *looser: type[QueryNode]) -> str:
+    """The part, in parentheses if it binds no tighter than what it stands in."""
+    text = to_text(part)
+    return f"({text})" if isinstance(part, looser) else text
+
+
+def _leaf(leaf: QueryLeaf) -> str:
+    match leaf:
+        case AllDocs():
+            return "*"
+        case Exists(field):
+            return f"{_field(field)}*"
+        case Term(text, field):
+            return _field(field) + _word(text)
+        case Prefix(text, field):
+            return f"{_field(field)}{_word(text)}*"
+        case Fuzzy(text, distance, field):
+            return f"{_field(field)}{_word(text)}~{distance}"
+        case Wildcard(parts, field):
+            return _field(field) + "".join(
+                part.value if isinstance(part, Wild) else _escaped(part, first=index == 0)
+                for index, part in enumerate(parts)
+            )
+        case Phrase(text, slop, prefix, field):
+            return _field(field) + _quoted(text) + (f"~{slop}" if slop else "") + ("*" if prefix else "")
+        case Regex(pattern, field):
+            return f"{_field(field)}/{_slashed(pattern)}/"
+        case Range():
+            return _field(leaf.field) + _range(leaf)
+        case InSet(values, field):
+            return f"{_field(field)}IN [{' '.join(map(_quoted, values))}]"
+
+
+def _range(leaf: Range) -> str:
+    lower = "*" if leaf.lower is None else _quoted(leaf.lower)
+    upper = "*" if leaf.upper is None else _quoted(leaf.upper)
+    return f"{'[' if leaf.lower_inclusive else '{'}{lower} TO {upper}{']' if leaf.upper_inclusive else '}'}"
+
+
+def _field(path: FieldPath | None) -> str:
+    if path is None:
+        return ""
+    return ".".join(_escaped(name, first=True).replace(".", "\\.") for name in path) + ":"
+
+
+def _word(text: str) -> str:
+    """A word that reads back as itself, though it may look like an operator."""
+    if text in RESERVED or text == "IN":
+        return "\\" + text
+    return _escaped(text, first=True)
+
+
+def _escaped(text: str, *, first: bool) -> str:
+    return "".join(
+        "\\" + char
+        if char in MARKS or char in ENDING or char.isspace() or (first and index == 0 and char in LEADING)
+        else char
+        for index, char in enumerate(text)
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _slashed(pattern: str) -> str:
+    """The pattern with its bare slashes escaped; escaped pairs stay as they are."""
+    out: list[str] = []
+    escaped = False
+    for char in pattern:
+        if char == "/" and not escaped:
+            out.append("\\")
+        out.append(char)
+        escaped = char == "\\" and not escaped
+    return "".join(out)

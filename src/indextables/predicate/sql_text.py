@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate.sql_cursor import OPERATORS
+from indextables.predicate.lexer import OPERATORS
 from indextables.predicate.times import date_text, timestamp_text
 from indextables.predicate.tree import (
     Always,

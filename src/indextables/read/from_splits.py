@@ -22,8 +22,8 @@ from indextables.read.request import Request
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.query.aggregate import IndexGroup, Key, Measure, Measured, index_groups
-from indextables.split.query.verdict import TRUE, Side
+from indextables.split.query.index_aggregation import IndexGroup, Key, Measure, Measured, index_groups
+from indextables.split.query.row_sets import TRUE, Side
 from indextables.store import Store
 
 _DAY_US = 86_400_000_000

@@ -10,18 +10,17 @@ import pyarrow as pa
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
-from indextables.predicate.query_words import split_path
+from indextables.predicate.query_language import split_path
 from indextables.read.parallel import each
 from indextables.read.scan import parallelism
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.statistics import term_statistics
 from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
-from indextables.split.query.query import ask
-from indextables.split.query.rank import ranking
-from indextables.split.query.search import Top
-from indextables.split.query.statistics import TermStatistics
-from indextables.split.query.verdict import NOTHING, TRUE
+from indextables.split.query.index_view import TermStatistics
+from indextables.split.query.query_compiler import ask
+from indextables.split.query.row_sets import NOTHING, TRUE, ranking
+from indextables.split.query.searcher import Top
 from indextables.store import Store
 
 SCORE = "_score"

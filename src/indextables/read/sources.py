@@ -17,13 +17,12 @@ import pyarrow as pa
 from indextables.errors import IndexTablesError, SplitError
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.descriptors import files_to_keep, is_exhausted
+from indextables.split.file_limits import files_to_keep, is_exhausted
 from indextables.split.footer import Chunk, Footer, read_footer
 from indextables.split.index.builder import IndexBuilder
-from indextables.split.original.bundle import original_rows
-from indextables.split.parquet.decode import bounded
-from indextables.split.parquet.rows import RowFacts, Rows
-from indextables.split.query.search import OpenIndex, close_indexes, is_cached, open_built, open_index
+from indextables.split.parquet.reader import RowFacts, Rows, bounded
+from indextables.split.query.searcher import OpenIndex, close_indexes, is_cached, open_built, open_index
+from indextables.split.quickwit import original_rows
 from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -29,15 +29,13 @@ from indextables.read.fold import fold, has_search
 from indextables.read.sources import Numbers, Source, open_source
 from indextables.read.split_errors import cast_column, named, named_batches
 from indextables.read.tasks import SplitRef, TableFacts, searches_of
-from indextables.split.query.exact import Narrowed, narrow
-from indextables.split.query.fields import Question
-from indextables.split.query.match import columns_needed, rows_matching
-from indextables.split.query.match_text import Mask
-from indextables.split.query.query import ask
-from indextables.split.query.search import OpenIndex
-from indextables.split.query.statistics import TermStatistics
-from indextables.split.query.verdict import NOTHING, Side
-from indextables.split.query.view import IndexView
+from indextables.split.query.bound_query import Question
+from indextables.split.query.filter_pushdown import Narrowed, narrow
+from indextables.split.query.index_view import IndexView, TermStatistics
+from indextables.split.query.query_compiler import ask
+from indextables.split.query.row_matcher import Mask, columns_needed, rows_matching
+from indextables.split.query.row_sets import NOTHING, Side
+from indextables.split.query.searcher import OpenIndex
 from indextables.store import Store
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from indextables.read.parallel import each
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.query.query import ask
-from indextables.split.query.statistics import FieldTerm, TermStatistics, summed
+from indextables.split.query.index_view import FieldTerm, TermStatistics, summed
+from indextables.split.query.query_compiler import ask
 from indextables.store import Store
 
 # The counts of a search in a split are kept: a split never changes.

@@ -15,8 +15,8 @@ from indextables.predicate import And, Not, Or, Predicate, Search
 from indextables.schema.values import parse_values
 from indextables.split.footer import OUR_TAG
 from indextables.split.mapping import Kind, Mapping
-from indextables.split.original.mapping import original_mapping
-from indextables.split.query.fields import Fields, Question
+from indextables.split.query.bound_query import Fields, Question
+from indextables.split.quickwit import original_mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from indextables.maintain.figures import StateFigures
 from indextables.maintain.purge import PurgeOutcome
-from indextables.split.index.cache_figures import CacheStats
+from indextables.split.index.cache import CacheStats
 from indextables.table import Table
 
 _SHOWN = 20

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SchemaError
-from indextables.schema.stored import normalise
+from indextables.schema.conversion import normalise
 from indextables.schema.types import (
     METADATA_KEY,
     NEVER_NULL_VOID,

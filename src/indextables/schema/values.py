@@ -7,8 +7,10 @@ texts sort as times. Reading is wider: it takes what every writer of the origina
 "Partition values").
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,9 @@ from indextables.schema.calendar import (
     time_text,
 )
 
+# What Hive and Spark escape, and besides: what a URL or a file system could misread, a dot that would
+# make a name mean "here" or "above", a leading or trailing blank.
+_UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|&+;,@$!`~\x80-\x9f\u2028\u2029]|^[. ]|[. ]$""")
 # The name of a null partition value, in paths and in the log.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -43,6 +48,39 @@ _SURELY_MICROS = LAST_PLAIN_DAY * 86_400_000 + 86_400_000
 
 _Mask = npt.NDArray[np.bool_]
 _Parse = Callable[[pa.Array], pa.Array]
+
+
+def escape_path(text: str) -> str:
+    """The text as one part of a path.
+
+    >>> escape_path("a/b=50%")
+    'a%2Fb%3D50%25'
+    """
+    return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
+
+
+def unescape_path(text: str) -> str:
+    """The text that was escaped; a percent sign that begins no escape stays as it is."""
+    return unquote(text, errors="surrogateescape")
+
+
+def folder(values: Iterable[tuple[str, str]]) -> str:
+    """The folder of a partition, relative to the table; empty for no partition columns.
+
+    >>> folder([("day", "2024-01-01"), ("city", "Aix/Arc")])
+    'day=2024-01-01/city=Aix%2FArc'
+    """
+    return "/".join(f"{escape_path(name)}={escape_path(value)}" for name, value in values)
+
+
+def parse_folder(path: str) -> list[tuple[str, str]]:
+    """The partition columns and values that the folders of a relative path name, in order."""
+    found = []
+    for part in path.split("/"):
+        name, equals, value = part.partition("=")
+        if equals and name:
+            found.append((unescape_path(name), unescape_path(value)))
+    return found
 
 
 class Parsed(NamedTuple):

@@ -16,7 +16,7 @@ from indextables.read.tasks import SplitRef
 from indextables.spark.split_rows import rows_of
 from indextables.spark.wanted import Groups, Rows
 from indextables.spark.wire import wire_schema, wired
-from indextables.split.query.search import CACHE_HIT, CACHE_MISS
+from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
 from indextables.store import Passport, Store
 
 METRICS = "_metrics"

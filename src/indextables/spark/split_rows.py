@@ -14,8 +14,8 @@ from indextables.read.tasks import SplitRef
 from indextables.spark.ordering import first, not_behind
 from indextables.spark.virtual import SCORE, Buckets, Highlight
 from indextables.spark.wanted import Rows, SortKey
-from indextables.split.query.query import ask
-from indextables.split.query.verdict import either
+from indextables.split.query.query_compiler import ask
+from indextables.split.query.row_sets import either
 from indextables.store import Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

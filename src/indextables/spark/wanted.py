@@ -10,7 +10,7 @@ from indextables.predicate import And, Or, Predicate, Search
 from indextables.read.request import Request
 from indextables.read.tasks import TableFacts
 from indextables.spark.virtual import SCORE, Highlight, Virtual, virtual_type
-from indextables.split.query.statistics import TermStatistics
+from indextables.split.query.index_view import TermStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32
-from indextables.split.footer import Footer, IndexFile
-from indextables.split.parts import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
-from indextables.split.stored_footer import BLOCK_BYTES, META
+from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile
+from indextables.split.tantivy_layout import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.store import Store
 
 # The parts' names as reports spell them.

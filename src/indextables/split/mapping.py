@@ -1,9 +1,9 @@
-"""Which Tantivy fields exist for each column, and what they can answer.
+"""The Tantivy fields of each column, and which conditions they answer.
 
-A column has no field (it is stored only, or its type cannot be indexed: conditions are answered from the
-rows), one, or several. Fields are named by a letter for their kind, a colon and the column's name, so that
-no column name can collide with another field. Two fields belong to the split itself: `_row` (see
-`indextables.split.footer`) and `_partial`, which names the fields that do not hold all of a row's value.
+A column has no field (it is stored only, or its type cannot be indexed: conditions are evaluated on the
+rows), one field, or several. A field name is a letter for the kind, a colon and the column name, so that
+column names never collide with other fields. Two fields belong to the split itself: `_row` (see
+`indextables.split.footer`) and `_partial`, which names the fields that do not hold the whole value of a row.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.errors import OptionError, SplitError
 from indextables.options import Options
@@ -42,6 +43,9 @@ PARTIAL_FIELD = "_partial"
 OWN_FIELDS = frozenset({ROW_FIELD, PARTIAL_FIELD})
 # The longest term that Tantivy takes is 65,530 bytes; a json term starts with its path.
 MAX_TERM = 65_530
+_LEAST_ROWS = 1000
+_DISTINCT = 0.95
+_KEY = r"^[0-9A-Za-z_:+=-]{16,128}$"
 
 
 class Kind(StrEnum):
@@ -429,3 +433,30 @@ def _check_use(column: pa.Field, fields: list[Field], wishes: _Wishes) -> None:
 
 def _unfit(option: FieldOption | Option[Any], column: str, arrow: pa.DataType, reason: str) -> OptionError:
     return OptionError(f"option '{option.key}' does not fit the column '{column}' ({arrow}): {reason}")
+
+
+def settled(mapping: Mapping, sample: pa.Table) -> Mapping:
+    """The plan with its open choices made from a sample of rows."""
+    return mapping.with_fields(field if field.settled else _choose(field, sample) for field in mapping.fields)
+
+
+def _choose(field: Field, sample: pa.Table) -> Field:
+    if not are_keys(sample.column(field.column)):
+        return replace(field, settled=True)
+    name = field_name(Kind.HASH, field.column)
+    return replace(field, name=name, kind=Kind.HASH, indexed=False, fast=True, settled=True)
+
+
+def are_keys(values: pa.ChunkedArray) -> bool:
+    """Whether the values look like keys: nearly all distinct, of some length, letters and digits.
+
+    >>> import uuid
+    >>> are_keys(pa.chunked_array([[str(uuid.uuid4()) for _ in range(2000)]]))
+    True
+    >>> are_keys(pa.chunked_array([[f"user {i}" for i in range(2000)]]))
+    False
+    """
+    rows = len(values) - values.null_count
+    if rows < _LEAST_ROWS or not pc.all(pc.match_substring_regex(values, _KEY)).as_py():
+        return False
+    return bool(pc.count_distinct(values).as_py() >= _DISTINCT * rows)

@@ -29,23 +29,74 @@ from indextables.errors import (
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
 from indextables.schema.statistics import Recorded, Statistics, merge_texts
-from indextables.split.build import Built, close_split, new_source
-from indextables.split.footer import Chunk, Facts, Footer
+from indextables.split.footer import META, ROW_BITS, Chunk, Facts, Footer
 from indextables.split.index.builder import IndexBuilder
-from indextables.split.index.files import live_files, pack, unpack
-from indextables.split.index.folders import remove_folder, temporary_folder
-from indextables.split.index.segments import merge_segments
-from indextables.split.index.settle import settled
-from indextables.split.mapping import Mapping
-from indextables.split.parquet.rows import BATCH_ROWS, CodedGroup, Rows
-from indextables.split.parquet.rows_writer import RowsWriter
-from indextables.split.stored_footer import META
-from indextables.split.verify import Sample
+from indextables.split.index.encode import hash_values, integer_values
+from indextables.split.index.files import (
+    live_files,
+    merge_segments,
+    pack,
+    remove_folder,
+    temporary_folder,
+    unpack,
+)
+from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, settled
+from indextables.split.parquet.reader import BATCH_ROWS, CodedGroup, Rows
+from indextables.split.parquet.writer import RowsWriter
+from indextables.split.writer import Built, close_split, new_source
 from indextables.store import Store
 
+_ROWS = 24
 T = TypeVar("T")
 
 _SAMPLE_ROWS = 50_000
+
+
+class Sample:
+    """Rows taken while they pass by: the first of each chunk, up to a number."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        kinds = (Kind.I64, Kind.HASH, Kind.BOOL)
+        self._fields: list[Field] = [f for f in mapping.fields if f.fast and f.kind in kinds][:4]
+        self._seen: set[int] = set()
+        self._expected: list[tuple[int, dict[str, Any]]] = []
+
+    def take(self, batch: pa.RecordBatch, position: int, chunks: tuple[Chunk, ...], start: int) -> None:
+        """Look at a batch whose first row is row `position` of the result; chunks begin at `start`."""
+        for chunk in chunks:
+            if chunk.source in self._seen or len(self._expected) >= _ROWS or not chunk.rows:
+                continue
+            row = chunk.start + start + chunk.rows // 2 - position
+            if 0 <= row < batch.num_rows:
+                self._seen.add(chunk.source)
+                self._expected.append(
+                    ((chunk.source << ROW_BITS) | (chunk.rows // 2), self._values(batch.slice(row, 1)))
+                )
+
+    def check(self, index: tantivy.Index) -> None:
+        """Raise SplitError if a row's entry is missing, doubled or another's."""
+        searcher, schema = index.searcher(), index.schema
+        for row_id, values in self._expected:
+            query = tantivy.Query.range_query(schema, ROW_FIELD, tantivy.FieldType.Integer, row_id, row_id)
+            hits = [address for _, address in searcher.search(query, 2).hits]
+            found = [{name: searcher.fast_field_values(name, [hit])[0] for name in values} for hit in hits]
+            if found != [values]:
+                raise SplitError(
+                    f"after merging, the index says {found} of a row that holds {values}; nothing was merged"
+                )
+
+    def _values(self, row: pa.RecordBatch) -> dict[str, Any]:
+        return {field.name: _entry(field, row.column(field.column)) for field in self._fields}
+
+
+def _entry(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a number, a truth value or None
+    match field.kind:
+        case Kind.HASH:
+            return hash_values(value)[0].as_py()
+        case Kind.I64:
+            return integer_values(value)[0].as_py()
+        case _:
+            return value[0].as_py()
 
 
 @dataclass(frozen=True, slots=True)

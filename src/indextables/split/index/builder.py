@@ -15,7 +15,7 @@ from indextables.options import Options
 from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, INDEX_THREADS
 from indextables.split.footer import ROW_BITS
 from indextables.split.index.encode import documents
-from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.split.index.files import remove_folder, temporary_folder
 from indextables.split.index.tokenizers import register, tantivy_schema
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 

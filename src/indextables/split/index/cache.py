@@ -26,43 +26,43 @@ import fcntl
 import logging
 import os
 import shutil
+import tempfile
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from indextables import metrics
 from indextables.errors import IndexCacheError, SplitError
 from indextables.options import Options, reading
-from indextables.private_folder import make_own, make_private
-from indextables.split.index.cache_figures import CacheStats, Counters, Removed, Usage
-from indextables.split.index.cache_folders import own_folder, private_folder, shared_folder
-from indextables.split.index.entry import (
+from indextables.private_folder import NotPrivateError, make_own, make_private
+from indextables.split.index.cache_entry import (
     ENTRY,
     Copied,
     Facts,
     Place,
+    alone,
     bytes_there,
+    identity,
+    locked_folder,
     read_facts,
     sound,
     stamps,
+    take_lock,
     tell,
+    try_lock,
+    try_lock_folder,
     verified_facts,
     verify,
 )
-from indextables.split.index.locks import (
-    alone,
-    identity,
-    locked_folder,
-    take_lock,
-    try_lock,
-    try_lock_folder,
-)
 
+# Other processes fill the cache too: what it holds is counted anew after so many seconds.
+_COUNT_AFTER_S = 10.0
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
 # An entry that is not as it was written, so often in a row, is the fault of the disk.
@@ -76,6 +76,142 @@ _logger = logging.getLogger(__name__)
 Writer = Callable[[Path], Sequence[Copied]]
 # Writes the pieces that begin at these places to the files in a folder.
 Filler = Callable[[Path, Collection[Place]], Sequence[Copied]]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a cache holds (all processes), and what this process asked of it."""
+
+    folder: str
+    entries: int
+    bytes: int
+    limit: int
+    hits: int
+    misses: int
+    bytes_fetched: int
+    evictions: int
+    bytes_evicted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a flush or an eviction freed."""
+
+    entries: int
+    files: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class Counters:
+    """What this process asked of a cache."""
+
+    hits: int = 0
+    misses: int = 0
+    bytes_fetched: int = 0
+    evictions: int = 0
+    bytes_evicted: int = 0
+
+
+class Usage:
+    """How much room a cache has, as far as this process knows without counting what is there.
+
+    Counting takes time for every entry, so it is done when a part of the room was used up; when there is none
+    (all entries are in use), after a number of uses that grows with that of the entries.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._room = 0
+        self._grown = 0
+        self._uses = 0
+        self._entries = 0
+        self._time = -_COUNT_AFTER_S
+        self._began = 0.0
+        self._taken = 0.0
+
+    def grow(self, size: int) -> None:
+        """Bytes came into the cache."""
+        with self._lock:
+            self._grown += size
+
+    def due(self) -> bool:
+        """Whether what the cache holds should be counted now."""
+        with self._lock:
+            now = time.monotonic()
+            self._uses += 1
+            used_up = 4 * self._grown >= self._room if self._room > 0 else 8 * self._uses >= self._entries
+            late = now - self._time > max(_COUNT_AFTER_S, 20 * self._taken)
+            if used_up or late:
+                self._began = now
+            return used_up or late
+
+    def counted(self, room: int, entries: int) -> None:
+        """What the cache holds was counted, and evicted from."""
+        with self._lock:
+            now = time.monotonic()
+            self._room, self._grown, self._uses, self._entries = room, 0, 0, entries
+            self._taken, self._time = now - self._began, now
+
+
+def own_folder(folder: Path, make: Callable[[Path], None]) -> None:
+    """Make a folder of this user; refuse what someone else put there."""
+    try:
+        make(folder)
+    except OSError as error:
+        raise IndexCacheError(
+            f"the cache folder {folder} cannot be used ({error.strerror or error}); set "
+            "spark.indextables.cache.disk.path to a folder on a local disk that this process may write"
+        ) from error
+    except NotPrivateError as error:
+        raise IndexCacheError(
+            f"the cache folder cannot be used: {error}, so others could change what is read from it; set "
+            "spark.indextables.cache.disk.path to a folder of your own"
+        ) from error
+
+
+def shared_folder(options: Options) -> Path:
+    """The folder that processes of this user share; if it cannot be trusted, one of this process."""
+    named = options.get(reading.DISK_CACHE_PATH) or options.get(reading.CACHE_DIRECTORY)
+    if named is not None:
+        return Path(named).resolve()  # a link that the user names is the user's wish
+    local_disk = Path("/local_disk0")
+    usual = local_disk.is_dir() and os.access(local_disk, os.W_OK)
+    root = local_disk if usual else Path(tempfile.gettempdir()).absolute()
+    folder = root / f"indextables-cache-{os.geteuid()}"
+    try:
+        make_private(folder)
+    except (NotPrivateError, OSError) as error:
+        _warn_private(str(folder), str(error))
+        return private_folder()
+    return folder
+
+
+@lru_cache(maxsize=16)
+def _warn_private(folder: str, problem: str) -> None:
+    """Once for a folder: that someone else made it first must not switch searching off."""
+    _logger.warning(
+        "indexes are cached for this process only: %s cannot be used (%s); set "
+        "spark.indextables.cache.disk.path to a folder of your own",
+        folder,
+        problem,
+    )
+
+
+@lru_cache(maxsize=1)
+def private_folder() -> Path:
+    """A folder that lasts as long as this process."""
+    folder = tempfile.mkdtemp(prefix="indextables-")
+    weakref.finalize(private_folder, _remove_private, folder, os.getpid())
+    return Path(folder)
+
+
+def _remove_private(folder: str, process: int) -> None:
+    if process == os.getpid():  # not in a forked child of the process that uses it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+os.register_at_fork(after_in_child=private_folder.cache_clear)
 
 
 class Lease:

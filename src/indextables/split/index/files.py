@@ -1,8 +1,10 @@
-"""The files of a Tantivy index: out of a folder into a split, cut by field, and back as far as needed."""
+"""The files of a Tantivy index: packed into a split by field, unpacked on demand, and merged by segment."""
 
 import json
 import mmap
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import tantivy
 
 from indextables.errors import SplitError
-from indextables.split.footer import Footer, IndexFile, Piece
-from indextables.split.index.entry import Copied
-from indextables.split.parts import BY_FIELD, POSITIONS, STORE, field_names, stretches
-from indextables.split.stored_footer import BLOCK_BYTES, META
+from indextables.options import Options
+from indextables.options.indexing import TEMP_DIRECTORY
+from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece
+from indextables.split.index.cache_entry import Copied
+from indextables.split.tantivy_layout import BY_FIELD, POSITIONS, STORE, field_names, stretches
 from indextables.store import Store
 
+# A reader of Tantivy's looks at the index once more from a thread of its own soon after it was opened, and
+# puts a lock file into a folder that is just being emptied.
+_ATTEMPTS = 3
 # A field's bytes in a file are a piece of their own from this size on; smaller ones are read with all others.
 PIECE_BYTES = 64 << 10
 # Packing is worth it if it saves at least a twentieth.
@@ -28,6 +35,31 @@ _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
 # Below this many bytes, threads cost more than they save.
 _THREADS_WORTH = 1 << 20
+_MANAGED = ".managed.json"
+# Tantivy's policy merges segments of like size once there are so many of them.
+_ENOUGH = 8
+# One merge is the work of one thread. Every merge at once leaves a segment of its own, so there are only two.
+_MERGES_AT_ONCE = 2
+
+
+def temporary_folder(options: Options) -> Path:
+    """A new folder for an index that is being built."""
+    root = options.get(TEMP_DIRECTORY)
+    try:
+        return Path(tempfile.mkdtemp(prefix="indextables-", dir=root))
+    except OSError as error:
+        raise SplitError(
+            f"no temporary folder can be made in {root or tempfile.gettempdir()} ({error.strerror}); "
+            f"set spark.indextables.{TEMP_DIRECTORY.key} to a folder with room"
+        ) from error
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all it holds; what cannot be removed is left behind silently."""
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
 
 
 def live_files(folder: Path) -> list[Path]:
@@ -237,3 +269,58 @@ def _reads(piece: Piece) -> Iterator[tuple[int, int, list[int]]]:
         lengths.append(length)
     if lengths:
         yield start, start + sum(lengths), lengths
+
+
+def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> None:
+    """Put the segments of several `meta.json` into one index, and merge those of like size.
+
+    Their files are in the folder already; the index that comes out is there as well.
+    """
+    segments = [segment for meta in metas for segment in meta["segments"]]
+    count = max(1, min(_MERGES_AT_ONCE, os.cpu_count() or 1, len(segments) // _ENOUGH))
+    if count == 1:
+        _merge(metas[0], segments, folder, heap)
+        return
+    shares = _shares(segments, count)
+    rooms = [folder / f"merging-{number}" for number in range(count)]
+    for room, share in zip(rooms, shares, strict=True):
+        room.mkdir()
+        wanted = {_name(segment) for segment in share}
+        _move([path for path in folder.iterdir() if path.name.partition(".")[0] in wanted], room)
+    with ThreadPoolExecutor(count, thread_name_prefix="indextables-segments") as threads:
+        list(threads.map(lambda share, room: _merge(metas[0], share, room, heap), shares, rooms))
+    merged = [json.loads((room / META).read_text("utf-8")) for room in rooms]
+    for room in rooms:
+        _move(live_files(room)[1:], folder)
+    _write_meta(metas[0], [segment for meta in merged for segment in meta["segments"]], folder)
+
+
+def _merge(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Path, heap: int) -> None:
+    """An index over segments whose files are in the folder; Tantivy merges when it commits."""
+    _write_meta(meta, segments, folder)
+    writer = tantivy.Index.open(str(folder)).writer(heap, 1)
+    writer.commit()
+    writer.wait_merging_threads()
+
+
+def _write_meta(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Path) -> None:
+    (folder / META).write_text(json.dumps({**meta, "segments": segments}), "utf-8")
+    names = [path.name for path in live_files(folder)]
+    (folder / _MANAGED).write_text(json.dumps(names), "utf-8")
+
+
+def _shares(segments: list[dict[str, Any]], count: int) -> list[list[dict[str, Any]]]:
+    """As many segments for each, and about as many documents: dealt out by size, there and back."""
+    ordered = sorted(segments, key=lambda segment: (segment["max_doc"], _name(segment)))
+    rounds = [ordered[i : i + count] for i in range(0, len(ordered), count)]
+    dealt = [each if number % 2 else each[::-1] for number, each in enumerate(rounds)]
+    return [[each[i] for each in dealt if i < len(each)] for i in range(count)]
+
+
+def _name(segment: dict[str, Any]) -> str:
+    return str(segment["segment_id"]).replace("-", "")
+
+
+def _move(paths: Sequence[Path], folder: Path) -> None:
+    for path in paths:
+        path.replace(folder / path.name)

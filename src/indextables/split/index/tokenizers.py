@@ -1,6 +1,7 @@
-"""The Tantivy schema of a mapping, and the analyzers that its text fields name."""
+"""Tokenizers: the analyzers of text fields, the Tantivy schema that names them, and the tokens of a query."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import tantivy
 
@@ -13,6 +14,8 @@ _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\u{30FC}\u{FF70}"
 # One token for each Chinese, Japanese or Korean character, one for each word of other scripts. Characters
 # follow each other in position, so a text of several characters is searched as a phrase.
 _CJK_PATTERN = rf"[{_CJK}]|[{_WORD}&&[^{_CJK}]]+"
+# Longer than any token: nothing is dropped.
+_NO_LIMIT = (1 << 32) - 2
 
 
 def analyzer_name(field: Field) -> str:
@@ -94,3 +97,40 @@ def _add(builder: tantivy.SchemaBuilder, field: Field) -> None:
             builder.add_float_field(field.name, indexed=field.indexed, fast=field.fast)
         case Kind.BOOL:
             builder.add_boolean_field(field.name, indexed=field.indexed, fast=field.fast)
+
+
+class Token(NamedTuple):
+    """A token and its place among the tokens of its text."""
+
+    position: int
+    text: str
+
+
+def cut(field: Field, text: str) -> list[Token]:
+    """The tokens of a text on this field, overlong ones too."""
+    return _tokens(field.tokenizer, text)
+
+
+def plain_cut(field: Field, text: str) -> list[Token]:
+    """The tokens without stemming: for words that are only begun, or misspelt."""
+    return _tokens("default" if field.tokenizer.endswith("_stem") else field.tokenizer, text)
+
+
+def begun_cut(field: Field, text: str) -> list[Token]:
+    """The tokens of a text whose last word is only begun: that one is not stemmed, the others are."""
+    begun = plain_cut(field, text)
+    return [*cut(field, text)[:-1], begun[-1]] if begun else []
+
+
+def _tokens(tokenizer: str, text: str) -> list[Token]:
+    found = analyzer(tokenizer, _NO_LIMIT).pre_tokenize(text).tokens
+    return [Token(token.position, token.text) for token in found]
+
+
+def lowered(text: str) -> str:
+    """Lower case, letter by letter, as the index does it.
+
+    >>> lowered("ΟΔΟΣ")
+    'οδοσ'
+    """
+    return "".join(c.lower() for c in text)

@@ -10,8 +10,8 @@ from typing import IO, Any, TypeAlias
 
 from indextables.split.checksum import ChunkChecksums, crc32, seal
 from indextables.split.footer import MAGIC, Checksums
-from indextables.split.parquet import fields
-from indextables.split.parquet.page_index import Bytes, moved, with_checksums
+from indextables.split.parquet import metadata as fields
+from indextables.split.parquet.pages import Bytes, moved, with_checksums
 from indextables.split.parquet.thrift import (
     BINARY,
     I16,

@@ -16,9 +16,8 @@ from indextables.schema.statistics import Statistics
 from indextables.split.footer import OUR_TAG, ROW_BITS, Chunk, Facts, encode_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.files import pack
-from indextables.split.index.settle import settled
-from indextables.split.mapping import Mapping
-from indextables.split.parquet.rows_writer import RowsWriter
+from indextables.split.mapping import Mapping, settled
+from indextables.split.parquet.writer import RowsWriter
 
 # How much is looked at before encodings and open choices of the mapping are settled.
 _SAMPLE_ROWS = 50_000

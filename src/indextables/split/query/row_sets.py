@@ -1,9 +1,8 @@
-"""What an index can say about a condition: for which rows it holds, for which not, and where it is unsure.
+"""Sets of rows that an index returns for a condition: where it is true, false, or needs a recheck.
 
-A condition is true, false or unknown for a row. A `Side` is a set of rows that is large enough (no row is
-missing) together with the rows of which the index is not sure; a `Verdict` has a side for *true* and one
-for *false*, and a row on neither is unknown. So NOT swaps the sides, AND and OR combine them, and
-three-valued logic needs no case of its own.
+A condition is true, false or unknown for a row. A `Side` is a superset of rows together with the rows of
+which the index is not sure; a `Verdict` has a side for *true* and one for *false*, and a row on neither is
+unknown. So NOT swaps the sides, AND and OR combine them, and three-valued logic needs no case of its own.
 """
 
 from collections.abc import Iterable
@@ -126,3 +125,28 @@ def _any(sides: Iterable[Side]) -> Side:
     # A side without rows has no doubt to add.
     listed = [s for s in sides if s.rows is not NOTHING]
     return Side(either(s.rows for s in listed), either(s.doubt for s in listed))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Rows that are found for certain, and rows that have to be looked at; both with scores."""
+
+    sure: tantivy.Query
+    unsure: tantivy.Query
+
+
+def ranking(search: Side, condition: Side) -> Ranking:
+    """Score rows by a search, among those that a condition lets pass."""
+    doubt = either((search.doubt, condition.doubt))
+    sure = _filtered(search.rows, condition.rows, outside=doubt)
+    return Ranking(sure, NOTHING if doubt is NOTHING else _filtered(search.rows, condition.rows, doubt))
+
+
+def _filtered(scored: Query, *passing: Query, outside: Query = NOTHING) -> Query:
+    if scored is NOTHING or any(query is NOTHING for query in passing) or outside is ALL:
+        return NOTHING
+    parts = [(Occur.Must, scored)]
+    parts += [(Occur.Must, Query.const_score_query(query, 0.0)) for query in passing if query is not ALL]
+    if outside is not NOTHING:
+        parts.append((Occur.MustNot, outside))
+    return Query.boolean_query(parts) if len(parts) > 1 else scored

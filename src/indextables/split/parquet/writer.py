@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
 from indextables.split.footer import ROW_COLUMN
-from indextables.split.parquet.carried import carried_schema, carried_type, carry
-from indextables.split.parquet.fields import ROW_GROUPS, SCHEMA
-from indextables.split.parquet.never_null import unmarked
+from indextables.split.parquet.metadata import ROW_GROUPS, SCHEMA
 from indextables.split.parquet.row_groups import (
     EncodedGroup,
     KeyValues,
@@ -23,6 +21,7 @@ from indextables.split.parquet.row_groups import (
     file_metadata,
     group_bytes,
 )
+from indextables.split.parquet.storage_types import carried_schema, carried_type, carry, unmarked
 from indextables.split.parquet.thrift import Struct
 
 # A row group is worth copying as it is if it is at least this part of a full one.

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from indextables.errors import SchemaError
-from indextables.schema.stored import fits, normalise
+from indextables.schema.conversion import fits, normalise
 from indextables.schema.types import is_collated
 
 # Names that the engine gives to columns of its own.

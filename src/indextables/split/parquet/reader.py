@@ -5,12 +5,13 @@ Few rows cost few pages: their pages are found in the page index, fetched togeth
 
 import io
 import mmap
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,17 +22,16 @@ import pyarrow.parquet as pq
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
-from indextables.split.parquet.carried import carry
-from indextables.split.parquet.decode import THREADS_WORTH, bounded, cores, decode
-from indextables.split.parquet.fetched_file import FetchedFile
-from indextables.split.parquet.fields import ROW_GROUPS
-from indextables.split.parquet.pages import Layout, Leaf, Pages
+from indextables.split.parquet.metadata import ROW_GROUPS
+from indextables.split.parquet.pages import Ints, Layout, Leaf, Pages
 from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, chunk_range, unpacked_bytes
+from indextables.split.parquet.storage_types import carry
 from indextables.split.parquet.thrift import Struct
 from indextables.store import Store
 
+# Below this many bytes of pages, threads cost more than they save.
+THREADS_WORTH = 256 << 10
 T = TypeVar("T")
-Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
@@ -42,6 +42,86 @@ _TOGETHER = 1024
 
 # By group: the first rows of pages, and the choice that was made among these pages.
 _Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
+    return ThreadPoolExecutor(cores(), thread_name_prefix="indextables-pages")
+
+
+def cores() -> int:
+    """How many processors there are."""
+    return os.cpu_count() or 2
+
+
+def decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
+    """The values at some places of a Parquet file of one column."""
+    if on_a_thread:
+        return _threads(os.getpid()).submit(_read_small, data, positions)
+    done: Future[pa.Array] = Future()
+    done.set_result(_read_small(data, positions))
+    return done
+
+
+def _read_small(data: bytes, positions: Ints) -> pa.Array:
+    opened = pq.ParquetFile(pa.BufferReader(data))
+    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
+    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
+        # Codes are taken before they become strings.
+        names, known = opened.schema_arrow.names, opened.metadata
+        opened = pq.ParquetFile(pa.BufferReader(data), metadata=known, read_dictionary=names)
+    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
+    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
+
+
+def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """A batch in slices of no more than `most` bytes each, or of one row."""
+    if batch.num_rows <= 1 or batch.nbytes <= most:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from bounded(batch.slice(0, half), most)
+    yield from bounded(batch.slice(half), most)
+
+
+class FetchedFile(io.RawIOBase):
+    """A file of which only some ranges are there: Arrow reads each column chunk as a whole."""
+
+    def __init__(self, size: int, parts: dict[int, bytes]) -> None:
+        self._size = size
+        self._parts = parts
+        self._position = 0
+
+    @classmethod
+    def open(cls, size: int, parts: dict[int, bytes]) -> Any:  # noqa: ANN401 - untyped library
+        """As Arrow's file; `parts` by the place where each begins."""
+        return pa.PythonFile(cls(size, parts), "r")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The place of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go elsewhere."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes; ValueError if they were not fetched."""
+        part = self._parts.get(self._position, b"")
+        if size is None or not 0 <= size <= len(part):
+            raise ValueError(f"{size} bytes at {self._position} are not those of a column chunk")
+        self._position += size
+        return part if size == len(part) else part[:size]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,11 @@ Nothing is ever taken for true because the index cannot tell: a part that no fie
 row in doubt, and rows in doubt are looked at.
 """
 
+import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import tantivy
 
@@ -31,24 +33,13 @@ from indextables.predicate import (
 )
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import InSet, Term, Wild
+from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
-from indextables.split.query.fields import FieldRef, Question
-from indextables.split.query.json_leaf import json_leaf
-from indextables.split.query.literals import as_field_value, as_field_values, as_json_term
-from indextables.split.query.query import ask, json_paths
-from indextables.split.query.text_leaf import term_pattern, text_leaf, text_range, texts_of
-from indextables.split.query.value_leaf import (
-    MOST_RANGES,
-    address_block,
-    between,
-    each_address,
-    equal,
-    hashed,
-    most_terms,
-    one_of,
-)
-from indextables.split.query.verdict import (
+from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.query_compiler import ask, json_leaf
+from indextables.split.query.row_sets import (
     ALL,
     ANYTHING,
     FALSE,
@@ -65,8 +56,23 @@ from indextables.split.query.verdict import (
     plain,
     without,
 )
-from indextables.split.query.view import IndexView
+from indextables.split.query.text_queries import term_pattern, text_leaf, text_range, texts_of
+from indextables.split.query.value_queries import (
+    MOST_RANGES,
+    Value,
+    address_block,
+    between,
+    each_address,
+    equal,
+    hashed,
+    most_terms,
+    one_of,
+)
 
+# Literals of another type than the column's are converted one by one; of a longer list rows are looked at.
+_MOST_CONVERTED = 1024
+# Up to here every whole number has a double of its own.
+_WHOLE_DOUBLES = 1 << 53
 Understand = Callable[[Search], Question]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
 # Texts in longer lists are looked for in the rows: each is a phrase, or a term of its own.
@@ -74,6 +80,72 @@ _MOST_PHRASES = 64
 _MOST_NESTED = 256
 # Tokenizers that keep every run of letters and digits together, so that a part of one is found in a term.
 _WHOLE_WORDS = ("default", "whitespace", "cjk")
+
+
+def as_field_value(value: pa.Scalar, column: pa.DataType, field: Field) -> Value | None:
+    """What a field holds for rows equal to the literal; None if that cannot be told exactly."""
+    kind = value.type
+    if field.kind is Kind.BOOL:
+        return bool(value.as_py()) if pa.types.is_boolean(kind) else None
+    if field.kind is Kind.F64:
+        return _as_double(value)
+    if pa.types.is_integer(column):
+        return int(value.as_py()) if pa.types.is_integer(kind) else None
+    if pa.types.is_decimal(column):
+        return _unscaled(value, column.scale)
+    if pa.types.is_timestamp(column):
+        same = pa.types.is_timestamp(kind) and kind.unit == column.unit and bool(kind.tz) == bool(column.tz)
+        return int(value.value) if same else None
+    return int(integer_values(pa.array([value], kind))[0].as_py()) if kind == column else None
+
+
+def as_field_values(values: pa.Array, column: pa.DataType, field: Field) -> pa.Array | None:
+    """What a field holds for rows equal to one of the literals, each once; None if that cannot be told."""
+    if values.type == column and field.kind is Kind.I64:
+        return integer_values(values).unique()
+    if values.type == column and field.kind is Kind.F64:
+        return pa.array(np.unique(float_values(values)))
+    if len(values) > _MOST_CONVERTED:
+        return None
+    known = [as_field_value(value, column, field) for value in values]
+    return None if any(value is None for value in known) else _distinct(known)
+
+
+def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
+    """The values, each once; None if they are whole numbers that no field can hold."""
+    try:
+        return pa.array(list(dict.fromkeys(values)))
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def as_json_term(value: pa.Scalar) -> str | None:
+    """A literal as a search of JSON would write it; None if there is no such text."""
+    found = value.as_py()
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, int):
+        return str(found)
+    return found if isinstance(found, str) and found else None
+
+
+def _as_double(value: pa.Scalar) -> float | None:
+    found = value.as_py()
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    if isinstance(found, int) and abs(found) > _WHOLE_DOUBLES:
+        return None
+    return 0.0 if found == 0 else float(found)
+
+
+def _unscaled(value: pa.Scalar, scale: int) -> int | None:
+    found = value.as_py()
+    if isinstance(found, bool) or not isinstance(found, (int, decimal.Decimal)):
+        return None
+    with decimal.localcontext(prec=100):
+        scaled = decimal.Decimal(found).scaleb(scale)
+        whole = scaled.to_integral_value()
+    return int(whole) if whole == scaled else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,9 +30,24 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
-from indextables.split.index.folders import remove_folder, temporary_folder
+from indextables.options.indexing import TOKENIZERS
+from indextables.split.footer import META
+from indextables.split.index.files import remove_folder, temporary_folder
+from indextables.split.mapping import Field, Kind, Mapping, field_name, value_kind
 from indextables.store import Store
 
+_LONGEST = 255
+_TYPES = {
+    "text": pa.string(),
+    "i64": pa.int64(),
+    "u64": pa.int64(),
+    "f64": pa.float64(),
+    "bool": pa.bool_(),
+    "date": pa.timestamp("us", "UTC"),
+    "ip_addr": pa.string(),
+    "json_object": pa.string(),
+}
+_NAMES = {"ip_addr": "ip", "json_object": "object", "date": "datetime"}
 _BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
 _BATCH_ROWS = 4096
 _LIST_KEY = "_values"
@@ -40,6 +55,84 @@ _COPY_BYTES = 8 << 20
 # The names that files of a bundle have: they become files in a folder.
 _NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def original_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
+    """The fields of a split of the original (facts of its `docMappingJson`), for the table's columns.
+
+    Partition columns, whose values the log has, and columns that were not stored have none.
+    """
+    try:
+        said = json.loads(text)
+        rows: list[dict[str, Any]] = said["field_mappings"] if isinstance(said, dict) else said
+        by_name = {str(row["name"]).lower(): row for row in rows}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SplitError(
+            f"a document mapping of the original system cannot be understood ({error}); rewrite the table"
+        ) from error
+    partitions = {name.lower() for name in partition_columns}
+    columns = (column for column in schema if column.name.lower() not in partitions)
+    fields = (_field(column, by_name.get(column.name.lower())) for column in columns)
+    return Mapping(tuple(field for field in fields if field is not None))
+
+
+def _field(column: pa.Field, said: dict[str, Any] | None) -> Field | None:
+    if said is None or said.get("stored") is False:
+        return None
+    name, arrow = column.name, column.type
+    if pa.types.is_nested(arrow) or said.get("type") == "object":
+        root = "" if pa.types.is_struct(arrow) or pa.types.is_map(arrow) else name
+        return Field(name, field_name(Kind.JSON, name), Kind.JSON, fast=True, root=root)
+    if pa.types.is_string(arrow):
+        return _text_field(name, said)
+    kind = value_kind(arrow)
+    if kind is None:
+        return None
+    return Field(name, field_name(kind, name), kind, indexed=kind is Kind.BOOL, fast=True)
+
+
+def _text_field(name: str, said: dict[str, Any]) -> Field:
+    if said.get("type") == "ip":
+        return Field(name, field_name(Kind.IP, name), Kind.IP, fast=True)
+    tokenizer = str(said.get("tokenizer", "raw")).partition("_limit_")[0]
+    if tokenizer in ("raw", "keyword"):
+        return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=True)
+    tokenizer = tokenizer if tokenizer in TOKENIZERS else "default"
+    return Field(
+        name, field_name(Kind.TEXT, name), Kind.TEXT,
+        tokenizer=tokenizer, record="position", max_token=_LONGEST,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFacts:
+    """The columns of a split, its document mapping as its log would have it, and its number of rows."""
+
+    schema: pa.Schema
+    mapping_json: str
+    num_records: int
+
+
+def read_original(store: Store, path: str, size: int | None = None) -> OriginalFacts:
+    """Read what a bundle says of itself; SplitError if it is none, or none that can be understood."""
+    bundle = read_bundle(store, path, size)
+    if META not in bundle.files:
+        raise SplitError(f"{store.url}/{path}: the bundle has no {META}; it is damaged")
+    try:
+        meta = json.loads(store.get_range(path, *bundle.files[META]))
+        fields = [field for field in meta["schema"] if field["type"] in _TYPES]
+        rows = sum(int(segment["max_doc"]) for segment in meta["segments"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SplitError(f"{store.url}/{path}: {META} cannot be understood ({error})") from error
+    schema = pa.schema([pa.field(field["name"], _TYPES[field["type"]]) for field in fields])
+    return OriginalFacts(schema, json.dumps([_said(field) for field in fields]), rows)
+
+
+def _said(field: dict[str, Any]) -> dict[str, Any]:
+    kind = str(field["type"])
+    indexing = field["options"].get("indexing") or {}
+    said = {"name": field["name"], "type": _NAMES.get(kind, kind), "stored": True, "indexed": True}
+    return {**said, "tokenizer": indexing.get("tokenizer", "raw")} if kind == "text" else said
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Searching an opened index: row numbers, counts, the best rows, and what to highlight in them.
+"""Searches over one index: row numbers, counts, the best rows, highlights, and prewarming.
 
 An index is opened from the local disk cache and stays open in the process for the next search, as long as
 there is room (`cache.maxSize`).
@@ -11,9 +11,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,20 +25,20 @@ from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.schema.statistics import null_counts
-from indextables.split.descriptors import files_to_keep, is_exhausted, maps_to_keep
-from indextables.split.footer import Footer
+from indextables.split.file_limits import files_to_keep, is_exhausted, maps_to_keep
+from indextables.split.footer import META, Footer, positions_of
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
-from indextables.split.index.entry import Copied, Place, whole_files
-from indextables.split.index.files import copy, lay_out, live_files
-from indextables.split.index.folders import remove_folder
+from indextables.split.index.cache_entry import Copied, Place, whole_files
+from indextables.split.index.files import copy, lay_out, live_files, remove_folder
 from indextables.split.index.tokenizers import register
-from indextables.split.mapping import ROW_FIELD, Kind
-from indextables.split.query.guard import NotAggregatedError, guarded, is_panic
-from indextables.split.query.statistics import FieldTerm, TermStatistics
-from indextables.split.query.verdict import ALL, NOTHING, without
-from indextables.split.query.view import IndexView
+from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
+from indextables.split.query.index_view import FieldTerm, IndexView, TermStatistics
+from indextables.split.query.row_sets import ALL, NOTHING, without
+from indextables.split.tantivy_layout import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
 from indextables.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -54,6 +55,47 @@ _MAPS_BESIDE = 2
 # What a local index of a split of the original holds; a new number when its rows are read otherwise.
 _BUILT_FORM = "2"
 _FIRST_HITS = 1024
+
+
+class NotAggregatedError(Exception):
+    """More groups than the index gives, or a field that it cannot aggregate."""
+
+
+class Guarded(Protocol):
+    """An open index: where its split is, and how to get rid of its copy."""
+
+    where: str
+
+    def discard(self) -> None:
+        """Forget the copy in the cache: the next search makes another."""
+        ...
+
+
+G = TypeVar("G", bound=Guarded)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the library gave up; that is no Exception, so that nobody catches it unknowingly."""
+    return type(error).__name__ == "PanicException"
+
+
+def guarded(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+    """A search whose errors of the library and panics become a SplitError."""
+
+    @wraps(method)
+    def search(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:
+            if not isinstance(error, ValueError | TypeError) and not is_panic(error):
+                raise
+            self.discard()
+            raise SplitError(
+                f"{self.where}: its index could not be searched ({error}); its copy in the cache was "
+                "removed: repeat the query"
+            ) from error
+
+    return search
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,3 +464,47 @@ def close_indexes() -> int:
         dropped = list(_open.values())
         _open.clear()
     return len(dropped)
+
+
+def prewarm(
+    store: Store,
+    footer: Footer,
+    options: Options,
+    parts: Iterable[str] = ("TERM", "POSTINGS"),
+    columns: Collection[str] = (),
+) -> int:
+    """Bring a split's index into the disk cache, open it, and read the named parts into memory.
+
+    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, only what belongs to their
+    fields comes into the cache, and of files that keep fields apart only theirs are read.
+    """
+    opened = open_index(store, footer, options)
+    folder = opened.lease.folder
+    fields = field_names((folder / META).read_bytes())
+    wanted = {name for name in fields if not columns or column_of(name) in columns}
+    opened.load(wanted | OWN_FIELDS | set(map(positions_of, wanted)))
+    suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
+    return sum(
+        _read_through(Path(item.path), fields, wanted if columns else None)
+        for item in os.scandir(folder)
+        if item.name.endswith(suffixes)
+    )
+
+
+def _read_through(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        spans = [(0, size)]
+        if wanted is not None and path.suffix in BY_FIELD:
+            file.seek(max(0, size - DIRECTORY))
+            found = stretches(path.suffix, file.read(), size, fields)
+            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in wanted]
+        return sum(_read_span(file, start, end) for start, end in spans)
+
+
+def _read_span(file: IO[bytes], start: int, end: int) -> int:
+    file.seek(start)
+    read = 0
+    while read < end - start and (chunk := file.read(min(1 << 22, end - start - read))):
+        read += len(chunk)
+    return read

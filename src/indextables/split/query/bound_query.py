@@ -7,12 +7,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from indextables.errors import PredicateError, UnknownFieldError
+from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldError
 from indextables.options import Options, reading
 from indextables.predicate import Search, SearchKind
 from indextables.predicate.query_language import parse_query
 from indextables.predicate.query_tree import FieldPath, QueryNode, fields_of
-from indextables.split.mapping import Kind, Mapping
+from indextables.split.mapping import Field, Kind, Mapping
 
 # The kinds of a column's fields in which a search looks, the first one first.
 SEARCH_ORDER = (Kind.TEXT, Kind.STRING, Kind.HASH, Kind.IP, Kind.JSON, Kind.I64, Kind.F64, Kind.BOOL)
@@ -163,6 +163,19 @@ class Fields:
     def _has_tokens(self, column: str) -> bool:
         own = [field for mapping in self.mappings for field in mapping.of(column)]
         return any(f.kind is Kind.TEXT or (f.kind is Kind.JSON and f.tokenizer != "raw") for f in own)
+
+
+def json_paths(field: Field, ref: FieldRef) -> list[tuple[str, ...]]:
+    """Where in the field's documents the values of a path can stand."""
+    if field.root:
+        rooted = (field.root, *ref.path)
+        return [ref.path, rooted] if ref.path else [rooted]
+    if not ref.path:
+        raise QuerySyntaxError(
+            f"'{ref.column}' is a nested column; name the field within it that is meant: "
+            f"{ref.column}.<field>:value"
+        )
+    return [ref.path]
 
 
 def _inner(arrow: pa.DataType, path: Sequence[str], column: str) -> tuple[str, ...]:

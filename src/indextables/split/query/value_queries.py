@@ -14,8 +14,8 @@ from indextables.predicate.literals import parsed
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.verdict import ALL, NOTHING, Side, Verdict, either, plain
-from indextables.split.query.view import IndexView
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.row_sets import ALL, NOTHING, Side, Verdict, either, plain
 
 Value: TypeAlias = int | float | bool
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]

@@ -14,10 +14,9 @@ import tantivy
 from tantivy import Query
 
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.guard import NotAggregatedError
-from indextables.split.query.search import OpenIndex
-from indextables.split.query.verdict import ALL, NOTHING, Side, every, without
-from indextables.split.query.view import IndexView
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.row_sets import ALL, NOTHING, Side, every, without
+from indextables.split.query.searcher import NotAggregatedError, OpenIndex
 
 # Tantivy refuses more groups than this; asking for all it can give makes a cut visible.
 _MOST_GROUPS = 65_000

@@ -4,6 +4,7 @@ A row either matches a query or does not; there is no unknown. A literal that th
 phrase; with several default fields it may match in any of them; `NOT x` alone is every other row.
 """
 
+import tantivy
 from tantivy import Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
@@ -20,13 +21,13 @@ from indextables.predicate.query_tree import (
     QueryNode,
     Term,
 )
+from indextables.split.index.tokenizers import cut
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.fields import FieldRef, Question
-from indextables.split.query.json_leaf import json_leaf
-from indextables.split.query.match_value import constant_matches
-from indextables.split.query.text_leaf import text_leaf
-from indextables.split.query.value_leaf import hashed, ip_leaf, value_leaf
-from indextables.split.query.verdict import (
+from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.row_matcher import constant_matches, is_moment, json_number
+from indextables.split.query.row_sets import (
+    ALL,
     ANYTHING,
     FALSE,
     TRUE,
@@ -34,10 +35,79 @@ from indextables.split.query.verdict import (
     Verdict,
     all_of,
     any_of,
+    either,
+    every,
     negate,
     plain,
 )
-from indextables.split.query.view import IndexView
+from indextables.split.query.text_queries import text_leaf
+from indextables.split.query.value_queries import hashed, ip_leaf, value_leaf
+
+
+def json_leaf(leaf: QueryLeaf, field: Field, paths: list[tuple[str, ...]], view: IndexView) -> Verdict:
+    """What the index says about one leaf on the values at any of the paths."""
+    return any_of(_at(leaf, field, path, view) for path in paths)
+
+
+def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -> Verdict:
+    partial = view.partial(field)
+    name = _name(field, path, view)
+    if name is None:
+        return plain(ALL, ALL)
+    present = Query.exists_query(name, json_subpaths=True) if field.fast else ALL
+    lookup = either((present, partial))
+    match leaf:
+        case Exists():
+            return plain(lookup, partial if field.fast else ALL)
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            values: tuple[str, ...] = (text,)
+        case InSet(values=values):
+            pass
+        case _:
+            return plain(lookup, lookup)
+    if any(is_moment(text) for text in values):
+        return plain(lookup, lookup)
+    found = [_value(text, field, name, view) for text in values]
+    rows = either((*(query for query, _ in found), partial))
+    return plain(rows, partial if all(sure for _, sure in found) else rows)
+
+
+def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
+    """The path as Tantivy writes it; None if it cannot write it, and rows have to be looked at.
+
+    It has no empty keys, ends paths by the character 0 and their keys by the character 1, and takes the
+    longest name of a field that a path begins with. Rows with these characters in keys are in `_partial`.
+    """
+    if not all(path) or any("\0" in key or "\1" in key for key in path) or "\\" in field.name:
+        return None
+    if any(other.name.startswith(f"{field.name}.") for other in view.mapping.fields):
+        return None
+    return ".".join([field.name, *(key.replace("\\", r"\\").replace(".", r"\.") for key in path)])
+
+
+def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy.Query, bool]:
+    """Rows with the text, or the number or truth value it stands for; and whether that is certain."""
+    tokens = cut(field, text)
+    sure = len(tokens) < 2 or field.record == "position"
+    if len(tokens) > 1 and field.record == "position":
+        words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
+        view.load_positions(field)
+        phrase = Query.phrase_query(view.schema, name, words)
+        ways = [view.scored(phrase, name, [token.text for token in tokens])]
+    else:
+        terms = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
+        ways = [every(view.scored(query, name, [word]) for word, query in terms)] if tokens else []
+    number = json_number(text)
+    if number is not None:
+        ways.append(_value_query(view, field, name, number))
+    if text.lower() in ("true", "false"):
+        ways.append(_value_query(view, field, name, text.lower() == "true"))
+    return either(ways), sure
+
+
+def _value_query(view: IndexView, field: Field, name: str, value: float | bool) -> tantivy.Query:  # noqa: FBT001 - the value itself
+    """Rows with a number or a truth value, which counts 1."""
+    return Query.const_score_query(Query.term_query(view.schema, name, value, field.term_record), 1.0)
 
 
 def ask(question: Question, view: IndexView) -> Verdict:
@@ -119,16 +189,3 @@ def _hash_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
         case _:
             rows = view.present(field.column).rows
     return plain(rows, rows)
-
-
-def json_paths(field: Field, ref: FieldRef) -> list[tuple[str, ...]]:
-    """Where in the field's documents the values of a path can stand."""
-    if field.root:
-        rooted = (field.root, *ref.path)
-        return [ref.path, rooted] if ref.path else [rooted]
-    if not ref.path:
-        raise QuerySyntaxError(
-            f"'{ref.column}' is a nested column; name the field within it that is meant: "
-            f"{ref.column}.<field>:value"
-        )
-    return [ref.path]

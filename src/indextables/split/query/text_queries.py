@@ -1,6 +1,8 @@
 """Words, phrases and patterns over the terms of a text or string field."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import tantivy
 from tantivy import Query
@@ -18,11 +20,11 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
-from indextables.split.index.tokens import Token, begun_cut, cut, lowered, plain_cut
+from indextables.split.index.tokenizers import Token, begun_cut, cut, lowered, plain_cut
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
-from indextables.split.query.slop import neighbours
-from indextables.split.query.verdict import (
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.row_sets import (
     ALL,
     FALSE,
     NOTHING,
@@ -33,7 +35,6 @@ from indextables.split.query.verdict import (
     every,
     plain,
 )
-from indextables.split.query.view import IndexView
 
 # Lower case and stemming shorten a token by no more than this; longer ones may have been left out.
 _SHRINK_FACTOR, _SHRINK_BYTES = 3, 32
@@ -42,6 +43,36 @@ _MAX_EXPANSIONS = 1 << 14
 # So many phrases are still cheaper than one phrase of expressions.
 _FEW_PHRASES = 64
 _NARROW_CHARACTERS = 12
+
+
+def matches_with_slop(phrase: Sequence[Token], positions: Mapping[str, Sequence[int]], slop: int) -> bool:
+    """Whether a text matches a phrase; `positions` are those of each word in the text, ascending."""
+    if any(not positions.get(word.text) for word in phrase):
+        return False
+    words = sorted(phrase)
+    starts = sorted({place - word.position for word in words for place in positions[word.text]})
+    return any(_fits(words, positions, start, start + slop) for start in starts)
+
+
+def _fits(words: Sequence[Token], positions: Mapping[str, Sequence[int]], low: int, high: int) -> bool:
+    """Whether every word has a position of its own whose distance from its offset is between the bounds.
+
+    The words come in the order of their offsets. So the bounds of a repeated word only move up, and taking
+    its lowest free position each time leaves the most to those that follow.
+    """
+    taken: dict[str, int] = {}
+    for word in words:
+        own = positions[word.text]
+        place = max(bisect_left(own, low + word.position), taken.get(word.text, 0))
+        if place == len(own) or own[place] > high + word.position:
+            return False
+        taken[word.text] = place + 1
+    return True
+
+
+def neighbours(phrase: Sequence[Token]) -> list[tuple[Token, Token]]:
+    """Pairs of different words that follow each other: a text that matches has each pair within the slop."""
+    return [(one, other) for one, other in pairwise(phrase) if one.text != other.text]
 
 
 def text_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:

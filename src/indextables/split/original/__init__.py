@@ -1,1 +1,0 @@
-"""The original's splits: read, and searched after they were indexed anew."""

@@ -1,0 +1,560 @@
+"""A search query answered by looking at rows: exact for every row, and slower than the index.
+
+It is asked about rows that the index does not hold completely, and about leaves that the index can only
+narrow (a phrase without positions, a range within JSON).
+"""
+
+import datetime as dt
+import decimal
+import ipaddress
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import QuerySyntaxError
+from indextables.predicate import Column, Compare, In, Op
+from indextables.predicate.evaluate import evaluate
+from indextables.predicate.query_tree import (
+    AllDocs,
+    AllOf,
+    AnyOf,
+    Boost,
+    Exists,
+    Fuzzy,
+    InSet,
+    Negation,
+    Phrase,
+    Prefix,
+    QueryLeaf,
+    QueryNode,
+    Range,
+    Regex,
+    Term,
+    Wild,
+    Wildcard,
+    fields_of,
+)
+from indextables.split.index.tokenizers import Token, begun_cut, cut, lowered, plain_cut
+from indextables.split.mapping import Field, Kind, field_name, value_kind
+from indextables.split.query import patterns
+from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.index_view import IndexView
+from indextables.split.query.text_queries import matches_with_slop
+from indextables.split.query.value_queries import address_block, address_range, read_as, unfit
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+# The index keeps texts of this form as moments in time, under any spelling of the same moment.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The tokens of many texts in one array, each with the number of its text and its place there."""
+
+    words: pa.Array
+    owners: np.ndarray[Any, np.dtype[np.int64]]
+    places: np.ndarray[Any, np.dtype[np.int64]]
+    count: int
+
+    @classmethod
+    def whole(cls, values: pa.Array) -> "Texts":
+        """Texts that are one token each; null has none."""
+        present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        return cls(values.drop_null(), present, np.zeros(len(present), np.int64), len(values))
+
+    @classmethod
+    def cut(cls, values: Sequence[str | None], field: Field) -> "Texts":
+        """Texts cut by the field's tokenizer."""
+        words: list[str] = []
+        owners: list[int] = []
+        places: list[int] = []
+        for owner, text in enumerate(values):
+            for token in cut(field, text) if text is not None else ():
+                words.append(token.text)
+                owners.append(owner)
+                places.append(token.position)
+        return cls(
+            pa.array(words, pa.string()), np.array(owners, np.int64), np.array(places, np.int64), len(values)
+        )
+
+    def having(self, words: Mask) -> Mask:
+        """The texts that have at least one of the words marked."""
+        found: Mask = np.bincount(self.owners[words], minlength=self.count) > 0
+        return found
+
+    def equal(self, word: str) -> Mask:
+        """Which words are this one."""
+        return _mask(pc.equal(self.words, word))
+
+
+def text_matches(leaf: QueryLeaf, texts: Texts, field: Field) -> Mask:
+    """Which texts the leaf matches."""
+    finder = _Finder(texts, field)
+    match leaf:
+        case Term(text=text) | Phrase(text=text, prefix=False, slop=0):
+            return finder.words(text)
+        case Phrase(text=text, prefix=False, slop=slop):
+            return finder.words(text, slop)
+        case Phrase(text=text, prefix=True) | Prefix(text=text):
+            return finder.beginning(text)
+        case Wildcard(parts=parts):
+            pieces = [p if isinstance(p, Wild) else finder.folded(p) for p in parts]
+            return texts.having(finder.matching(patterns.wildcard(pieces)))
+        case Regex(pattern=pattern):
+            return texts.having(finder.matching(pattern))
+        case Fuzzy(text=text, distance=distance):
+            return finder.fuzzy(text, distance)
+        case Range(lower=lower, upper=upper):
+            return finder.between(leaf, lower, upper)
+        case InSet(values=values):
+            found: Mask = np.logical_or.reduce([finder.words(value) for value in values])
+            return found
+        case _:
+            raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
+
+
+class _Finder:
+    def __init__(self, texts: Texts, field: Field) -> None:
+        self.texts = texts
+        self.field = field
+        self.tokenized = field.kind in (Kind.TEXT, Kind.JSON) and field.tokenizer != "raw"
+
+    def folded(self, text: str) -> str:
+        return lowered(text) if self.tokenized else text
+
+    def words(self, text: str, slop: int = 0) -> Mask:
+        tokens = cut(self.field, text) if self.tokenized else [Token(0, text)]
+        if not tokens:
+            return np.zeros(self.texts.count, np.bool_)
+        if len(tokens) == 1:
+            return self.texts.having(self.texts.equal(tokens[0].text))
+        masks = {token.text: self.texts.equal(token.text) for token in tokens}
+        together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks.values()])
+        if len({token.position for token in tokens}) == 1:
+            return together
+        if slop:
+            return self._with_slop(together, masks, tokens, slop)
+        every = [masks[token.text] for token in tokens]
+        return self._in_order(together, every, [token.position for token in tokens])
+
+    def beginning(self, text: str) -> Mask:
+        tokens = begun_cut(self.field, text) if self.tokenized else []
+        if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
+            return self.words(text)
+        if len(tokens) < 2:
+            start = tokens[0].text if tokens else self.folded(text)
+            return self.texts.having(_mask(pc.starts_with(self.texts.words, start)))
+        masks = [self.texts.equal(token.text) for token in tokens[:-1]]
+        masks.append(_mask(pc.starts_with(self.texts.words, tokens[-1].text)))
+        together: Mask = np.logical_and.reduce([self.texts.having(mask) for mask in masks])
+        return self._in_order(together, masks, [token.position for token in tokens])
+
+    def matching(self, expression: str) -> Mask:
+        try:
+            return _mask(pc.match_substring_regex(self.texts.words, rf"\A(?:{expression})\z"))
+        except pa.ArrowInvalid as error:
+            raise QuerySyntaxError(f"the regular expression /{expression}/ cannot be used: {error}") from None
+
+    def fuzzy(self, text: str, distance: int) -> Mask:
+        tokens = plain_cut(self.field, text) if self.tokenized else [Token(0, text)]
+        if len(tokens) != 1:
+            return np.zeros(self.texts.count, np.bool_)
+        near = [within(tokens[0].text, word, distance) for word in self.texts.words.to_pylist()]
+        return self.texts.having(np.array(near, np.bool_))
+
+    def between(self, leaf: Range, lower: str | None, upper: str | None) -> Mask:
+        inside: Mask = np.ones(len(self.texts.words), np.bool_)
+        if lower is not None:
+            above = pc.greater_equal if leaf.lower_inclusive else pc.greater
+            inside &= _mask(above(self.texts.words, self.folded(lower)))
+        if upper is not None:
+            below = pc.less_equal if leaf.upper_inclusive else pc.less
+            inside &= _mask(below(self.texts.words, self.folded(upper)))
+        return self.texts.having(inside)
+
+    def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int]) -> Mask:
+        """The texts, among the candidates, whose words stand at exactly the right distances."""
+        places = [
+            {owner: {place - step for place in own} for owner, own in self._positions(mask).items()}
+            for mask, step in zip(masks, steps, strict=True)
+        ]
+        found: Mask = np.zeros(self.texts.count, np.bool_)
+        for owner in np.flatnonzero(candidates).tolist():
+            found[owner] = bool(set.intersection(*(by_text[owner] for by_text in places)))
+        return found
+
+    def _with_slop(
+        self, candidates: Mask, masks: Mapping[str, Mask], phrase: Sequence[Token], slop: int
+    ) -> Mask:
+        """The texts, among the candidates, that match the phrase with some slop."""
+        places = {word: self._positions(mask) for word, mask in masks.items()}
+        found: Mask = np.zeros(self.texts.count, np.bool_)
+        for owner in np.flatnonzero(candidates).tolist():
+            own = {word: by_text[owner] for word, by_text in places.items()}
+            found[owner] = matches_with_slop(phrase, own, slop)
+        return found
+
+    def _positions(self, words: Mask) -> dict[int, list[int]]:
+        """The positions of the words marked in each text, ascending."""
+        by_text: dict[int, list[int]] = defaultdict(list)
+        for owner, place in zip(
+            self.texts.owners[words].tolist(), self.texts.places[words].tolist(), strict=True
+        ):
+            by_text[owner].append(place)
+        return by_text
+
+
+def within(one: str, other: str, distance: int) -> bool:
+    """Whether so many edits (put in, leave out, replace, swap neighbours) turn one text into the other.
+
+    >>> within("tiemout", "timeout", 1), within("abc", "xyz", 2)
+    (True, False)
+    """
+    if abs(len(one) - len(other)) > distance:
+        return False
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1] <= distance
+
+
+def _mask(answer: pa.Array) -> Mask:
+    found: Mask = answer.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def value_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
+    """Which values the leaf matches; null matches nothing."""
+    rows = pa.table({"v": values})
+    own = Column(("v",))
+
+    def read(text: str) -> pa.Scalar:
+        return read_as(text, values.type, column)
+
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            parts = [Compare(Op.EQ, own, read(text))]
+        case InSet(values=texts):
+            return _true(evaluate(In(own, tuple(read(text) for text in texts)), rows))
+        case Range(lower=lower, upper=upper):
+            parts = []
+            if lower is not None:
+                parts.append(Compare(Op.GE if leaf.lower_inclusive else Op.GT, own, read(lower)))
+            if upper is not None:
+                parts.append(Compare(Op.LE if leaf.upper_inclusive else Op.LT, own, read(upper)))
+        case _:
+            raise unfit(leaf, column, str(values.type))
+    found: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
+    return found
+
+
+def address_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
+    """Which texts are addresses that the leaf matches."""
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            blocks = [address_block(text)]
+        case InSet(values=texts):
+            blocks = [address_block(text) for text in texts]
+        case Prefix(text=text):
+            blocks = [address_block(text + "*")]
+        case Wildcard(parts=parts):
+            blocks = [address_block("".join(p.value if isinstance(p, Wild) else p for p in parts))]
+        case Range():
+            blocks = [address_range(leaf)]
+        case _:
+            raise unfit(leaf, column, "address")
+    numbers = [_address(text) for text in values.to_pylist()]
+    return np.array(
+        [n is not None and any(low <= n <= high for low, high in blocks) for n in numbers], np.bool_
+    )
+
+
+def constant_matches(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:
+    """Whether a column that is the same in every row matches."""
+    if isinstance(leaf, Exists):
+        return bool(value.is_valid)
+    values = pa.array([value], value.type)
+    if value_kind(value.type) is not None:
+        return bool(value_matches(leaf, values, column)[0])
+    if not pa.types.is_string(value.type):
+        raise unfit(leaf, column, str(value.type))
+    plain = Field(column, field_name(Kind.STRING, column), Kind.STRING)
+    return bool(text_matches(leaf, Texts.whole(values), plain)[0])
+
+
+def _address(text: str | None) -> int | None:
+    try:
+        return None if text is None or "%" in text else address_block(str(ipaddress.ip_address(text)))[0]
+    except ValueError:
+        return None
+
+
+def _true(answer: pa.Array) -> Mask:
+    found: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def json_number(text: str) -> int | float | None:
+    """The number that a text of a query stands for in JSON; None if it is none."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if "_" not in text and abs(number) < float("inf") else None
+
+
+def is_moment(text: str) -> bool:
+    """Whether JSON text of this form is indexed as a moment in time."""
+    return _MOMENT.fullmatch(text) is not None
+
+
+def json_matches(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
+    """Which rows have a value that the leaf matches at one of the paths."""
+    owners: list[int] = []
+    found: list[Any] = []
+    for row, document in enumerate(_documents(values, field)):
+        for path in paths:
+            for value in _at(document, path, deep=isinstance(leaf, Exists)):
+                owners.append(row)
+                found.append(value)
+    hits = _matches(leaf, found, field)
+    rows: Mask = np.bincount(np.array(owners, np.int64)[hits], minlength=len(values)) > 0
+    return rows
+
+
+def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
+    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    for value in values.to_pylist(maps_as_pydicts="lossy"):
+        document = _parsed(value) if text else value
+        if document is None:
+            yield {}
+        elif field.root and not isinstance(document, dict):
+            yield {field.root: document}
+        else:
+            yield document
+
+
+def _parsed(text: str | None) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
+
+
+def _at(value: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[Any]:  # noqa: ANN401 - JSON
+    """The plain values at a path; lists are passed through; `deep` takes all that is below, too."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _at(item, path, deep=deep)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if path and _key(key) == path[0]:
+                yield from _at(item, path[1:], deep=deep)
+            elif not path and deep:
+                yield from _at(item, path, deep=deep)
+    elif value is not None and not path:
+        yield value
+
+
+def _key(key: Any) -> str:  # noqa: ANN401 - keys of maps have any type
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key.isoformat() if isinstance(key, dt.date) else str(key)
+
+
+def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
+    if isinstance(leaf, Exists):
+        return np.ones(len(values), np.bool_)
+    texts = [_text(value) for value in values]
+    tokens = (
+        Texts.whole(pa.array(texts, pa.string())) if field.tokenizer == "raw" else Texts.cut(texts, field)
+    )
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            return text_matches(leaf, tokens, field) | _same(values, text)
+        case InSet(values=wanted):
+            same: Mask = np.logical_or.reduce([_same(values, text) for text in wanted])
+            return text_matches(leaf, tokens, field) | same
+        case Range():
+            return text_matches(leaf, tokens, field) | np.array([_inside(v, leaf) for v in values], np.bool_)
+        case _:
+            return text_matches(leaf, tokens, field)
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON
+    """What stands as text; moments in time do not, nor do numbers."""
+    if isinstance(value, str):
+        return None if is_moment(value) else value
+    if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
+        return value.isoformat()
+    return None
+
+
+def _same(values: list[Any], text: str) -> Mask:
+    number, moment = json_number(text), _moment(text)
+    truth = {"true": True, "false": False}.get(text.lower())
+
+    def same(value: Any) -> bool:  # noqa: ANN401 - JSON
+        if isinstance(value, bool):
+            return value is truth
+        if isinstance(value, (int, float, decimal.Decimal)):
+            return number is not None and _number(value) == number
+        return moment is not None and _moment(value) == moment
+
+    return np.array([same(value) for value in values], np.bool_)
+
+
+def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
+    """Whether a number or a moment is between bounds of its kind."""
+    if isinstance(value, bool):
+        return False
+    read = json_number if isinstance(value, (int, float, decimal.Decimal)) else _moment
+    own = _number(value) if read is json_number else _moment(value)
+    if own is None:
+        return False
+    for bound, inclusive, sign in (
+        (leaf.lower, leaf.lower_inclusive, 1),
+        (leaf.upper, leaf.upper_inclusive, -1),
+    ):
+        if bound is None:
+            continue
+        limit: Any = read(bound)
+        if limit is None:
+            return False
+        order = (own > limit) - (own < limit)
+        if order * sign < 0 or (order == 0 and not inclusive) or own != own:  # noqa: PLR0124 - NaN
+            return False
+    return True
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a number of any kind
+    if not isinstance(value, decimal.Decimal):
+        return value
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _moment(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        if not is_moment(value):
+            return None
+        try:
+            value = dt.datetime.fromisoformat(value.upper().replace(" ", "T"))
+        except ValueError:
+            return None
+    if not isinstance(value, dt.datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+
+
+def columns_needed(question: Question) -> list[str]:
+    """The columns that have to be read to look at rows."""
+    named = [question.fields.resolve(path) for path in fields_of(question.query).fields]
+    return list(dict.fromkeys(ref.column for ref in (*question.defaults, *named)))
+
+
+def rows_matching(question: Question, rows: pa.Table | pa.RecordBatch, view: IndexView) -> Mask:
+    """Which rows the search operator matches."""
+    return _Matcher(question, rows, view).node(question.query)
+
+
+class _Matcher:
+    def __init__(self, question: Question, rows: pa.Table | pa.RecordBatch, view: IndexView) -> None:
+        self.question = question
+        self.rows = rows
+        self.view = view
+        self.columns = {name.lower(): name for name in rows.schema.names}
+        self.cut: dict[str, Texts] = {}
+
+    def node(self, node: QueryNode) -> Mask:
+        match node:
+            case AllOf(parts):
+                both: Mask = np.logical_and.reduce([self.node(part) for part in parts])
+                return both
+            case AnyOf(parts):
+                any_: Mask = np.logical_or.reduce([self.node(part) for part in parts])
+                return any_
+            case Negation(part):
+                other: Mask = ~self.node(part)
+                return other
+            case Boost(part):
+                return self.node(part)
+            case AllDocs():
+                return np.ones(self.rows.num_rows, np.bool_)
+            case _:
+                return self.leaf(node)
+
+    def leaf(self, leaf: QueryLeaf) -> Mask:
+        found: Mask = np.zeros(self.rows.num_rows, np.bool_)
+        path = None if isinstance(leaf, AllDocs) else leaf.field
+        if path is not None:
+            return self.on(leaf, self.question.fields.resolve(path))
+        refused: QuerySyntaxError | None = None
+        for ref in self.question.defaults:
+            try:
+                found |= self.on(leaf, ref)
+            except QuerySyntaxError as error:
+                refused = error
+                if len(self.question.defaults) == 1:
+                    raise
+        if refused is not None and not self.question.defaults:
+            raise refused
+        return found
+
+    def on(self, leaf: QueryLeaf, ref: FieldRef) -> Mask:
+        constant = self.view.constants.get(ref.column.lower())
+        if constant is not None:
+            same = constant.is_valid and constant_matches(leaf, ref.column, constant)
+            return np.full(self.rows.num_rows, same, np.bool_)
+        name = self.columns.get(ref.column.lower())
+        if name is None:
+            return np.zeros(self.rows.num_rows, np.bool_)
+        values = _one_array(self.rows[name])
+        field = self.view.mapping.find(ref.column, *ref.kinds) or _plain_field(ref.column, values.type)
+        if field.kind is Kind.JSON:
+            return json_matches(leaf, values, field, json_paths(field, ref))
+        if isinstance(leaf, Exists):
+            present: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+            return present
+        match field.kind:
+            case Kind.TEXT:
+                if field.name not in self.cut:
+                    self.cut[field.name] = Texts.cut(values.to_pylist(), field)
+                return text_matches(leaf, self.cut[field.name], field)
+            case Kind.STRING | Kind.HASH:
+                return text_matches(leaf, Texts.whole(values), field)
+            case Kind.IP:
+                return address_matches(leaf, values, ref.column)
+            case _:
+                return value_matches(leaf, values, ref.column)
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    return values
+
+
+def _plain_field(column: str, arrow: pa.DataType) -> Field:
+    """How a column is searched in a split that does not index it: as the whole value."""
+    if pa.types.is_nested(arrow):
+        root = "" if pa.types.is_struct(arrow) or pa.types.is_map(arrow) else column
+        return Field(column, field_name(Kind.JSON, column), Kind.JSON, root=root)
+    kind = value_kind(arrow) or Kind.STRING
+    return Field(column, field_name(kind, column), kind)
