@@ -9,7 +9,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class BridgeHook(BuildHookInterface):
+class BridgeHook(BuildHookInterface[Any]):
     """Runs when hatchling builds a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class BridgeHook(BuildHookInterface):
         if found is None or found.origin is None:
             return None
         pyspark = importlib.import_module("pyspark")
-        made = jars / compiler.jar_name(pyspark.__version__)
+        made: Path = jars / compiler.jar_name(pyspark.__version__)
         compiler.compile_bridge(sources, Path(found.origin).parent, pyspark.__version__, made)
         return made
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _write(store: Store, count: int) -> None:
     options = Options.parse({"indexing.typemap.message": "text"})
     schema = next(logs.batches(1)).schema
     sink = store.open_upload("a.split")
-    with SplitWriter(sink, schema, mapping_for(schema, options, ()), options) as writer:
+    with SplitWriter(cast("IO[bytes]", sink), schema, mapping_for(schema, options, ()), options) as writer:
         for batch in logs.batches(count):
             writer.write(batch)
         writer.finish()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -101,7 +102,7 @@ def _feed(table: pa.Table, folder: Path) -> None:
     writer.wait_merging_threads()
 
 
-def _values(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     columns = [batch.column(name) for name in ("message", "level", "service", "host")]
     columns += [
         batch.column("ts").cast(pa.int64()),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bench.log_work import build, wear
 from bench.measure import Measured, measure, ratio
@@ -58,8 +59,11 @@ class _Bench:
 
     def _plans(self, table: Path) -> Iterator[Row]:
         day, split = self.partitions // 2, self._files(100_000) // 2
-        works = {"partition": ("plan_partition", day), "statistics": ("plan_statistics", split)}
-        works["both"] = ("plan_both", day, split)
+        works: dict[str, tuple[Any, ...]] = {
+            "partition": ("plan_partition", day),
+            "statistics": ("plan_statistics", split),
+            "both": ("plan_both", day, split),
+        }
         for name, (work, *arguments) in works.items():
             ours = self._measure(work, table, *arguments)
             yield self._row(f"plan 100K warm, {name}", ours, self._bare(table), ms=100)
@@ -78,7 +82,7 @@ class _Bench:
             table = self._table(f"json-{name}", files, **{"state.format": "json"})
             bare = self._measure("read_bare_json", table)
             ours = self._read(table)
-            targets = ()
+            targets: tuple[Target, ...] = ()
             if files == 70_000 and self._full:
                 targets = (Target(ratio(ours, read_70k), 10, "times the Avro state", at_least=True),)
             yield Row(f"read {name}, JSON checkpoint", ours, {_BARE: bare}, targets)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from indextables.options import PREFIX, FieldOption, Option, Refused, declared
 
@@ -33,7 +34,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(declaration: Option | FieldOption) -> str:
+def _row(declaration: Option[Any] | FieldOption) -> str:
     where = ", ".join(sorted(declaration.where))
     if isinstance(declaration, FieldOption):
         key = f"{declaration.key}.<{declaration.suffix}>"
@@ -45,7 +46,7 @@ def _row(declaration: Option | FieldOption) -> str:
     )
 
 
-def _default(declaration: Option) -> str:
+def _default(declaration: Option[Any]) -> str:
     if declaration.default_text:
         return _cell(declaration.default_text)
     default = declaration.default

@@ -11,7 +11,8 @@ from indextables.log.format import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import IndexFile
-from tests.page_examples import ROOT, Example, examples, table_below
+from tests import ROOT
+from tests.page_examples import Example, examples, table_below
 
 GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
 

@@ -33,6 +33,7 @@ def places() -> dict[str, Callable[[], Any]]:
     """Every lock that lives as long as the process, by where it is; a call looks at what is there now."""
     found: dict[str, Callable[[], Any]] = {}
     for module in modules():
+        value: Any
         for name, value in vars(module).items():
             where = f"{module.__name__}.{name}"
             if isinstance(value, LOCKS):
@@ -109,9 +110,9 @@ def in_child(work: Callable[[], None]) -> str:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return "HANGS"
-        said = pipe.read().decode()
+        heard = pipe.read().decode()
     os.waitpid(child, 0)
-    return said
+    return heard
 
 
 def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path):
@@ -122,8 +123,8 @@ def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path):
 
     def work() -> None:
         now = {where: get() for where, get in locks.items()}
-        now = {id(lock): (where, lock) for where, lock in now.items() if lock is not None}
-        stuck = [where for where, lock in now.values() if not lock.acquire(blocking=False)]
+        once = {id(lock): (where, lock) for where, lock in now.items() if lock is not None}
+        stuck = [where for where, lock in once.values() if not lock.acquire(blocking=False)]
         assert not stuck, stuck
 
     with held_by_a_thread(locks.values()):
@@ -156,7 +157,7 @@ def test_the_private_folder_of_a_process_outlives_its_forked_children(tmp_path, 
         import weakref  # noqa: PLC0415 - what ends with the interpreter
 
         assert index_cache(Options.parse(options)).folder != cache.folder
-        for finalizer in list(weakref.finalize._registry):
+        for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
             if finalizer.atexit and finalizer.peek()[1].__name__ == "_remove_private":
                 finalizer()
 

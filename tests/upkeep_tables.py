@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import indextables as it
 from indextables.log.transaction_log import TransactionLog
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 def appended(
-    folder: Path | str, times: int, rows: int = 3, partition_by: Iterable[str] = ("day",), **options: object
+    folder: Path | str, times: int, rows: Any = 3, partition_by: Any = ("day",), **options: Any
 ) -> it.Table:
     """A table after some appends; each goes into one partition, whose number it is."""
     table = None

@@ -4,6 +4,7 @@ import inspect
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -85,6 +86,6 @@ def _through_json(rows: list[dict]) -> list[dict]:
     return json.loads(json.dumps([{k: _map(v) for k, v in row.items()} for row in rows], default=str))
 
 
-def _map(value: object) -> object:
+def _map(value: Any) -> Any:
     is_map = isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)
     return dict(value) if is_map else value

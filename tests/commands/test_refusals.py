@@ -174,6 +174,7 @@ def test_each_door_refuses_it(table: Path, sql: str, shell: str, python: Call, s
         with pytest.raises(it.IndexTablesError) as caught:
             call()
         assert says in str(caught.value)
+    code: object
     try:
         code = main(shlex.split(shell.format(table, table)))
     except SystemExit as usage:

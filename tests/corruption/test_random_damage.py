@@ -39,6 +39,7 @@ def run(model, work, count):
     ]
     # In a process of its own, which damage could kill.
     limit = SECONDS + count
+    code: object
     try:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=limit)
         output, code, errors = done.stdout, done.returncode, done.stderr

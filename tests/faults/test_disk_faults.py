@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def row(n: int) -> dict[str, object]:
     return {"id": n, "p": n % 2, "t": f"word{n} all"}
 
 
-def write(path: Path, *ids: int, **more: object) -> object:
+def write(path: Path, *ids: int, **more: Any) -> object:
     return indextables.write(path, [row(n) for n in ids], options=OPTIONS, **more)
 
 

@@ -1,5 +1,7 @@
 """Splits of every format that was ever written are read, searched and merged as they were."""
 
+from typing import IO, cast
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -50,7 +52,7 @@ def test_golden_splits_of_all_formats_are_merged_into_one(tmp_path):
     names = [f"format-{number}.split" for number in FORMATS]
     sources = [Source.of(store, read_footer(store, name), SCHEMA) for name in names]
     sink = target.open_upload("merged.split")
-    merge_splits(sources, sink, SCHEMA, mapping_for(SCHEMA, options), options)
+    merge_splits(sources, cast("IO[bytes]", sink), SCHEMA, mapping_for(SCHEMA, options), options)
     sink.close()
     footer = read_footer(target, "merged.split")
     assert footer.checksums is not None

@@ -7,6 +7,7 @@ that is there already is never replaced: it stands for those that users have.
 import json
 import sys
 from pathlib import Path
+from typing import IO, cast
 
 import pyarrow as pa
 
@@ -43,7 +44,7 @@ def main(folder: Path) -> None:
         sys.exit(f"{path} exists, and golden splits are never replaced")
     rows, options = golden_rows(), Options.parse(OPTIONS)
     sink = open_store(folder).open_upload(path.name)
-    with SplitWriter(sink, SCHEMA, mapping_for(SCHEMA, options, ()), options) as writer:
+    with SplitWriter(cast("IO[bytes]", sink), SCHEMA, mapping_for(SCHEMA, options, ()), options) as writer:
         for batch in rows.to_batches():
             writer.write(batch)
         writer.finish()

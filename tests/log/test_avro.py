@@ -3,6 +3,7 @@
 import io
 import json
 import zlib
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -67,7 +68,7 @@ def test_containers_of_others_come_apart(codec) -> None:
 
 @pytest.mark.parametrize("codec", ["null", "zstandard"])
 def test_containers_of_ours_are_read_by_others(codec) -> None:
-    reader = fastavro.reader(io.BytesIO(_container(codec)))
+    reader: Any = fastavro.reader(io.BytesIO(_container(codec)))
     assert [record["s"] for record in reader] == ["alpha", "gamma", "delta"] * 2
 
 
@@ -291,7 +292,7 @@ def test_what_is_no_record_is_refused(schema, data, problem) -> None:
 
 
 def _nested(depth: int):
-    schema = "string"
+    schema: Any = "string"
     for _ in range(depth):
         schema = {"type": "array", "items": schema}
     return schema

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -73,7 +74,7 @@ def failing_after_create(store, error: Exception, version: int = 1):
     """The first call after a version was created fails, and so do those that follow."""
     created = []
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path == version_file(version):
             created.append(path)
         return answer
@@ -160,7 +161,7 @@ def test_a_lost_first_answer_and_a_lost_race_at_the_last_attempt_are_told_apart(
     assert log.create(metadata()) is not None
     tries = []
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path == version_file(1):
             tries.append(path)
             if len(tries) == 1:
@@ -245,7 +246,7 @@ def test_a_version_of_another_table_is_refused_by_readers(tmp_path):
 # --- metadata against rows ---------------------------------------------------------------------------
 
 
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "schema": {"schema_string": schema_string({"id": "string"})},
     "partition columns": {"partition_columns": ["id"]},
     "indexing": {"configuration": {"indexing.typemap.text": "text"}},
@@ -316,7 +317,7 @@ def test_a_commit_is_never_deleted_when_clocks_step_back(store, tmp_path):
     """A state at our own version, made from it, with a time before that of our file."""
     log = a_table(store)
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path == version_file(1):
             store.watch.after = Watch().after
             a_log(str(tmp_path / "t")).checkpoint()
@@ -391,7 +392,7 @@ def test_a_state_whose_base_is_gone_is_taken_back_though_its_manifests_are_there
     folder = tmp_path / "t/_transaction_log"
     log = a_log(store)
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path.startswith("state-v"):
             (folder / f"state-v{1:020d}/_manifest.avro").unlink()
         return answer
@@ -607,7 +608,7 @@ def test_a_restore_conflicts_with_a_purge_that_was_committed_meanwhile(tmp_path)
 
     draft_base = log.snapshot()
     real(Draft(operation="DROP", removes=(gone("a.split"),)), draft_base)
-    log.commit = commit
+    log.commit = commit  # type: ignore[method-assign]
     with pytest.raises(CommitConflictError, match="that purge may have deleted"):
         restore(log, version=2)
 
@@ -635,7 +636,7 @@ def hiding(store, name: str, times: int) -> None:
     """The next listings do not show a file that is there: it was created while they ran."""
     left = [times]
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "list" and left[0] and any(info.path == name for info in answer):
             left[0] -= 1
             return [info for info in answer if info.path != name]
@@ -672,7 +673,7 @@ def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(sto
     with_state(tmp_path / "t")
     expected = fresh(tmp_path / "t")
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path.startswith("state-v"):
             store.watch.after = Watch().after
             a_log(str(tmp_path / "t")).truncate()
@@ -688,7 +689,7 @@ def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, 
     log = a_table(store)
     append(log, "a.split")
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path.startswith("state-v"):
             store.watch.after = Watch().after
             other = TransactionLog(open_store(tmp_path / "t"), Options(), engine="other")
@@ -765,7 +766,7 @@ def test_a_copied_table_with_versions_of_another_engine_can_be_written(tmp_path,
 def test_a_state_that_vanishes_while_a_commit_is_confirmed_leaves_no_doubt(store, tmp_path):
     log = a_table(store)
 
-    def after(operation: str, path: str, answer: object) -> object:
+    def after(operation: str, path: str, answer: Any) -> Any:
         if operation == "create" and path == version_file(1):
             a_log(str(tmp_path / "t")).checkpoint()
         if operation == "list" and any(info.path.startswith("state-v") for info in answer):

@@ -1,5 +1,7 @@
 """Partition values that the original escaped in its log are those of the rows again."""
 
+from typing import Any
+
 import pytest
 
 import indextables.log.format.escaped as under_test
@@ -29,7 +31,7 @@ def test_what_the_original_escaped_is_read_as_it_was(value):
 
 
 def test_statistics_tell_a_value_that_only_looks_escaped():
-    said = {"partition_values": {"region": "a%20b"}}
+    said: dict[str, Any] = {"partition_values": {"region": "a%20b"}}
     literal = split("x.split", min_values={"region": "a%20b"}, max_values={"region": "a%20b"}, **said)
     escaped = split("y.split", min_values={"region": "a b"}, max_values={"region": "a b"}, **said)
     assert value_of(literal, escaped, split("z.split", **said)) == [
@@ -40,7 +42,7 @@ def test_statistics_tell_a_value_that_only_looks_escaped():
 
 
 def test_writers_that_escape_nothing_are_taken_at_their_word():
-    said = {"partition_values": {"region": "a%20b"}}
+    said: dict[str, Any] = {"partition_values": {"region": "a%20b"}}
     ours = split(f"region=x/{ROW_WRITER}", split_tags=["parquet"], **said)
     assert value_of(ours, split(f"region=x/{ARROW_WRITER}", **said)) == [{"region": "a%20b"}] * 2
 

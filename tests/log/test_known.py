@@ -1,6 +1,7 @@
 """What is kept in memory: how often it helps, how long it stays, and that it never lies."""
 
 import shutil
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.log_tables.build import a_log, a_table, append, chance, overwrite, pa
 from tests.log_tables.watched import WatchedStore
 
 OFF = {"transaction.cache.enabled": "false"}
+TABLE: Any = "t"
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,7 @@ def store(tmp_path):
     return WatchedStore(open_store(str(tmp_path / "t")))
 
 
-def elsewhere(path) -> object:
+def elsewhere(path):
     """A log as another process holds it: nothing of what it does is known here."""
     return a_log(str(path), OFF)
 
@@ -156,29 +158,29 @@ def test_the_clock_of_a_cache(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     cache: Cache[str] = Cache(weigh=len)
-    cache.put("t", 1, "value", capacity=5)
+    cache.put(TABLE, 1, "value", capacity=5)
     now[0] += 9.9
-    assert cache.get("t", 1, ttl_ms=10_000) == "value"
+    assert cache.get(TABLE, 1, ttl_ms=10_000) == "value"
     now[0] += 0.2
-    assert cache.get("t", 1, ttl_ms=10_000) is None
+    assert cache.get(TABLE, 1, ttl_ms=10_000) is None
     assert cache.statistics().entries == 0
     assert cache.statistics().weight == 0
-    cache.put("t", 1, "value", capacity=5)
-    assert cache.get("t", 1, ttl_ms=0) is None, "no time to live is off"
+    cache.put(TABLE, 1, "value", capacity=5)
+    assert cache.get(TABLE, 1, ttl_ms=0) is None, "no time to live is off"
 
 
 def test_a_value_heavier_than_the_bound_is_not_kept():
     cache: Cache[str] = Cache(weigh=len)
-    cache.put("t", 1, "small", capacity=5, max_weight=10)
-    cache.put("t", 2, "x" * 11, capacity=5, max_weight=10)
-    assert cache.get("t", 2, ttl_ms=1000) is None
+    cache.put(TABLE, 1, "small", capacity=5, max_weight=10)
+    cache.put(TABLE, 2, "x" * 11, capacity=5, max_weight=10)
+    assert cache.get(TABLE, 2, ttl_ms=1000) is None
     assert cache.statistics().weight == 0
 
 
 def test_a_value_put_twice_counts_once():
     cache: Cache[str] = Cache(weigh=len)
     for _ in range(3):
-        cache.put("t", 1, "value", capacity=5)
+        cache.put(TABLE, 1, "value", capacity=5)
     assert (cache.statistics().entries, cache.statistics().weight) == (1, 5)
 
 

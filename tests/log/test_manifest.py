@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import avro.codecs
 import avro.datafile
@@ -395,7 +396,7 @@ def test_a_reader_that_knows_fewer_fields_reads_what_is_written() -> None:
         **FILE_ENTRY,
         "fields": [f for f in FILE_ENTRY["fields"] if f["name"] not in GENERATIONS["first"]],
     }
-    found = list(fastavro.reader(io.BytesIO(encode(files)), reader_schema=older))
+    found: list[Any] = list(fastavro.reader(io.BytesIO(encode(files)), reader_schema=older))
     assert [record["path"] for record in found] == files.column("path").to_pylist()
     assert set(found[0]) == {field["name"] for field in older["fields"]}
 

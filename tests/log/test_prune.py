@@ -4,6 +4,7 @@ import time
 from datetime import UTC as ZULU
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -415,7 +416,7 @@ def test_one_partition_and_one_range_are_found_among_200_000_files_at_once():
     count = 200_000
     files = many_files(count)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("p", pa.int32())])
-    asked = {
+    asked: dict[Any, int] = {
         Compare(Op.EQ, column("p"), pa.scalar(500)): count // 1000,
         And(
             (Compare(Op.GE, column("id"), pa.scalar(5000)), Compare(Op.LT, column("id"), pa.scalar(6000)))

@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +61,7 @@ MICROS = [
     253_402_300_799_999_999,
 ]
 
-POOLS = {
+POOLS: dict[str, list[Any]] = {
     "i": INTEGERS,
     "h": [-32768, -1, 0, 1, 9, 10, 32767],
     "f": FLOATS,
@@ -121,6 +122,7 @@ def a_leaf(rnd, name, pool):
         return rnd.choice(own if rnd.random() < 0.7 else LITERALS[name])
 
     kinds = ["compare", "compare", "compare", "in", "null"]
+    prefix = ""
     if SCHEMA.field(name).type == pa.string():
         kinds += ["text", "like"]
         prefix = rnd.choice(pool)[: rnd.choice([0, 1, 31, 32, 99])]

@@ -1,6 +1,7 @@
 """The schema registry: hashes as the original computes them, references in place of copies."""
 
 import json
+from typing import Any
 
 import fastavro
 import pytest
@@ -50,6 +51,7 @@ def test_hashes_are_those_of_the_original(text, expected) -> None:
 def test_every_registry_entry_of_the_original_tables_hashes_to_its_key() -> None:
     checked = 0
     for path in sorted(ORIGINAL.glob("*/_transaction_log/state-v*/_manifest.avro")):
+        state: Any
         with path.open("rb") as file:
             (state,) = fastavro.reader(file)
         for key, text in state["schemaRegistry"].items():

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import time
+from typing import Any
 
 import avro.datafile
 import avro.io
@@ -105,6 +106,7 @@ def test_a_state_on_any_store_is_read_back(any_store) -> None:
 
 
 def _record(codec: str = "zstandard") -> dict:
+    record: Any
     (record,) = fastavro.reader(io.BytesIO(encode_state(STATE, codec=codec, level=3)))
     return record
 
@@ -165,6 +167,7 @@ def test_every_state_of_the_original_tables_is_read_as_others_read_it() -> None:
     paths = sorted(ORIGINAL.glob("*/_transaction_log/state-v*/_manifest.avro"))
     assert len(paths) >= 40
     for path in paths:
+        expected: Any
         with path.open("rb") as file:
             (expected,) = fastavro.reader(file)
         found = decode_state(path.read_bytes(), str(path))

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ from tests.log.entries import (
 
 URL = "file:///table/_transaction_log/00000000000000000007.json"
 
-ACTIONS = [
+ACTIONS: list[Any] = [
     Protocol(min_reader_version=4, min_writer_version=4),
     Metadata(
         id="a-b", schema_string="{}", partition_columns=["date"], format=Format(), configuration={"k": "v"}

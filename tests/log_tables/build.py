@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
@@ -14,6 +15,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.options import Options
 from indextables.store import Store, open_store
+from tests.log_tables.watched import WatchedStore
 
 WHEN = 1_775_007_000_000
 HOUR = 3_600_000
@@ -52,10 +54,10 @@ def schema_string(columns: Mapping[str, str] | None = None) -> str:
 
 
 def metadata(
-    columns: Mapping[str, str] | None = None, partition_by: Iterable[str] = (), **changes: object
+    columns: Mapping[str, str] | None = None, partition_by: Iterable[str] = (), **changes: Any
 ) -> Metadata:
     """The metadata of a new table."""
-    facts = {
+    facts: dict[str, Any] = {
         "id": f"table-{next(_numbers)}",
         "schema_string": schema_string(columns),
         "partition_columns": list(partition_by),
@@ -67,7 +69,7 @@ def metadata(
 
 
 def a_log(
-    where: Store | str,
+    where: Store | WatchedStore | str,
     options: Mapping[str, object] | None = None,
     *,
     clock: Clock | None = None,
@@ -75,12 +77,12 @@ def a_log(
 ) -> TransactionLog:
     """A handle on the log of a table; by default without states of its own accord."""
     checked = Options.parse({"checkpoint.enabled": "false", **(options or {})})
-    store = open_store(where, checked) if isinstance(where, str) else where
+    store: Any = open_store(where, checked) if isinstance(where, str) else where
     return TransactionLog(store, checked, engine="test", chance=chance(clock, jitter=jitter))
 
 
 def a_table(
-    where: Store | str,
+    where: Store | WatchedStore | str,
     options: Mapping[str, object] | None = None,
     *,
     columns: Mapping[str, str] | None = None,
@@ -102,9 +104,9 @@ def on_old_protocol(where: str, **features: list[str]) -> TransactionLog:
     return log
 
 
-def split(path: str, size: int = 10, **changes: object) -> Add:
+def split(path: str, size: int = 10, **changes: Any) -> Add:
     """A split of ten rows."""
-    facts = {
+    facts: dict[str, Any] = {
         "path": path,
         "partition_values": {},
         "size": size,
@@ -120,15 +122,13 @@ def gone(path: str, size: int | None = 10, *, data_change: bool = True) -> Remov
     return Remove(path=path, size=size, deletion_timestamp=WHEN, data_change=data_change)
 
 
-def append(
-    log: TransactionLog, *adds: Add | str, base: Snapshot | None = None, **changes: object
-) -> Snapshot:
+def append(log: TransactionLog, *adds: Add | str, base: Snapshot | None = None, **changes: Any) -> Snapshot:
     """One append."""
     drafted = tuple(split(a) if isinstance(a, str) else a for a in adds)
     return log.commit(Draft(operation="WRITE", adds=drafted, **changes), base or log.snapshot())
 
 
-def remove(log: TransactionLog, *paths: str, base: Snapshot | None = None, **changes: object) -> Snapshot:
+def remove(log: TransactionLog, *paths: str, base: Snapshot | None = None, **changes: Any) -> Snapshot:
     """One deletion of splits."""
     draft = Draft(operation="DROP PARTITIONS", removes=tuple(gone(p) for p in paths), **changes)
     return log.commit(draft, base or log.snapshot())

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -240,7 +241,7 @@ class HandMade:
         form: str = "avro",
         codec: str = "zstandard",
         folder: str | None = None,
-        **changes: object,
+        **changes: Any,
     ) -> None:
         tombstones = changes.get("tombstones", [])
         record = {

@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -234,7 +235,7 @@ def test_a_batch_is_a_version(tmp_path: Path) -> None:
         ({"where": "id = 1"}, "partition columns only"),
     ],
 )
-def test_wishes_that_merge_nothing_are_refused(tmp_path: Path, wish: dict[str, object], says: str) -> None:
+def test_wishes_that_merge_nothing_are_refused(tmp_path: Path, wish: dict[str, Any], says: str) -> None:
     written(tmp_path, 2)
     with pytest.raises(IndexTablesError, match=says):
         merging.MergeWish.of(log_of(tmp_path).snapshot(), Options(), **wish)

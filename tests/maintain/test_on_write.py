@@ -62,7 +62,7 @@ def test_writes_that_come_during_a_merge_are_merged_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
-    real = on_write.merge_as
+    real = on_write.merge_as  # type: ignore[attr-defined]
     threads: set[int] = set()
 
     def slow(*arguments: object) -> object:

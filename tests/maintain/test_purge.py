@@ -13,6 +13,7 @@ import pytest
 import indextables as it
 from indextables.errors import CorruptLogError, OptionError, StoreError
 from indextables.log.format.split_paths import relative_paths
+from indextables.log.retention import Expired
 from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
@@ -235,7 +236,7 @@ print(many_listed({files}))
 def many_listed(files: int) -> str:
     """Every second file is an orphan; how many were found, and by how much memory grew."""
     names = [f"part-{n:032d}.split" for n in range(0, files, 2)]
-    plan = purging.PurgePlan(168, 10, purging.Expired(), pa.array(names, pa.string()), 0, "id", dry_run=True)
+    plan = purging.PurgePlan(168, 10, Expired(), pa.array(names, pa.string()), 0, "id", dry_run=True)
     del names
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

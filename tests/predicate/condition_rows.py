@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -67,7 +68,7 @@ _F32 = [
     1.100000023841858,
     3.4028234663852886e38,
 ]
-POOLS = {
+POOLS: dict[pa.DataType, list[Any]] = {
     pa.int8(): [-128, -1, 0, 1, 2, 5, 127],
     pa.int32(): [-(2**31), -1, 0, 1, 2, 5, 300, 16777217, 2**31 - 1],
     pa.int64(): [-(2**63), -1, 0, 1, 2, 5, 2**53, 2**53 + 1, 2**53 + 2, 2**63 - 513, 2**63 - 1],

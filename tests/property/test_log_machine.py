@@ -283,7 +283,7 @@ LogMachine.TestCase.settings = settings(
 )
 
 
-class TestLog(LogMachine.TestCase):
+class TestLog(LogMachine.TestCase):  # type: ignore[valid-type]
     """Fixed sequences, so that a failure is one for everybody."""
 
 
@@ -298,5 +298,5 @@ Longer.TestCase.settings = settings(
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-class TestLogAtLength(Longer.TestCase):
+class TestLogAtLength(Longer.TestCase):  # type: ignore[valid-type]
     """Far more and longer sequences."""

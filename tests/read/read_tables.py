@@ -5,6 +5,7 @@ import decimal
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -168,7 +169,7 @@ class Opened:
     """A table and the same rows as plain Python."""
 
     def __init__(
-        self, rows: list[dict[str, object]], store: Store, snapshot: Snapshot, options: Options
+        self, rows: list[dict[str, Any]], store: Store, snapshot: Snapshot, options: Options
     ) -> None:
         self.rows = rows
         self.store = store
@@ -186,7 +187,7 @@ class Opened:
         return read.count(self.snapshot, self.store, self.options, where=where)
 
 
-def opened(folder: Path, rows: list[dict[str, object]], cache: Path) -> Opened:
+def opened(folder: Path, rows: list[dict[str, Any]], cache: Path) -> Opened:
     options = Options.parse({"cache.disk.path": str(cache)})
     store = open_store(folder)
     snapshot = TransactionLog(store, engine="test").snapshot()

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,7 +30,7 @@ from tests.read.read_oracle import holds
 from tests.read.read_tables import HUGE, LONG_WORD, SCHEMA, WORDS, generated
 
 NAMES = ["", "a", "A", "ab", "a b", "b", "é", "a%b", "a*b", "zz", "\x00", "C:\\dir", "nothing", HUGE]
-LITERALS = {
+LITERALS: dict[str, list[Any]] = {
     "part": ["north", "south/x", "west"],
     "s": NAMES,
     "h": NAMES,

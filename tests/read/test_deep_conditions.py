@@ -1,6 +1,7 @@
 """Conditions as programs make them: thousands of parts, in parentheses within parentheses."""
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from indextables.predicate.tree import depth_of
 from tests.read.read_oracle import holds
 from tests.read.read_tables import opened
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": i, "n": i % 50 if i % 9 else None, "m": i % 11, "s": f"v{i % 13}", "t": f"a{i % 5} b{i % 3}"}
     for i in range(300)
 ]

@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -40,7 +41,7 @@ def paths_of(document, before=()):
 
 def test_keys_with_odd_characters_are_found_in_json_texts_and_maps(tmp_path, seed):
     rng = random.Random(seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for i in range(120):
         document = odd_document(rng)
         flat = {key: value for key, value in document.items() if isinstance(value, int)}
@@ -54,7 +55,7 @@ def test_keys_with_odd_characters_are_found_in_json_texts_and_maps(tmp_path, see
         path = rng.choice(known) if rng.random() < 0.8 else (odd_key(rng),)
         column = rng.choice("jm") if len(path) == 1 else "j"
         field = (column, *path)
-        leaf = rng.choice([q.Exists(field), q.Term(str(rng.randint(0, 2)), field)])
+        leaf: Any = rng.choice([q.Exists(field), q.Term(str(rng.randint(0, 2)), field)])
         wanted = [
             row["id"]
             for row in rows

@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import math
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -116,7 +117,8 @@ def test_chains_of_ranges_are_answered_as_each_range_alone(table, column, count,
     rng = random.Random(seed)
     kind, make = MAKERS[column]
     own = Column((column,))
-    parts, ranges = [], []
+    parts: list[Any] = []
+    ranges = []
     for _ in range(count):
         low = rng.randint(4, 4_000)
         low, high = make(low), make(low + rng.randint(0, 3))

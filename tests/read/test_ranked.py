@@ -1,5 +1,7 @@
 """Ranked searches: the best rows first, from all splits, with scores and fragments."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -16,7 +18,7 @@ TEXT = {
     "indexing.typemap.title": "string,text",
     "indexing.typemap.code": "string",
 }
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 0, "title": "Fox", "body": "the quick brown fox", "code": "A-1", "year": 2020},
     {"id": 1, "title": "Dog", "body": "the lazy dog and the fox and the fox", "code": "B-2", "year": 2021},
     {"id": 2, "title": "Fox den", "body": "nothing here", "code": "C-3", "year": 2022},

@@ -29,6 +29,7 @@ def test_rows_that_do_not_fit_the_schema_name_file_and_column(table: Path) -> No
     path = table / "_transaction_log/00000000000000000000.json"
     text = gzip.decompress(path.read_bytes()).decode()
     said = [json.loads(line) for line in text.splitlines()]
+    schema = {}
     for line in said:
         if "metaData" in line:
             schema = json.loads(line["metaData"]["schemaString"])

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import pickle
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -246,7 +248,7 @@ def test_a_reader_that_stops_ends_the_works():
             asked.append((number, item))
             yield item
 
-    results = in_order([lambda n=n: work(n) for n in range(5)], 2)
+    results: Any = in_order([partial(work, n) for n in range(5)], 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     results.close()
     assert len(asked) < 100

@@ -1,5 +1,7 @@
 """The same answers from every kind of store: rows and indexes by ranged reads."""
 
+from typing import Any
+
 from indextables import read
 from indextables.ingest import write_table
 from indextables.ingest.target import Mode
@@ -7,7 +9,9 @@ from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
 
-ROWS = [{"id": n, "p": n % 2, "k": f"key{n % 3}", "t": f"word{n} all", "st": {"a": n}} for n in range(50)]
+ROWS: list[dict[str, Any]] = [
+    {"id": n, "p": n % 2, "k": f"key{n % 3}", "t": f"word{n} all", "st": {"a": n}} for n in range(50)
+]
 
 
 def test_scans_searches_and_aggregates_work_over_any_store(any_store, tmp_path):

@@ -31,12 +31,15 @@ def running(command: Sequence[str], port: int, log: Path, *, patience: float = 6
             server.wait()
 
 
-def _wait(server: subprocess.Popen, port: int, log: Path, patience: float) -> None:
+def _wait(server: subprocess.Popen[bytes], port: int, log: Path, patience: float) -> None:
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if server.poll() is not None:
             break
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
             return
-        time.sleep(0.05)
-    raise RuntimeError(f"{server.args} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+    raise RuntimeError(f"{server.args!r} did not start:\n{log.read_text(errors='replace')[-2000:]}")

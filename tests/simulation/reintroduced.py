@@ -54,7 +54,7 @@ def _bug(name: str, found_at: int | None) -> Callable[[Callable[[Patch], None]],
 @_bug("C1", 11)
 def errors_after_the_create_count_as_failures(patch: Patch) -> None:
     """A storage error after the version was created is taken for a failed commit: its splits are deleted."""
-    original = transaction_log.commit
+    original = transaction_log.commit  # type: ignore[attr-defined]
 
     def commit_version(*arguments: Any) -> Snapshot:
         try:
@@ -136,7 +136,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     original = checkpoint._check_state
 
     def check(loader: Loader, snapshot: Snapshot, state: Any, *, compacted: bool) -> None:
-        here = checkpoint.state_folder(state.state_version)
+        here = checkpoint.state_folder(state.state_version)  # type: ignore[attr-defined]
         if not compacted and checkpoint.is_complete(loader, state, here):
             return
         original(loader, snapshot, state, compacted=compacted)
@@ -250,7 +250,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
 @_bug("M6", 153)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
-    original = merge.open_source
+    original = merge.open_source  # type: ignore[attr-defined]
 
     def open_source(store: Any, ref: Any, *arguments: Any) -> Any:
         try:

@@ -11,6 +11,7 @@ import random
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +23,7 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.known import invalidate
-from indextables.log.purged import CLOCK_SKEW_MS
+from indextables.log.purged import CLOCK_SKEW_MS  # type: ignore[attr-defined]
 from indextables.options import Options
 from tests.simulation.faults import FaultPlan
 from tests.simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
@@ -203,7 +204,7 @@ class World:
         last = self.oracle.truth[-1]
         if last.closed:
             return
-        types = {"new_column": True} if "extra" in last.schema else {}
+        types: dict[str, Any] = {"new_column": True} if "extra" in last.schema else {}
         append = Write(
             "last append", rows={1_000_000: "a"}, partition_by=tuple(last.partition_columns), **types
         )

@@ -212,14 +212,14 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         from indextables.maintain import merge, sources  # noqa: PLC0415
         from indextables.store import handle  # noqa: PLC0415
 
-        patch.setattr(handle, "connect", _connect(handle.connect))
+        patch.setattr(handle, "connect", _connect(handle.connect))  # type: ignore[attr-defined]
         patch.setattr(transaction_log, "Chance", _chance)
         patch.setattr(merge, "job", _job)
         patch.setattr(manifest, "_entries", _recalling(manifest._entries))
-        patch.setattr(checkpoint, "encode_manifest", _remembering(checkpoint.encode_manifest))
+        patch.setattr(checkpoint, "encode_manifest", _remembering(checkpoint.encode_manifest))  # type: ignore[attr-defined]
         if real_splits:
-            patch.setattr(ingest_splits, "SplitWriter", splits.noting_writer(ingest_splits.SplitWriter))
-            patch.setattr(merge, "merge_splits", splits.noting_merge(merge.merge_splits, TABLE))
+            patch.setattr(ingest_splits, "SplitWriter", splits.noting_writer(ingest_splits.SplitWriter))  # type: ignore[attr-defined]
+            patch.setattr(merge, "merge_splits", splits.noting_merge(merge.merge_splits, TABLE))  # type: ignore[attr-defined]
         else:
             patch.setattr(ingest_splits, "SplitWriter", splits.SplitWriter)
             patch.setattr(ingest_splits, "Spool", splits.Spool)

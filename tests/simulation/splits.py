@@ -194,7 +194,7 @@ real_splits: dict[str, SplitRecord] = {}
 def noting_writer(writer: type[Any]) -> type[Any]:
     """The real writer of splits, which also notes the rows of each."""
 
-    class NotingWriter(writer):  # type: ignore[misc]
+    class NotingWriter(writer):
         def __init__(
             self,
             sink: Any,

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ import indextables
 from tests.spark.standalone import HOSTS, QUICK_START, Cluster
 
 home = sys.argv[1]
-heard = {}
+heard: dict[str, Any] = {}
 
 
 def session(master):

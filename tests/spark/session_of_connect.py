@@ -2,13 +2,14 @@
 
 import json
 import sys
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 import indextables
 
 home = sys.argv[1]
-heard = {}
+heard: dict[str, Any] = {}
 builder = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false")

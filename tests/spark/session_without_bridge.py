@@ -2,13 +2,14 @@
 
 import json
 import sys
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 import indextables
 
 home = sys.argv[1]
-heard = {}
+heard: dict[str, Any] = {}
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")

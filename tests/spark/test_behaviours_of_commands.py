@@ -5,6 +5,7 @@ import json
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ def desk(spark, tmp_path) -> Desk:
 
 
 # Version files that a test can read and change.
-PLAIN_LOG = {"checkpoint.enabled": "false", "transaction.compression.enabled": "false"}
+PLAIN_LOG: dict[str, Any] = {"checkpoint.enabled": "false", "transaction.compression.enabled": "false"}
 
 
 def written(desk: Desk, parts: list[int | None], *, times: int = 1, **options: object) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import arrow_udf, pandas_udf, udf
+from pyspark.sql.functions import arrow_udf, pandas_udf, udf  # type: ignore[attr-defined]
 
 from tests.spark.generated_queries import FREE, Asker, Question
 from tests.spark.generated_rows import Pair, pair

@@ -34,7 +34,7 @@ def jobs(spark, path):
 
 def settled(spark, path, count):
     """The jobs of a table, once there are so many and none runs."""
-    end = time.monotonic() + 120
+    end, found = time.monotonic() + 120, []
     while time.monotonic() < end:
         found = jobs(spark, path)
         if len(found) >= count and all(job.status not in ("RUNNING", "WAITING") for job in found):
@@ -58,7 +58,7 @@ def test_by_default_a_merge_runs_in_the_background_and_is_listed(spark, tmp_path
     found = settled(spark, tmp_path / "t", 1)
     assert {job.status for job in found} == {"COMPLETED"}
     # The last write may have come after the last look of the merge before it, but never unseen.
-    end = time.monotonic() + 120
+    end, found = time.monotonic() + 120, []
     while live(tmp_path / "t") > 1 and time.monotonic() < end:
         time.sleep(0.1)
     assert live(tmp_path / "t") == 1

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
-from pyspark.sql.functions import arrow_udf, arrow_udtf, pandas_udf, udf, udtf
+from pyspark.sql.functions import arrow_udf, arrow_udtf, pandas_udf, udf, udtf  # type: ignore[attr-defined]
 from pyspark.sql.types import LongType, StringType, StructType
 
 import indextables
@@ -152,7 +152,7 @@ def test_functions_over_whole_batches_see_every_row(tables):
     assert data.mapInPandas(doubled_pandas, "id long").agg(F.sum("id")).collect()[0][0] == expected
 
 
-@udtf(returnType=StructType().add("a", LongType()).add("b", StringType()))
+@udtf(returnType=StructType().add("a", LongType()).add("b", StringType()))  # type: ignore[arg-type]
 class Twice:
     """Two rows of one."""
 
@@ -161,7 +161,7 @@ class Twice:
         yield -number, word
 
 
-@arrow_udtf(returnType=StructType().add("a", LongType()))
+@arrow_udtf(returnType=StructType().add("a", LongType()))  # type: ignore[arg-type]
 class Lengths:
     """The lengths of the batches of a table."""
 

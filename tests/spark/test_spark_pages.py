@@ -8,7 +8,8 @@ from pyspark.errors import PySparkException
 
 import indextables
 from indextables import functions
-from tests.page_examples import ROOT, Example, examples, printed_by, table_below
+from tests import ROOT
+from tests.page_examples import Example, examples, printed_by, table_below
 
 SQL_PAGE = "docs/sql.md"
 

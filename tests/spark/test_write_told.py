@@ -97,8 +97,9 @@ def test_rows_that_a_write_must_not_bring_are_told_in_a_sentence(spark, tmp_path
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_an_error_of_someone_else_keeps_its_traceback(spark, tmp_path):
     def broken(batches):
-        raise RuntimeError("not ours")
-        yield from batches
+        for _ in batches:
+            raise RuntimeError("not ours")
+        yield from ()
 
     rows = spark.range(3).mapInArrow(broken, "id long")
     said = sentence(lambda: rows.write.format("indextables").save(str(tmp_path / "t")))

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -217,7 +218,7 @@ def test_a_part_of_chinese_japanese_or_korean_text_is_found(store, part):
     )
     write_split(store, "a.split", table, {"indexing.typemap.t": "text", "indexing.tokenizer.t": "cjk"})
     with opened(store, "a.split") as (footer, index):
-        words = analyzer_of(footer.mapping.of("t")[0]).analyze(part)
+        words: list[Any] = analyzer_of(footer.mapping.of("t")[0]).analyze(part)
         query = tantivy.Query.phrase_query(index.schema, "t:t", words)
         expected = [i for i, text in enumerate(table["t"].to_pylist()) if part in text]
         assert hits(footer, index, query) == expected != []

@@ -1,5 +1,7 @@
 """Columns of the original's bundles: what is stored is read as it was, what is not stored is refused by name."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 import tantivy
@@ -22,7 +24,7 @@ def store(tmp_path_factory):
     builder.add_ip_addr_field("address", stored=True)
     builder.add_text_field("text", stored=True)
     schema = builder.build()
-    documents = [
+    documents: list[dict[str, Any]] = [
         {
             "id": 1,
             "hidden": "x",

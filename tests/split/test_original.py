@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 from pathlib import Path
+from typing import IO, cast
 
 import pyarrow as pa
 import pytest
@@ -64,7 +65,7 @@ def test_bundles_are_merged_into_a_split_of_ours(tmp_path):
         Source(path, lambda path=path: original_rows(source, path, schema)) for path in said["live_files"]
     ]
     sink = store.open_upload("m.split")
-    built = merge_splits(sources, sink, schema, mapping_for(schema, Options()), Options())
+    built = merge_splits(sources, cast("IO[bytes]", sink), schema, mapping_for(schema, Options()), Options())
     sink.close()
     assert built.num_records == said["num_records"]
     found = table_of(store, "m.split").to_pylist()

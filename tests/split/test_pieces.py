@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,7 @@ def search(column: str, query: str) -> Search:
     return Search(SearchKind.INDEXQUERY, Column((column,)), query)
 
 
-QUESTIONS = {
+QUESTIONS: dict[str, Any] = {
     "number": Compare(Op.LT, Column(("number",)), pa.scalar(7)),
     "name": Compare(Op.EQ, Column(("name",)), pa.scalar("name3")),
     "words": search("words", "line AND row17"),

@@ -160,7 +160,7 @@ def test_indexes_stay_open_and_the_longest_unused_is_closed_first(tmp_path):
 def test_an_index_in_use_survives_a_flush_by_another(tmp_path):
     store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello", "blob": None}])
     opened = open_index(store, footer, options)
-    assert searching.index_cache(options).flush().entries == 0
+    assert searching.index_cache(options).flush().entries == 0  # type: ignore[attr-defined]
     assert opened.count(term(opened, "hello")) == 1
 
 
@@ -188,7 +188,7 @@ def test_an_index_that_a_stranger_damaged_is_an_error_of_ours(tmp_path, monkeypa
     rows = [{"id": n, "s": f"s{n % 7}", "t": f"word{n % 5} other", "blob": b""} for n in range(200)]
     store, footer, _ = split_of(tmp_path, rows)
     dice = random.Random(7)
-    copy = searching.copy
+    copy = searching.copy  # type: ignore[attr-defined]
 
     def damaged(store, footer, folder, pieces):
         copied = copy(store, footer, folder, pieces)

@@ -2,13 +2,16 @@
 
 import json
 import random
+from typing import Any
 
 from indextables.split.index.files import _shares
 
 
 def test_shares_are_even_in_number_and_documents():
     chance = random.Random(7)
-    segments = [{"segment_id": f"{i:032x}", "max_doc": chance.randint(1, 1000)} for i in range(33)]
+    segments: list[dict[str, Any]] = [
+        {"segment_id": f"{i:032x}", "max_doc": chance.randint(1, 1000)} for i in range(33)
+    ]
     one, other = _shares(segments, 2)
     assert abs(len(one) - len(other)) <= 1
     assert sorted(map(json.dumps, one + other)) == sorted(map(json.dumps, segments))

@@ -172,8 +172,8 @@ def test_opening_again_shares_the_client(make_store_url):
     url, options = make_store_url("s3")
     one, other = (open_store(url, Options.parse(options)) for _ in range(2))
     different = open_store(url, Options.parse({**options, "cloud.maxRetries": "3"}))
-    assert one._backend._clients is other._backend._clients is one.at("deeper")._backend._clients
-    assert one._backend._clients is not different._backend._clients
+    assert one._backend._clients is other._backend._clients is one.at("deeper")._backend._clients  # type: ignore[attr-defined]
+    assert one._backend._clients is not different._backend._clients  # type: ignore[attr-defined]
 
 
 def test_forked_store_error_is_a_store_error():

@@ -5,6 +5,7 @@ import importlib
 import os
 import pkgutil
 import types
+from typing import Any
 
 import pytest
 
@@ -79,11 +80,11 @@ def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server, t
     assert store.list_folder()[1] == ["_transaction_log"]  # it may list
     with pytest.raises(CredentialsError):
         store.get(path)
-    ref = types.SimpleNamespace(path=path, size=size, footer_start=None, ours=True, num_records=3)
+    ref: Any = types.SimpleNamespace(path=path, size=size, footer_start=None, ours=True, num_records=3)
     with pytest.raises(CredentialsError):
         sources.open_source(store, ref, None)
     # an index that was built for a split of the original lies in the disk cache, too
-    original = types.SimpleNamespace(**{**vars(ref), "ours": False})
+    original: Any = types.SimpleNamespace(**{**vars(ref), "ours": False})
     with pytest.raises(CredentialsError):
         sources.open_source(store, original, None)
     assert sources.open_source(open_store(url, Options.parse(good)), ref, None).num_records == 3

@@ -61,7 +61,7 @@ def _keys(name: str, values: Mapping[str, str], environment: Mapping[str, str]) 
 def _through_boto3(name: str, way: str) -> CredentialsProvider:
     try:
         # optional and slow to import; only such profiles need it
-        import boto3  # type: ignore[import-untyped]  # noqa: PLC0415
+        import boto3  # noqa: PLC0415
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
     except ImportError:
         raise CredentialsError(
