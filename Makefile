@@ -23,7 +23,7 @@ check: .venv/.ready ## Format, lint, types, layers, generated pages
 	$(PY) scripts/options_page.py --check
 
 test: check ## Everything CI runs
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadgroup
 
 fast: .venv/.ready ## The tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"
