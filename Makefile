@@ -1,49 +1,68 @@
-# Every target sets up what it needs; `make` alone says what there is.
+# Every target installs what it needs; `make` alone lists the targets.
 PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast bench soak docs clean
+.PHONY: help setup demo test check fast coverage bench soak docs site clean
 
-help: ## What can be asked for
+help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 10
 
-setup: .venv/.ready ## Virtual environment, packages, test servers, JDK, the bridge to Spark
-.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh $(wildcard bridge/src/*.scala)
-	@scripts/setup.sh
+# What a user needs: the package, PySpark, a JDK and the compiled bridge.
+.venv/.runtime: pyproject.toml constraints.txt scripts/setup.sh $(wildcard bridge/src/*.scala bridge/src/*/*.scala)
+	@scripts/setup.sh runtime
 	@touch $@
 
-demo: .venv/.ready ## The main job, told on a terminal
+# What a developer needs besides: test tools, test servers, a browser.
+.venv/.ready: .venv/.runtime
+	@scripts/setup.sh development
+	@touch $@
+
+setup: .venv/.ready ## Install everything that tests and checks need
+
+demo: .venv/.runtime ## Write a table with Spark and search it
 	@$(PY) scripts/demo.py
 
-check: .venv/.ready ## Format, lint, types, layers, generated pages
+check: .venv/.ready ## Check format, lint, types, layers, generated pages and the site
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 	$(PY) scripts/options_page.py --check
+	$(PY) scripts/build_site.py
 
-test: check ## Everything CI runs
+test: check ## Run everything that CI runs
 	$(PY) -m pytest -n 2 --dist loadgroup
 
-fast: .venv/.ready ## The tests that start no server and no JVM
+fast: .venv/.ready ## Run the tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"
 
+coverage: .venv/.ready ## Run the tests, or TESTS=..., and report the lines that they cover
+	@mkdir -p build/coverage
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest $(TESTS)
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
+
 .venv/.peers: .venv/.ready
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(PIP) -e '.[bench]'
 	@touch $@
 
-bench: .venv/.peers ## Measure; prints figures, targets and ratios
+bench: .venv/.peers ## Measure; print figures, targets and ratios
 	$(PY) -m bench
 
 .venv/.soak: .venv/.ready
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[soak]'
+	@$(PIP) -e '.[soak]'
 	@touch $@
 
-soak: .venv/.soak ## The long runs
+soak: .venv/.soak ## Run the long tests
 	$(PY) -m pytest -m soak
 
 docs: .venv/.ready ## Write the generated pages
 	$(PY) scripts/options_page.py
 
-clean: ## Forget the environment
+site: .venv/.ready ## Build the documentation site into build/site
+	$(PY) scripts/build_site.py
+
+clean: ## Delete the environment and everything built
 	rm -rf .venv .servers dist build

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Set up everything the README's commands need. Safe to run again; does nothing twice.
+# Set up the environment of a checkout: `setup.sh runtime` installs what a user needs, `setup.sh development` what
+# tests and checks need besides. Safe to run again; nothing is installed twice.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# Debian packages, when we may install them; otherwise say what is missing and why.
+# Install a Debian package if that is allowed; otherwise say what is missing and what it is for.
 export DEBIAN_FRONTEND=noninteractive
 as_root=
 if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
-debian() { # package, command it brings, what it is for
+debian() { # package, command, purpose
   if command -v apt-get >/dev/null && { [ -z "$as_root" ] || sudo -n true 2>/dev/null; }; then
     say "installing $1 ($3)"
     $as_root apt-get install -y -qq --no-install-recommends "$1" >/dev/null 2>&1 ||
@@ -20,37 +21,47 @@ debian() { # package, command it brings, what it is for
   fi
 }
 
-python=
-for name in python3.13 python3.12 python3.11 python3; do
-  if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    python=$name
-    break
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location -c constraints.txt "$@"; }
+
+runtime() {
+  local python=
+  for name in python3.14 python3.13 python3.12 python3.11 python3; do
+    if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      python=$name
+      break
+    fi
+  done
+  [ -n "$python" ] || { say "Python 3.11 or newer is needed and was not found"; exit 1; }
+  if [ ! -x .venv/bin/python ]; then
+    say "virtual environment in .venv"
+    "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; debian python3-venv venv "the virtual environment"; "$python" -m venv .venv; }
   fi
-done
-[ -n "$python" ] || { say "Python 3.11 or newer is needed and was not found"; exit 1; }
+  say "packages (pinned by constraints.txt)"
+  pip_install -e '.[spark]'
+  command -v java >/dev/null || debian openjdk-17-jre-headless java "Spark"
+  say "the bridge to Spark"
+  .venv/bin/python scripts/build_bridge.py
+}
 
-if [ ! -x .venv/bin/python ]; then
-  say "virtual environment in .venv"
-  "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; debian python3-venv venv "the virtual environment"; "$python" -m venv .venv; }
-fi
-say "packages (pinned by constraints.txt)"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-
-command -v java >/dev/null || debian openjdk-17-jre-headless java "Spark"
-say "the bridge to Spark"
-.venv/bin/python scripts/build_bridge.py
-
-# Azurite speaks Azure's protocol on 127.0.0.1 for the tests.
-if [ ! -x .servers/node_modules/.bin/azurite-blob ]; then
-  if command -v npm >/dev/null || debian npm npm "the Azure test server"; then
-    say "Azurite for the tests"
-    mkdir -p .servers
-    npm install --prefix .servers --no-audit --no-fund --no-save --silent azurite@3.37.0 >/dev/null
+development() {
+  say "packages for tests and checks"
+  pip_install -e '.[dev]'
+  # Azurite serves Azure's protocol on 127.0.0.1 for the tests.
+  if [ ! -x .servers/node_modules/.bin/azurite-blob ]; then
+    if command -v npm >/dev/null || debian npm npm "the Azure test server"; then
+      say "Azurite for the tests"
+      mkdir -p .servers
+      npm install --prefix .servers --no-audit --no-fund --no-save --silent azurite@3.37.0 >/dev/null
+    fi
   fi
-fi
+  # Tests open the page of `indextables report` in a browser; without one they are skipped.
+  browser >/dev/null || debian chromium chromium "the tests of the report page" ||
+    say "no browser: the tests that open the report page will be skipped"
+}
 
-# A browser looks at the page of `indextables report` in the tests; without one, those tests are skipped.
 browser() { for name in chromium chromium-browser google-chrome chrome; do command -v "$name" && return; done; }
-browser >/dev/null || debian chromium chromium "the tests of the report page" ||
-  say "no browser: the tests that look at the report page will be skipped"
-say "ready"
+
+case "${1:-}" in
+  runtime | development) "$1" ;;
+  *) say "usage: setup.sh runtime|development"; exit 2 ;;
+esac
