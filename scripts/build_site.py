@@ -1,6 +1,6 @@
 """Build the documentation site into build/site; anything that mkdocs warns of is an error.
 
-Prints nothing but the warnings and errors. mkdocs' own `--quiet` is not used: it hides warnings from `--strict`.
+Print only warnings and errors. The option `--quiet` of mkdocs is not used: it hides warnings from `--strict`.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Hooks of `mkdocs build`: pages that are not files of docs/, and the links between both.
 
-The pages of the top folder (README, PROTOCOL, CONTRIBUTING, CHANGELOG, SECURITY) join the site beside those of docs/;
-README becomes its first page. The API reference is generated: `api.md` names the public objects, and mkdocstrings
-fills in their docstrings.
+The pages of the top folder (README, PROTOCOL, CONTRIBUTING, CHANGELOG, SECURITY) join the site beside those
+of docs/; README becomes its first page. The API reference is generated: `api.md` names the public objects,
+and mkdocstrings fills in their docstrings.
 """
 
 import posixpath
