@@ -1,4 +1,4 @@
-"""What the pages show is true: their examples run, their JSON decodes."""
+"""What the pages say is true: examples run, JSON decodes, cited headings and files exist."""
 
 import re
 from pathlib import Path
@@ -15,6 +15,31 @@ from tests import ROOT
 from tests.page_examples import Example, examples, table_below
 
 GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bridge").glob("*.md")])
+TEXTS = [
+    *PAGES,
+    *(
+        path
+        for folder in ("src", "tests", "bench", "scripts", "bridge/src")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".scala", ".sh") and path != Path(__file__)
+    ),
+]
+CHANGES = [
+    "option",
+    "tokenizer",
+    "command",
+    "pushed aggregate",
+    "storage backend",
+    "deletion vectors",
+    "companion source",
+    "streaming source",
+    "column type",
+    "predicate operator",
+    "report chart",
+    "manifest field",
+]
 
 # Pages with examples, by language: this module, tests/commands/test_commands_page.py and
 # tests/spark/test_spark_pages.py run them.
@@ -114,16 +139,67 @@ def test_the_map_for_contributors_is_that_of_the_tree() -> None:
     assert outer == (folders - {"src"}) | {"src/indextables", "src/pyspark_indextables"}
 
 
-def test_every_section_of_the_format_that_the_code_cites_is_there() -> None:
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "PROTOCOL.md").read_text(), re.MULTILINE)
-    sections = {heading.replace("`", "") for heading in headings}
-    cited = [
-        (path.name, re.sub(r"\s+", " ", section))
-        for path in sorted((ROOT / "src").rglob("*.py"))
-        for section in re.findall(r'(?<!/)PROTOCOL\.md,\s+"([^"]+)"', path.read_text())
-    ]
+def _page(name: str, citing: Path) -> Path | None:
+    """The page that a file names: by its path in the repository, beside it, or below docs."""
+    places = (ROOT / name, citing.parent / name, ROOT / "docs" / name)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _headings(page: Path) -> set[str]:
+    return {
+        heading.replace("`", "")
+        for heading in re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    }
+
+
+def test_every_heading_that_is_cited_exists() -> None:
+    """`PAGE.md, "Heading"` and `PAGE.md ("One", "Other")`, in code, comments, tests and pages."""
+    cited = []
+    for path in TEXTS:
+        # Comments and docstrings break lines within a citation.
+        text = re.sub(r"\n\s*(?:#|//|\*|--)?\s*", " ", path.read_text("utf-8"))
+        for name, first, rest in re.findall(r'([\w./-]+\.md),? \(?"([^"]+)"((?:(?:,| and) "[^"]+")*)', text):
+            page = _page(name, path)
+            where = str(path.relative_to(ROOT))
+            assert page is not None, f"{where} cites {name}, which does not exist"
+            cited += [(where, page, heading) for heading in (first, *re.findall(r'"([^"]+)"', rest))]
     assert len(cited) > 20
-    assert [(name, section) for name, section in cited if section not in sections] == []
+    assert [(where, heading) for where, page, heading in cited if heading not in _headings(page)] == []
+
+
+def test_every_page_that_is_named_exists() -> None:
+    for path in (path for path in TEXTS if path.relative_to(ROOT).parts[0] not in ("tests", "scripts")):
+        for name in re.findall(r"(?<![\w{}*/.-])((?:[\w.-]+/)*[\w-]+\.md)\b", path.read_text("utf-8")):
+            assert _page(name, path) is not None, (
+                f"{path.relative_to(ROOT)} names {name}, which does not exist"
+            )
+
+
+def test_the_places_for_changes_exist() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## Where a change goes\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == CHANGES
+    for row in rows:
+        files = re.findall(r"`([\w/]+(?:/|\.py|\.md))`", row)
+        assert files, row
+        for file in files:
+            home = ROOT if file.endswith(".md") else ROOT / "src" / "indextables"
+            assert (home / file).exists(), f"{file} does not exist: {row}"
+        for name, file in re.findall(r"`(\w+)` in `([\w/]+(?:/|\.py))`", row):
+            place = ROOT / "src" / "indextables" / file
+            modules = place.glob("*.py") if place.is_dir() else [place]
+            defined = re.compile(rf"^(?:class|def) {name}\b", re.MULTILINE)
+            assert any(defined.search(module.read_text()) for module in modules), f"{name} is not in {file}"
+
+
+def test_lines_of_pages_are_short_enough_to_review() -> None:
+    """Rows of tables and code are as long as they need to be."""
+    for page in PAGES:
+        code = False
+        for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
+            code ^= line.lstrip().startswith("```")
+            if not code and not line.lstrip().startswith("|"):
+                assert len(line) <= 200, f"{page.relative_to(ROOT)}:{number}"
 
 
 def test_an_output_that_is_not_the_one_shown_is_noticed() -> None:
