@@ -15,7 +15,7 @@ from bench.report import Row, Target
 from indextables.options import Options
 from indextables.split.footer import Footer, read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.parquet.reader import Rows
+from indextables.split.parquet.reader import RowReader
 from indextables.split.writer import SplitWriter
 from indextables.store import Store, open_store
 
@@ -25,7 +25,7 @@ _LEAST_RUNS = 15
 # Verifying may take no more of a scan's processor time than this.
 _MOST = 1.03
 
-Read = Callable[[Rows], object]
+Read = Callable[[RowReader], object]
 
 
 def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
@@ -63,7 +63,7 @@ def _write(store: Store, count: int) -> None:
 
 def _in_turns(store: Store, footer: Footer, read: Read, runs: int) -> tuple[Measured, Measured, float]:
     """What it took with and without, and the median of how many times as long each turn took."""
-    splits = [Rows(store, footer), Rows(store, replace(footer, checksums=None))]
+    splits = [RowReader(store, footer), RowReader(store, replace(footer, checksums=None))]
     first = [_milliseconds(read, split)[0] for split in splits]
     taken: tuple[list[float], list[float]] = ([], [])
     cpu: tuple[list[float], list[float]] = ([], [])
@@ -87,7 +87,7 @@ def _in_turns(store: Store, footer: Footer, read: Read, runs: int) -> tuple[Meas
     return ours, without, statistics.median(a / b for a, b in zip(*cpu, strict=True))
 
 
-def _milliseconds(read: Read, split: Rows) -> tuple[float, float]:
+def _milliseconds(read: Read, split: RowReader) -> tuple[float, float]:
     start, start_cpu = time.perf_counter(), time.process_time()
     read(split)
     return (time.perf_counter() - start) * 1000, (time.process_time() - start_cpu) * 1000

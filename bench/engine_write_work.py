@@ -14,7 +14,7 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.index.encode import hash_values
 from indextables.split.mapping import mapping_for
-from indextables.split.merge import Source, merge_splits
+from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 
@@ -128,7 +128,7 @@ def merge(folder: str) -> Prepare:
         store = open_store(folder)
         footers = [read_footer(store, f"{number}.split") for number in range(SOURCES)]
         schema = footers[0].schema
-        sources = [Source.of(store, footer, schema) for footer in footers]
+        sources = [MergeSource.of(store, footer, schema) for footer in footers]
 
         def act() -> object:
             with (Path(folder) / "merged.split").open("wb") as sink:

@@ -14,7 +14,7 @@ from indextables.log.format.files import FILES, conform
 from indextables.log.format.nested import map_of
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
-from indextables.schema.statistics import OURS_TAG
+from indextables.schema.statistics import PARQUET_TAG
 from indextables.split.mapping import mapping_for
 
 COLUMNS: pa.Schema = pa.schema(
@@ -94,7 +94,7 @@ def _chunk(
         "footerEndOffset": pa.array(size),
         "hasFooterOffsets": pa.repeat(True, count),
         "splitTags": pa.ListArray.from_arrays(
-            pa.array(np.arange(count + 1, dtype=np.int32)), pa.repeat(OURS_TAG, count)
+            pa.array(np.arange(count + 1, dtype=np.int32)), pa.repeat(PARQUET_TAG, count)
         ),
         "numMergeOps": pa.repeat(pa.scalar(1, pa.int32()), count),
         "docMappingRef": pa.repeat(DOC_MAPPING_REF, count),

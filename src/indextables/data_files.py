@@ -9,15 +9,15 @@ from indextables.errors import SplitError, StoreError
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
-from indextables.schema.values import NULL_PARTITION, folder
-from indextables.split.writer import Built
+from indextables.schema.values import NULL_PARTITION, partition_path
+from indextables.split.writer import SplitFile
 from indextables.store import Store
 
 _HOUR_MS = 3_600_000
 _CONCURRENT_LOOKUPS = 16
 
 
-def add_action(path: str, built: Built, *, data_change: bool) -> Add:
+def add_action(path: str, built: SplitFile, *, data_change: bool) -> Add:
     """Return the add action of a split that was written."""
     return Add(
         path=path,
@@ -46,7 +46,7 @@ def split_path(partition_values: Mapping[str, str | None], name: str) -> str:
     'day=__HIVE_DEFAULT_PARTITION__/part-1.split'
     """
     named = [(column, NULL_PARTITION if v is None else v) for column, v in partition_values.items()]
-    return f"{folder(named)}/{name}" if named else name
+    return f"{partition_path(named)}/{name}" if named else name
 
 
 def delete_uncommitted(store: Store, paths: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
-from indextables.split.quickwit import original_mapping
+from indextables.split.quickwit import bundle_mapping
 
 
 def indexing_options(snapshot: Snapshot) -> Options:
@@ -35,7 +35,7 @@ def _from_document_mappings(snapshot: Snapshot) -> dict[str, str]:
             FieldMapping.from_json(text)
         except SplitError:
             return options_for_mapping(
-                original_mapping(text, snapshot.schema, snapshot.partition_columns), snapshot.schema
+                bundle_mapping(text, snapshot.schema, snapshot.partition_columns), snapshot.schema
             )
     return {}
 

@@ -25,14 +25,14 @@ from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
 from indextables.predicate.query_language import to_text
 from indextables.schema.spark import to_arrow
 from indextables.schema.statistics import null_counts
-from indextables.schema.values import parse_folder, parse_values
+from indextables.schema.values import parse_partition_path, parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
 from indextables.split.mapping import Mapping
-from indextables.split.parquet.pages import Layout, moved, page_locations
+from indextables.split.parquet.pages import FileLayout, page_locations, shift_pages
 from indextables.split.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
-from indextables.split.quickwit import original_mapping, read_bundle, read_original
-from indextables.split.tantivy_layout import BY_FIELD, field_names, stretches
+from indextables.split.quickwit import bundle_mapping, describe_bundle, read_bundle
+from indextables.split.tantivy_layout import FILES_BY_FIELD, field_names, field_ranges
 from indextables.store import Store, open_store
 
 URL = "memory://fuzz/input"
@@ -130,7 +130,7 @@ def _footer(data: bytes) -> None:
 def _parquet_footer(data: bytes) -> None:
     """What rows are found by, from the bytes of a footer."""
     try:
-        layout = Layout.of(data)
+        layout = FileLayout.of(data)
         for number, group in enumerate(layout.groups):
             for leaf in list(layout.flat.values())[: len(group.columns)]:
                 layout.page_index_range(number, leaf)
@@ -150,14 +150,14 @@ def _page_index(data: bytes) -> None:
     split_extension(data, 3)
     try:
         page_locations(data)
-        moved(data, 10)
+        shift_pages(data, 10)
     except ValueError:
         return
 
 
 def _index_file(data: bytes) -> None:
-    suffix = (*BY_FIELD, ".store")[data[0] % 6] if data else ".term"
-    stretches(suffix, data[1:], len(data) + 100, ["t:message", "s:level", "_row"])
+    suffix = (*FILES_BY_FIELD, ".store")[data[0] % 6] if data else ".term"
+    field_ranges(suffix, data[1:], len(data) + 100, ["t:message", "s:level", "_row"])
 
 
 def _meta(data: bytes) -> None:
@@ -173,7 +173,7 @@ def _bundle(data: bytes) -> None:
     store = _store()
     store.put("a.split", body)
     read_bundle(store, "a.split")
-    read_original(store, "a.split")
+    describe_bundle(store, "a.split")
 
 
 def _mapping(data: bytes) -> None:
@@ -184,7 +184,7 @@ def _original_mapping(data: bytes) -> None:
     schema = pa.schema(
         [("message", pa.string()), ("id", pa.int64()), ("nested", pa.struct([("a", pa.int8())]))]
     )
-    original_mapping(_text(data), schema)
+    bundle_mapping(_text(data), schema)
 
 
 def _spark_schema(data: bytes) -> None:
@@ -245,7 +245,7 @@ def _statistics(data: bytes) -> None:
 
 
 def _folder(data: bytes) -> None:
-    parse_folder(_text(data))
+    parse_partition_path(_text(data))
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {

@@ -11,8 +11,8 @@ from indextables.options import Options
 from indextables.split.checksum import CHECKSUM_FORMAT
 from indextables.split.footer import FORMAT_VERSION, read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.merge import Source, merge_splits
-from indextables.split.parquet.reader import Rows
+from indextables.split.merge import MergeSource, merge_splits
+from indextables.split.parquet.reader import RowReader
 from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
 from tests.golden.write_split import HERE, OPTIONS, SCHEMA, golden_rows
@@ -30,7 +30,7 @@ def test_there_is_a_golden_split_of_every_format():
 
 
 def test_the_rows_of_a_golden_split_are_those_that_were_written(footer):
-    rows, expected = Rows(open_store(HERE), footer), golden_rows()
+    rows, expected = RowReader(open_store(HERE), footer), golden_rows()
     assert pa.Table.from_batches(rows.scan(), SCHEMA).equals(expected)
     numbers = np.array([0, 7, 150, 399])
     assert rows.fetch(numbers).equals(expected.take(numbers))
@@ -50,11 +50,11 @@ def test_the_index_of_a_golden_split_finds_its_rows(footer, tmp_path):
 def test_golden_splits_of_all_formats_are_merged_into_one(tmp_path):
     store, target, options = open_store(HERE), open_store(tmp_path), Options.parse(OPTIONS)
     names = [f"format-{number}.split" for number in FORMATS]
-    sources = [Source.of(store, read_footer(store, name), SCHEMA) for name in names]
+    sources = [MergeSource.of(store, read_footer(store, name), SCHEMA) for name in names]
     sink = target.open_upload("merged.split")
     merge_splits(sources, cast("IO[bytes]", sink), SCHEMA, mapping_for(SCHEMA, options), options)
     sink.close()
     footer = read_footer(target, "merged.split")
     assert footer.checksums is not None
-    found = pa.Table.from_batches(Rows(target, footer).scan(), SCHEMA)
+    found = pa.Table.from_batches(RowReader(target, footer).scan(), SCHEMA)
     assert found.equals(pa.concat_tables([golden_rows()] * len(FORMATS)))

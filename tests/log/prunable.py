@@ -23,7 +23,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
-from indextables.schema.statistics import OURS_TAG, Statistics
+from indextables.schema.statistics import PARQUET_TAG, Statistics
 from indextables.schema.values import NULL_PARTITION, format_values
 
 UTC = pa.timestamp("us", "UTC")
@@ -86,7 +86,7 @@ class File:
             statistics = Statistics(schema, Options.parse(options), partitions)
             statistics.accumulate(batch_of(rows, schema))
             low, high, stats = statistics.texts()
-            tags = [OURS_TAG]
+            tags = [PARQUET_TAG]
         else:
             low, high, stats, tags = *foreign_bounds(self.rows, schema, self.maker), None, None
         return {

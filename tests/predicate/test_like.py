@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import PredicateError
 from indextables.predicate import Column, Like, evaluate
-from indextables.predicate.like import _matches, like_parts, simplified
+from indextables.predicate.like import _matches, like_parts, simplify
 from tests.predicate.condition_rows import PATTERNS, like
 
 WORD = Column(("word",))
@@ -35,7 +35,7 @@ def test_texts_match_as_in_the_reference(texts, pattern, ignore_case):
 def test_the_simplest_form_gives_the_same_answer(texts, pattern):
     rows = pa.table({"word": pa.array([*texts, None], pa.string())})
     original = Like(WORD, pattern)
-    assert evaluate(simplified(original, pa.string()), rows) == evaluate(original, rows)
+    assert evaluate(simplify(original, pa.string()), rows) == evaluate(original, rows)
 
 
 @settings(max_examples=200, deadline=None)

@@ -27,7 +27,7 @@ from indextables.predicate import (
     to_sql,
 )
 from indextables.predicate.lexer import TokenKind, tokenize
-from indextables.predicate.like import simplified
+from indextables.predicate.like import simplify
 from indextables.predicate.traversal import is_false, is_true
 from tests.predicate.condition_rows import (
     PATHS,
@@ -63,7 +63,7 @@ def _memberships(draw):
 @st.composite
 def _likes(draw):
     found = Like(draw(TEXT_COLUMNS), draw(PATTERNS), "\\", draw(st.booleans()))
-    return simplified(found, pa.string())
+    return simplify(found, pa.string())
 
 
 _LEAVES = st.one_of(

@@ -17,7 +17,7 @@ from indextables.predicate import And, Column, Compare, IsNull, Not, Op, Or, Sea
 from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogram, RangeBuckets
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import prepare
-from indextables.split.query.index_aggregation import Key, Measure, index_groups
+from indextables.split.query.index_aggregation import GroupKey, Measure, index_groups
 from tests.read.read_oracle import holds, order_key
 from tests.read.read_tables import generated, opened
 
@@ -286,7 +286,11 @@ def test_groups_with_a_text_filter_come_from_the_index(tmp_path):
     facts, splits = prepare(table.snapshot, where, table.options)
     reader = SplitReader(table.store, splits[0], facts)
     groups = index_groups(
-        reader.index, reader.view, reader.narrowed(where).side, [Key("k")], [Measure("v", numbers=True)]
+        reader.index,
+        reader.view,
+        reader.narrowed(where).candidates,
+        [GroupKey("k")],
+        [Measure("v", numbers=True)],
     )
     assert {g.keys: (g.rows, g.measures[0].total) for g in groups} == {
         ("a",): (1, 1),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from indextables.split.file_limits import files_to_keep, is_exhausted
+from indextables.split.file_limits import is_resource_exhausted, max_open_files
 from tests import ROOT
 from tests.read.many_splits import BETA, many_splits
 
@@ -60,16 +60,16 @@ def test_5000_splits_are_searched_with_256_files(tmp_path):
 
 def test_limits_follow_those_of_the_process(monkeypatch):
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 4096))
-    assert files_to_keep(1000) == 64
+    assert max_open_files(1000) == 64
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 4096))
-    assert files_to_keep(1000) == 4
+    assert max_open_files(1000) == 4
     monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
-    assert files_to_keep(1000) == 1000
+    assert max_open_files(1000) == 1000
 
 
 def test_exhaustion_is_told_from_other_errors():
-    assert is_exhausted(OSError(24, "Too many open files"))
-    assert not is_exhausted(OSError(2, "No such file"))
+    assert is_resource_exhausted(OSError(24, "Too many open files"))
+    assert not is_resource_exhausted(OSError(2, "No such file"))
     wrapped = ValueError("cannot open")
     wrapped.__cause__ = OSError(24, "Too many open files")
-    assert is_exhausted(wrapped)
+    assert is_resource_exhausted(wrapped)

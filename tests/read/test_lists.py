@@ -11,7 +11,7 @@ import pytest
 
 import indextables
 from indextables.predicate import And, Column, Compare, In, Not, Op, Or, Values, parse_condition
-from indextables.predicate.operands import joined
+from indextables.predicate.operands import combine
 from tests.read.read_oracle import compared
 from tests.read.read_tables import opened
 
@@ -157,7 +157,7 @@ def test_many_equalities_joined_by_or_become_one_list(table):
 def test_a_joined_list_keeps_a_null_among_its_values():
     own = Column(("n",))
     parts = [Compare(Op.EQ, own, pa.scalar(value, pa.int32())) for value in range(20)]
-    found = joined(Or, [*parts, In(own, (pa.scalar(None, pa.int32()), pa.scalar(50, pa.int32())))])
+    found = combine(Or, [*parts, In(own, (pa.scalar(None, pa.int32()), pa.scalar(50, pa.int32())))])
     assert isinstance(found, In)
     assert found.array.null_count == 1
     assert len(found.values) == 22

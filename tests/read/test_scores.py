@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import indextables
-from indextables.split.query.index_view import TermStatistics, idf, summed
+from indextables.split.query.index_view import TermStatistics, idf, sum_statistics
 
 WORDS = [f"w{n}" for n in range(40)]
 WEIGHTS = [1 / (n + 1) for n in range(40)]
@@ -146,8 +146,8 @@ def test_rows_that_were_removed_do_not_count(tmp_path):
 
 def test_counts_of_some_splits_stand_for_all(of_one_length):
     part = TermStatistics(50, {("t:t", "w1"): 10})
-    assert summed([part, part], 400) == TermStatistics(400, {("t:t", "w1"): 80})
-    assert summed([part, part], 100) == TermStatistics(100, {("t:t", "w1"): 20})
+    assert sum_statistics([part, part], 400) == TermStatistics(400, {("t:t", "w1"): 80})
+    assert sum_statistics([part, part], 100) == TermStatistics(100, {("t:t", "w1"): 20})
     split = SimpleNamespace(num_rows=20, frequency=lambda _: 1, average_length=lambda *_: 8.0)
     assert part.factor("t:t", ["w1"], split) == pytest.approx(idf(50, 10) / idf(20, 1))
     assert part.factor("t:t", ["unknown"], split) == 1.0

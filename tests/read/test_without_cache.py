@@ -27,7 +27,7 @@ def table(request, tmp_path, monkeypatch):
         def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("indextables.split.query.searcher.copy", full)
+        monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", full)
         return indextables.open(tmp_path / "t", options={"cache.disk.path": str(tmp_path / "cache")})
     (tmp_path / "file").write_text("not a folder")
     return indextables.open(tmp_path / "t", options={"cache.disk.path": str(tmp_path / "file" / "cache")})

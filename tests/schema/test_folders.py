@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.schema.values import escape_path, folder, parse_folder, unescape_path
+from indextables.schema.values import escape_path, parse_partition_path, partition_path, unescape_path
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -19,7 +19,7 @@ def test_any_text_comes_back_and_is_one_part_of_a_path(text):
 
 @given(st.lists(st.tuples(TEXTS.filter(bool), TEXTS), max_size=3))
 def test_folders_name_their_columns_and_values(values):
-    assert parse_folder(folder(values) + "/part-1.split") == values
+    assert parse_partition_path(partition_path(values) + "/part-1.split") == values
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,8 @@ def test_only_what_could_be_misread_is_escaped(text, escaped):
 
 
 def test_folders_that_were_never_escaped_are_read():
-    assert parse_folder("day=2024-01-01/note=50% off/x.split") == [("day", "2024-01-01"), ("note", "50% off")]
-    assert parse_folder("x.split") == []
+    assert parse_partition_path("day=2024-01-01/note=50% off/x.split") == [
+        ("day", "2024-01-01"),
+        ("note", "50% off"),
+    ]
+    assert parse_partition_path("x.split") == []

@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from indextables.errors import SchemaError
-from indextables.schema.conversion import normalise
+from indextables.schema.conversion import storage_schema
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.schema.types import is_collated
 
@@ -60,7 +60,7 @@ types = st.recursive(
 def test_any_spark_schema_comes_back_from_arrow(schema):
     arrow = to_arrow(schema.json())
     assert json.loads(from_arrow(arrow)) == json.loads(schema.json())
-    assert normalise(arrow).equals(arrow, check_metadata=True)
+    assert storage_schema(arrow).equals(arrow, check_metadata=True)
 
 
 @pytest.mark.parametrize("kind", SIMPLE, ids=lambda kind: kind.simpleString())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import OptionError
 from indextables.options import Options
-from indextables.schema.statistics import Recorded, Statistics, cut_up, merge_texts
+from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics, truncate_up
 from indextables.schema.values import parse_values
 
 TEXTS = st.text(
@@ -28,7 +28,7 @@ def of(schema, *batches, partition=(), **options):
 
 @given(TEXTS, st.integers(1, 5), TEXTS)
 def test_a_cut_maximum_stays_an_upper_bound(text, length, tail):
-    upper = cut_up(text, length)
+    upper = truncate_up(text, length)
     if upper is None:
         assert text[:length] == "\U0010ffff" * length
         return
@@ -188,29 +188,29 @@ def test_merging_statistics_or_their_texts_is_as_good_as_taking_all_rows(parts):
     option = {"stats_truncation_maxLength": 2}
     whole = of(SMALL, *map(columns, parts), **option).texts()
     single = [of(SMALL, columns(part), **option) for part in parts]
-    texts = [Recorded(*one.texts(), trusted=True) for one in single]
+    texts = [FileStatistics(*one.texts(), trusted=True) for one in single]
     merged = of(SMALL, **option)
     for one in single:
         merged.merge(one)
     assert merged.texts() == whole
-    assert merge_texts(texts, SMALL) == whole
+    assert merge_statistics(texts, SMALL) == whole
 
 
 def test_what_one_file_does_not_say_the_merged_one_does_not_either():
-    said = Recorded(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
-    silent = Recorded({"i": "5"}, {"i": "7"}, '{"numRecords":1,"nullCount":{"i":0}}', trusted=True)
-    made = merge_texts([said, silent], SMALL)
+    said = FileStatistics(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
+    silent = FileStatistics({"i": "5"}, {"i": "7"}, '{"numRecords":1,"nullCount":{"i":0}}', trusted=True)
+    made = merge_statistics([said, silent], SMALL)
     assert made == ({"i": "1"}, {"i": "7"}, '{"numRecords":2,"nullCount":{"i":0}}')
     foreign = said._replace(trusted=False)
-    assert merge_texts([said, foreign], SMALL) == ({}, {}, None)
-    assert merge_texts([said, said._replace(min_values={"i": "x"}, stats="{}")], SMALL).min_values == {}
-    assert merge_texts([], SMALL) == ({}, {}, None)
+    assert merge_statistics([said, foreign], SMALL) == ({}, {}, None)
+    assert merge_statistics([said, said._replace(min_values={"i": "x"}, stats="{}")], SMALL).min_values == {}
+    assert merge_statistics([], SMALL) == ({}, {}, None)
 
 
 def test_a_file_of_nulls_takes_no_bounds_away():
-    said = Recorded(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
-    nulls = Recorded(*of(SMALL, {"i": [None], "f": [None], "t": [None]}).texts(), trusted=True)
-    assert merge_texts([nulls, said], SMALL)[:2] == said[:2]
+    said = FileStatistics(*of(SMALL, {"i": [1], "f": [1.0], "t": ["a"]}).texts(), trusted=True)
+    nulls = FileStatistics(*of(SMALL, {"i": [None], "f": [None], "t": [None]}).texts(), trusted=True)
+    assert merge_statistics([nulls, said], SMALL)[:2] == said[:2]
 
 
 def test_bounds_read_back_as_values_of_the_column():

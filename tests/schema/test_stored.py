@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SchemaError
-from indextables.schema.conversion import cast, cast_stream, normalise
+from indextables.schema.conversion import cast_batch, cast_stream, storage_schema
 
 
 def batch(**columns):
@@ -16,7 +16,7 @@ def batch(**columns):
 
 def stored(array):
     held = batch(c=array)
-    return cast(held, normalise(held.schema)).column(0)
+    return cast_batch(held, storage_schema(held.schema)).column(0)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_what_would_be_rounded_or_overflow_is_refused_by_column(array):
 
 def test_columns_are_found_by_name_in_any_case_and_absent_ones_are_null():
     schema = pa.schema([("a", pa.int64()), ("B", pa.string()), ("c", pa.float64())])
-    made = cast(batch(b=["x"], A=pa.array([1], pa.int8())), schema)
+    made = cast_batch(batch(b=["x"], A=pa.array([1], pa.int8())), schema)
     assert made.schema == schema
     assert made.to_pylist() == [{"a": 1, "B": "x", "c": None}]
 
 
 def test_a_column_that_the_table_lacks_is_refused():
     with pytest.raises(SchemaError, match="no column z"):
-        cast(batch(z=[1]), pa.schema([("a", pa.int64())]))
+        cast_batch(batch(z=[1]), pa.schema([("a", pa.int64())]))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_column_that_the_table_lacks_is_refused():
 )
 def test_a_type_that_does_not_fit_is_refused(array, arrow):
     with pytest.raises(SchemaError, match="column c"):
-        cast(batch(c=array), pa.schema([("c", arrow)]))
+        cast_batch(batch(c=array), pa.schema([("c", arrow)]))
 
 
 @pytest.mark.parametrize(
@@ -120,16 +120,16 @@ def test_a_type_that_does_not_fit_is_refused(array, arrow):
 def test_nulls_are_refused_where_there_must_be_none(schema):
     rows = pa.array([{"x": 1}, {"x": None}, None], pa.struct([("x", pa.int64())]))
     with pytest.raises(SchemaError, match="must not be null"):
-        cast(batch(c=rows), schema)
+        cast_batch(batch(c=rows), schema)
 
 
 def test_a_null_struct_is_no_null_of_its_fields():
     schema = pa.schema([pa.field("c", pa.struct([pa.field("x", pa.int64(), nullable=False)]))])
     rows = pa.array([{"x": 1}, None], pa.struct([("x", pa.int64())]))
-    assert cast(batch(c=rows), schema).to_pylist() == [{"c": {"x": 1}}, {"c": None}]
+    assert cast_batch(batch(c=rows), schema).to_pylist() == [{"c": {"x": 1}}, {"c": None}]
     listed = pa.schema([("c", pa.list_(pa.field("element", pa.int64(), nullable=False)))])
     with pytest.raises(SchemaError, match=r"c\.element"):
-        cast(batch(c=pa.array([[None]], pa.list_(pa.int64()))), listed)
+        cast_batch(batch(c=pa.array([[None]], pa.list_(pa.int64()))), listed)
 
 
 def test_a_stream_is_cut_into_batches_of_bounded_size():

@@ -18,7 +18,7 @@ from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.split.mapping import Kind
 from indextables.split.mapping import Mapping as FieldMapping
-from indextables.split.writer import Built
+from indextables.split.writer import SplitFile
 from indextables.store import Store
 
 
@@ -53,10 +53,10 @@ def _text_columns(mapping: FieldMapping) -> tuple[str, ...]:
     return tuple(sorted({field.column for field in mapping.fields if field.kind is Kind.TEXT}))
 
 
-def _built(record: SplitRecord, sink: IO[bytes], mapping: FieldMapping, merges: int) -> Built:
+def _built(record: SplitRecord, sink: IO[bytes], mapping: FieldMapping, merges: int) -> SplitFile:
     data = record.encode()
     sink.write(data)
-    return Built(
+    return SplitFile(
         size=len(data),
         num_records=len(record.rows),
         footer_start=0,
@@ -99,7 +99,7 @@ class SplitWriter:
         """Small."""
         return 100
 
-    def finish(self) -> Built:
+    def finish(self) -> SplitFile:
         """Write the split."""
         types = types_of(from_arrow(self._schema))
         record = SplitRecord(tuple(self._rows), types, self._values, _text_columns(self._mapping))
@@ -154,7 +154,7 @@ def read_footer(store: Store, path: str, size: int) -> Footer:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Stands in for `indextables.split.merge.Source`."""
+    """Stands in for `indextables.split.merge.MergeSource`."""
 
     path: str
     store: Store
@@ -179,7 +179,7 @@ def merge_splits(
     plan: FieldMapping,
     options: Options,
     partition_values: dict[str, str | None] | None = None,
-) -> Built:
+) -> SplitFile:
     """Stands in for `indextables.split.merge.merge_splits`."""
     rows = [row for source in sources for row in source.record().rows]
     values = dict(partition_values or {})
@@ -212,16 +212,16 @@ def noting_writer(writer: type[Any]) -> type[Any]:
             super().write(batch)
             self._noted += batch.column("id").to_pylist()
 
-        def finish(self) -> Built:
+        def finish(self) -> SplitFile:
             key, types, values, text = self._note
             real_splits[key] = SplitRecord(tuple(self._noted), types, values, text)
-            built: Built = super().finish()
+            built: SplitFile = super().finish()
             return built
 
     return NotingWriter
 
 
-def noting_merge(merge: Callable[..., Built], folder: str) -> Callable[..., Built]:
+def noting_merge(merge: Callable[..., SplitFile], folder: str) -> Callable[..., SplitFile]:
     """The real merge of splits, which also notes the rows of its result."""
 
     def merged(
@@ -231,7 +231,7 @@ def noting_merge(merge: Callable[..., Built], folder: str) -> Callable[..., Buil
         plan: FieldMapping,
         options: Options,
         partition_values: dict[str, str | None] | None = None,
-    ) -> Built:
+    ) -> SplitFile:
         rows = [row for source in sources for row in real_splits[f"{folder}/{source.path}"].rows]
         values = dict(partition_values or {})
         real_splits[sink.key] = SplitRecord(

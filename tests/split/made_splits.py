@@ -9,9 +9,9 @@ import tantivy
 from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.index.files import remove_folder, temporary_folder, unpack
-from indextables.split.index.tokenizers import register
+from indextables.split.index.tokenizers import register_tokenizers
 from indextables.split.mapping import ROW_FIELD, mapping_for
-from indextables.split.parquet.reader import Rows
+from indextables.split.parquet.reader import RowReader
 from indextables.split.writer import SplitWriter
 
 
@@ -29,7 +29,7 @@ def write_split(store, path, table, options=None, partition_values=None, batch_r
 
 
 def rows_of(store, path):
-    return Rows(store, read_footer(store, path))
+    return RowReader(store, read_footer(store, path))
 
 
 def table_of(store, path):
@@ -45,7 +45,7 @@ def opened(store, path):
     try:
         unpack(store, footer, folder)
         index = tantivy.Index.open(str(folder))
-        register(index, footer.mapping)
+        register_tokenizers(index, footer.mapping)
         yield footer, index
     finally:
         remove_folder(folder)

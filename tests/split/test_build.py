@@ -107,7 +107,7 @@ def test_the_footer_says_all_that_an_add_needs(store):
     assert footer.partition_values == {"day": "mon"}
     assert footer.mapping == built.mapping
     assert footer.schema == table.schema
-    assert footer.mapping.of("day") == ()
+    assert footer.mapping.fields_of("day") == ()
     assert built.split_tags == ("parquet",)
 
 
@@ -183,9 +183,9 @@ def test_keys_are_hashed_and_names_are_not(store):
     kinds = {field.column: field.kind for field in built.mapping.fields}
     assert (kinds["trace_id"], kinds["level"], kinds["user"]) == (Kind.HASH, Kind.STRING, Kind.STRING)
     named = write_split(store, "b.split", table, {"indexing.typemap.trace_id": "string"})
-    assert named.mapping.of("trace_id")[0].kind is Kind.STRING
+    assert named.mapping.fields_of("trace_id")[0].kind is Kind.STRING
     small = write_split(store, "c.split", table.slice(0, 500))
-    assert small.mapping.of("trace_id")[0].kind is Kind.STRING
+    assert small.mapping.fields_of("trace_id")[0].kind is Kind.STRING
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_part_of_chinese_japanese_or_korean_text_is_found(store, part):
     )
     write_split(store, "a.split", table, {"indexing.typemap.t": "text", "indexing.tokenizer.t": "cjk"})
     with opened(store, "a.split") as (footer, index):
-        words: list[Any] = analyzer_of(footer.mapping.of("t")[0]).analyze(part)
+        words: list[Any] = analyzer_of(footer.mapping.fields_of("t")[0]).analyze(part)
         query = tantivy.Query.phrase_query(index.schema, "t:t", words)
         expected = [i for i, text in enumerate(table["t"].to_pylist()) if part in text]
         assert hits(footer, index, query) == expected != []

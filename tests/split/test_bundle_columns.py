@@ -7,7 +7,7 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitError
-from indextables.split.quickwit import original_rows
+from indextables.split.quickwit import bundle_rows
 from indextables.store import open_store
 from tests.split.made_bundles import bundle
 
@@ -42,7 +42,7 @@ def store(tmp_path_factory):
 
 
 def column(store, name, kind, path="a.split"):
-    (batch,) = original_rows(store, path, pa.schema([(name, kind)]))
+    (batch,) = bundle_rows(store, path, pa.schema([(name, kind)]))
     return batch.column(0).to_pylist()
 
 

@@ -16,9 +16,9 @@ from indextables.split.checksum import add_extension, crc32, is_sealed, seal, sp
 from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.merge import Source, merge_splits
+from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.parquet.pages import page_checksums, page_locations
-from indextables.split.parquet.reader import Rows
+from indextables.split.parquet.reader import RowReader
 from indextables.store import open_store
 from tests.split.every_type import logs
 from tests.split.made_splits import table_of, write_split
@@ -60,7 +60,7 @@ def damaged(store, tmp_path, at, flip=0x10):
     data = bytearray((tmp_path / "a.split").read_bytes())
     data[at] ^= flip
     (tmp_path / "b.split").write_bytes(data)
-    return Rows(store, read_footer(store, "b.split"))
+    return RowReader(store, read_footer(store, "b.split"))
 
 
 def refused(read):
@@ -85,7 +85,7 @@ def test_a_flipped_bit_is_refused_by_scans_of_an_object_store(store, tmp_path):
     _, start, length = next(c for c in column_chunks(read_footer(store, "a.split")) if c[0] == "nested.a")
     damaged(store, tmp_path, start + length // 2)
     remote.put("b.split", (tmp_path / "b.split").read_bytes())
-    rows = Rows(remote, read_footer(remote, "b.split"))
+    rows = RowReader(remote, read_footer(remote, "b.split"))
     refused(lambda: list(rows.scan(["nested"])))
     refused(lambda: list(rows.scan()))
     refused(lambda: rows.fetch(np.array([5]), ["nested"]))
@@ -112,7 +112,7 @@ def test_pages_that_hold_no_damage_are_still_read(store, tmp_path):
 
 def test_a_damaged_page_index_is_refused(store, tmp_path):
     footer = read_footer(store, "a.split")
-    layout = Rows(store, footer)._layout
+    layout = RowReader(store, footer)._layout
     for name, leaf in layout.flat.items():
         if name == "_row":
             continue
@@ -149,7 +149,9 @@ def test_a_damaged_chunk_is_not_merged(store, tmp_path):
     _, start, length = max(column_chunks(read_footer(store, "a.split")), key=lambda c: c[2])
     damaged(store, tmp_path, start + length // 2)
     options = Options.parse(OPTIONS)
-    sources = [Source.of(store, read_footer(store, name), TABLE.schema) for name in ("a.split", "b.split")]
+    sources = [
+        MergeSource.of(store, read_footer(store, name), TABLE.schema) for name in ("a.split", "b.split")
+    ]
     sink = store.open_upload("m.split")
     with pytest.raises(UnreadableSplitError, match=r"b\.split.*checksum"):
         merge_splits(sources, sink, TABLE.schema, mapping_for(TABLE.schema, options), options)
@@ -164,7 +166,9 @@ def test_row_groups_that_a_merge_copies_have_checksums(store, tmp_path, monkeypa
             write_split(store, name, TABLE, OPTIONS)
     assert (read_footer(store, "1.split").checksums is None) == (made == 2)
     options = Options.parse(OPTIONS)
-    sources = [Source.of(store, read_footer(store, name), TABLE.schema) for name in ("1.split", "2.split")]
+    sources = [
+        MergeSource.of(store, read_footer(store, name), TABLE.schema) for name in ("1.split", "2.split")
+    ]
     sink = store.open_upload("a.split")
     merge_splits(sources, sink, TABLE.schema, mapping_for(TABLE.schema, options), options)
     sink.close()
@@ -172,7 +176,7 @@ def test_row_groups_that_a_merge_copies_have_checksums(store, tmp_path, monkeypa
     data = (tmp_path / "a.split").read_bytes()
     chunks = [crc32(data[start : start + length]) for _, start, length in column_chunks(footer)]
     assert [c.chunk for group in footer.checksums for c in group] == chunks
-    layout = Rows(store, footer)._layout
+    layout = RowReader(store, footer)._layout
     for group in range(footer.parquet.num_row_groups):
         for leaf in layout.flat.values():
             start, end = layout.page_index_range(group, leaf)

@@ -126,10 +126,10 @@ def test_indexes_stay_open_up_to_the_limits_of_the_process(store, options, monke
     for name in names:
         write_split(store, name, logs(50, seed=len(name)), TEXT)
     if limit == "files_to_keep":
-        monkeypatch.setattr("indextables.split.query.searcher.files_to_keep", lambda most: 2)
+        monkeypatch.setattr("indextables.split.query.searcher.max_open_files", lambda most: 2)
     else:
         # Each has seven files and the stack of a thread.
-        monkeypatch.setattr("indextables.split.query.searcher.maps_to_keep", lambda: 20)
+        monkeypatch.setattr("indextables.split.query.searcher.max_mapped_files", lambda: 20)
     close_indexes()
     for name in names:
         open_index(store, read_footer(store, name), options)

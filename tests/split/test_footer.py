@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from indextables.errors import SplitError
-from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, Chunk, read_footer
+from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, RowIdRange, read_footer
 from indextables.split.index.files import unpack
 from indextables.store import open_store
 from tests.split.every_type import logs
@@ -123,7 +123,7 @@ def test_a_footer_that_contradicts_itself_is_refused(store, tmp_path, change, sa
 def however_unpacked(request, monkeypatch):
     """Small indexes are unpacked file by file, larger ones by threads."""
     if request.param == "at once":
-        monkeypatch.setattr("indextables.split.index.files._THREADS_WORTH", 0)
+        monkeypatch.setattr("indextables.split.index.files._MIN_BYTES_FOR_THREADS", 0)
 
 
 @pytest.mark.usefixtures("however_unpacked")
@@ -156,7 +156,8 @@ def test_a_damaged_index_file_is_refused_by_name(store, tmp_path):
 
 def test_row_ids_of_several_chunks_become_row_numbers(store):
     footer = replace(
-        read_footer(store, "a.split"), chunks=(Chunk(9, 0, 10), Chunk(2, 10, 5), Chunk(5, 15, 5))
+        read_footer(store, "a.split"),
+        row_id_ranges=(RowIdRange(9, 0, 10), RowIdRange(2, 10, 5), RowIdRange(5, 15, 5)),
     )
     ids = np.array([9 << 32, (9 << 32) + 9, 2 << 32, (5 << 32) + 4, (2 << 32) + 4])
     assert footer.row_numbers(ids).tolist() == [0, 9, 10, 19, 14]

@@ -17,19 +17,25 @@ from indextables.options import Options
 from indextables.split.index import cache as cache_folders
 from indextables.split.index import cache_entry as entries
 from indextables.split.index.cache import IndexCache, Lease, index_cache
-from indextables.split.index.cache_entry import VERIFY_AFTER_S, Copied, read_facts, tell, whole_files
+from indextables.split.index.cache_entry import (
+    VERIFY_AFTER_S,
+    CachedPiece,
+    read_entry,
+    whole_files,
+    write_entry,
+)
 
 CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())
 
 
-def fill(folder: Path) -> list[Copied]:
+def fill(folder: Path) -> list[CachedPiece]:
     for name, data in CONTENT.items():
         (folder / name).write_bytes(data)
-    return [Copied(name, 0, len(data), zlib.crc32(data)) for name, data in CONTENT.items()]
+    return [CachedPiece(name, 0, len(data), zlib.crc32(data)) for name, data in CONTENT.items()]
 
 
-def never(folder: Path) -> list[Copied]:
+def never(folder: Path) -> list[CachedPiece]:
     raise AssertionError("the entry should be there")
 
 
@@ -57,7 +63,7 @@ def test_an_entry_is_fetched_once_and_then_found(tmp_path):
 def test_a_failed_fetch_leaves_nothing_behind(tmp_path):
     cache = IndexCache(tmp_path)
 
-    def fail(folder: Path) -> list[Copied]:
+    def fail(folder: Path) -> list[CachedPiece]:
         (folder / "a.term").write_bytes(b"half")
         raise ValueError("the store went away")
 
@@ -92,7 +98,7 @@ def test_a_damaged_entry_is_fetched_again(tmp_path, harm):
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
-def fill_and_read_again(folder: Path) -> list[Copied]:
+def fill_and_read_again(folder: Path) -> list[CachedPiece]:
     """As one who did not see the bytes go by."""
     fill(folder)
     return whole_files(folder)
@@ -107,7 +113,7 @@ def test_bytes_spoilt_by_a_machine_crash_are_noticed_after_the_reboot(tmp_path, 
     cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
     (entry / "a.term").write_bytes(bytes(len(CONTENT["a.term"])))
-    tell(entry, replace(read_facts(entry), boot="an earlier one"))
+    write_entry(entry, replace(read_entry(entry), boot="an earlier one"))
     with cache.lease("k", SIZE, fill) as lease:
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
@@ -117,10 +123,10 @@ def test_a_sound_entry_survives_a_reboot(tmp_path, write):
     cache = IndexCache(tmp_path)
     cache.lease("k", SIZE, write).close()
     entry = tmp_path / "entries" / "k"
-    facts = read_facts(entry)
-    tell(entry, replace(facts, boot="an earlier one"))
+    facts = read_entry(entry)
+    write_entry(entry, replace(facts, boot="an earlier one"))
     cache.lease("k", SIZE, never).close()
-    assert read_facts(entry).boot == facts.boot
+    assert read_entry(entry).boot == facts.boot
 
 
 def spoil(path: Path) -> None:
@@ -163,16 +169,16 @@ def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path):
     files = {path.name: path.stat() for path in entry.iterdir() if path.name in CONTENT}
     stamps = {n: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in files.items()}
     # The change does not show in the file's stamp.
-    tell(entry, replace(read_facts(entry), files=stamps))
+    write_entry(entry, replace(read_entry(entry), files=stamps))
     cache.lease("k", SIZE, never).close()
-    tell(entry, replace(read_facts(entry), verified=time.time() - VERIFY_AFTER_S - 1))
+    write_entry(entry, replace(read_entry(entry), verified=time.time() - VERIFY_AFTER_S - 1))
     with cache.lease("k", SIZE, fill) as lease:
         assert (lease.folder / "a.term").read_bytes() == CONTENT["a.term"]
 
 
 def test_a_disk_that_keeps_nothing_is_an_error_not_a_loop(tmp_path, monkeypatch):
     cache = IndexCache(tmp_path)
-    monkeypatch.setattr("indextables.split.index.cache.sound", lambda entry, facts: None)
+    monkeypatch.setattr("indextables.split.index.cache.validate", lambda entry, facts: None)
     with pytest.raises(SplitError, match=r"does not keep what is written to it.*cache\.disk\.path"):
         cache.lease("k", SIZE, fill)
 
@@ -181,8 +187,10 @@ def test_what_the_cache_holds_is_counted_seldom(tmp_path, monkeypatch):
     """A cold search over many splits must not look at every entry for every split."""
     cache = IndexCache(tmp_path)
     looked = []
-    real = entries.bytes_there
-    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    real = entries.allocated_bytes
+    monkeypatch.setattr(
+        "indextables.split.index.cache.allocated_bytes", lambda e: looked.append(e) or real(e)
+    )
     for n in range(100):
         cache.lease(f"k{n}", SIZE, fill).close()
     assert len(looked) <= 100
@@ -191,8 +199,10 @@ def test_what_the_cache_holds_is_counted_seldom(tmp_path, monkeypatch):
 def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(tmp_path, monkeypatch):
     cache = IndexCache(tmp_path, limit=100 * SIZE)
     looked = []
-    real = entries.bytes_there
-    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    real = entries.allocated_bytes
+    monkeypatch.setattr(
+        "indextables.split.index.cache.allocated_bytes", lambda e: looked.append(e) or real(e)
+    )
     for n in range(300):
         cache.lease(f"k{n}", SIZE, fill).close()
         assert sum(1 for _ in (tmp_path / "entries").iterdir()) <= 101
@@ -203,8 +213,10 @@ def test_a_cache_of_many_entries_stays_below_its_limit_at_a_bounded_price(tmp_pa
 def test_entries_that_are_all_in_use_are_not_counted_for_every_other_one(tmp_path, monkeypatch):
     cache = IndexCache(tmp_path, limit=0)
     looked = []
-    real = entries.bytes_there
-    monkeypatch.setattr("indextables.split.index.cache.bytes_there", lambda e: looked.append(e) or real(e))
+    real = entries.allocated_bytes
+    monkeypatch.setattr(
+        "indextables.split.index.cache.allocated_bytes", lambda e: looked.append(e) or real(e)
+    )
     leases = [cache.lease(f"k{n}", SIZE, fill) for n in range(200)]
     assert len(looked) < 10 * 200
     for lease in leases:
@@ -256,7 +268,7 @@ def test_threads_that_want_the_same_entry_fetch_it_once(tmp_path):
     cache = IndexCache(tmp_path)
     fetched = []
 
-    def slow(folder: Path) -> list[Copied]:
+    def slow(folder: Path) -> list[CachedPiece]:
         fetched.append(1)
         time.sleep(0.05)
         return fill(folder)
@@ -320,7 +332,7 @@ def _die_with_lease(folder: str) -> None:
 
 
 def _die_while_fetching(folder: str) -> None:
-    def die(arriving: Path) -> list[Copied]:
+    def die(arriving: Path) -> list[CachedPiece]:
         (arriving / "a.term").write_bytes(b"half")
         os._exit(9)
 
@@ -378,7 +390,7 @@ def test_a_copy_that_takes_longer_than_an_hour_is_not_swept_away(tmp_path):
     cache = IndexCache(tmp_path)
     IndexCache(tmp_path).lease("old", SIZE, fill).close()
 
-    def slowly(folder: Path) -> list[Copied]:
+    def slowly(folder: Path) -> list[CachedPiece]:
         copied = fill(folder)
         os.utime(folder, (1, 1))
         IndexCache(tmp_path).flush()

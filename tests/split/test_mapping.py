@@ -125,7 +125,9 @@ def test_a_collated_column_is_not_searched_by_its_bytes():
     )
     schema = to_arrow(text)
     assert mapping_for(schema, Options()).fields == ()
-    assert mapping_for(schema, Options.parse({"indexing.typemap.c": "text"})).of("c")[0].kind is Kind.TEXT
+    assert (
+        mapping_for(schema, Options.parse({"indexing.typemap.c": "text"})).fields_of("c")[0].kind is Kind.TEXT
+    )
     with pytest.raises(OptionError, match="collation"):
         mapping_for(schema, Options.parse({"indexing.typemap.c": "string"}))
 

@@ -12,7 +12,7 @@ from indextables.options import Options
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
-from indextables.split.merge import Sample, Source, merge_splits
+from indextables.split.merge import LookupSample, MergeSource, merge_splits
 from indextables.store import open_store
 from tests.split.every_type import every_type, logs
 from tests.split.made_splits import between, hits, opened, table_of, term, write_split
@@ -27,7 +27,7 @@ def store(tmp_path):
 
 def merged(store, paths, target, schema, options=None, extra=()):
     given = Options.parse(options or {})
-    sources = [Source.of(store, read_footer(store, path), schema) for path in paths]
+    sources = [MergeSource.of(store, read_footer(store, path), schema) for path in paths]
     sink = store.open_upload(target)
     try:
         built = merge_splits([*sources, *extra], sink, schema, mapping_for(schema, given), given)
@@ -73,7 +73,7 @@ def test_rows_searches_and_statistics_are_those_of_one_split(store, count):
     assert (after.min_values, after.max_values) == (whole.min_values, whole.max_values)
     assert json.loads(after.stats) == json.loads(whole.stats)
     assert (built.num_records, built.num_merge_ops, built.size) == (16_000, 1, store.head("m.split").size)
-    assert len(after.chunks) == count
+    assert len(after.row_id_ranges) == count
 
 
 def test_many_segments_become_few(store):
@@ -93,7 +93,7 @@ def test_merged_splits_are_merged_again(store):
     assert table_of(store, "c.split").equals(table)
     assert asked(store, "c.split") == asked(store, "whole.split")
     assert built.num_merge_ops == 2
-    assert len(read_footer(store, "c.split").chunks) == 6
+    assert len(read_footer(store, "c.split").row_id_ranges) == 6
 
 
 def test_the_same_rows_twice_stay_apart(store):
@@ -139,7 +139,7 @@ def test_other_options_index_the_rows_anew(store):
     table = logs(2000)
     paths = parts(store, table, 2)
     built = merged(store, paths, "m.split", table.schema, TEXT)
-    assert built.mapping.of("message")[0].kind is Kind.TEXT
+    assert built.mapping.fields_of("message")[0].kind is Kind.TEXT
     write_split(store, "whole.split", table, TEXT)
     assert asked(store, "m.split") == asked(store, "whole.split")
 
@@ -148,9 +148,9 @@ def test_a_small_split_takes_the_fields_of_the_large_one(store):
     table = logs(3000)
     write_split(store, "large.split", table.slice(0, 2500), TEXT)
     small = write_split(store, "small.split", table.slice(2500), TEXT)
-    assert small.mapping.of("trace_id")[0].kind is Kind.STRING
+    assert small.mapping.fields_of("trace_id")[0].kind is Kind.STRING
     built = merged(store, ["small.split", "large.split"], "m.split", table.schema, TEXT)
-    assert built.mapping.of("trace_id")[0].kind is Kind.HASH
+    assert built.mapping.fields_of("trace_id")[0].kind is Kind.HASH
     assert table_of(store, "m.split").equals(pa.concat_tables([table.slice(2500), table.slice(0, 2500)]))
 
 
@@ -158,7 +158,7 @@ def test_rows_of_elsewhere_can_be_a_source(store):
     table = logs(1500)
     write_split(store, "a.split", table, TEXT)
     other = logs(700, seed=9)
-    foreign = Source("elsewhere", lambda: iter(other.to_batches(max_chunksize=100)))
+    foreign = MergeSource("elsewhere", lambda: iter(other.to_batches(max_chunksize=100)))
     merged(store, ["a.split"], "m.split", table.schema, TEXT, extra=[foreign])
     assert table_of(store, "m.split").equals(pa.concat_tables([table, other]))
     merged(store, [], "n.split", table.schema, TEXT, extra=[foreign])
@@ -195,9 +195,9 @@ def test_a_row_that_answers_for_another_stops_the_merge(store):
     table = logs(1000)
     write_split(store, "a.split", table, TEXT)
     with opened(store, "a.split") as (footer, index):
-        good, bad = Sample(footer.mapping), Sample(footer.mapping)
-        good.take(table.to_batches()[0], 0, footer.chunks, 0)
+        good, bad = LookupSample(footer.mapping), LookupSample(footer.mapping)
+        good.take(table.to_batches()[0], 0, footer.row_id_ranges, 0)
         good.check(index)
-        bad.take(logs(1000, seed=4).to_batches()[0], 0, footer.chunks, 0)
+        bad.take(logs(1000, seed=4).to_batches()[0], 0, footer.row_id_ranges, 0)
         with pytest.raises(SplitError, match="nothing was merged"):
             bad.check(index)

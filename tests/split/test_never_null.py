@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.split.parquet.storage_types import unmarked
+from indextables.split.parquet.storage_types import strip_validity
 
 
 def never(name: str, kind: pa.DataType) -> pa.Field:
@@ -49,7 +49,7 @@ def values(name: str) -> pa.Array:
 @pytest.mark.parametrize("name", [name for name in CASES if name != "empty struct"])
 def test_what_is_unmarked_means_the_same_and_parquet_takes_it(name: str, tmp_path: Path) -> None:
     column = pa.chunked_array([values(name), values(name).slice(1), values(name).slice(1, 1)])
-    found = unmarked(column)
+    found = strip_validity(column)
     found.validate(full=True)
     assert found.to_pylist() == column.to_pylist()
     table = pa.table([found], pa.schema([pa.field("c", column.type)]))
@@ -59,7 +59,7 @@ def test_what_is_unmarked_means_the_same_and_parquet_takes_it(name: str, tmp_pat
 
 def test_columns_without_such_fields_are_left_as_they_are() -> None:
     column = pa.chunked_array([pa.array([{"a": 1}, None])])
-    assert unmarked(column) is column
+    assert strip_validity(column) is column
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -12,8 +12,8 @@ import pytest
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.mapping import mapping_for
-from indextables.split.merge import Source, merge_splits
-from indextables.split.quickwit import _value, original_rows, read_bundle
+from indextables.split.merge import MergeSource, merge_splits
+from indextables.split.quickwit import _value, bundle_rows, read_bundle
 from indextables.store import open_store
 from tests.split.made_splits import table_of
 
@@ -39,7 +39,7 @@ def test_every_row_of_every_live_split_is_read(name):
     found = [
         row
         for path in said["live_files"]
-        for batch in original_rows(store, path, schema)
+        for batch in bundle_rows(store, path, schema)
         for row in batch.to_pylist()
     ]
     wanted = [
@@ -54,7 +54,7 @@ def test_every_row_of_every_live_split_is_read(name):
 def test_a_column_that_is_not_there_is_null():
     store = open_store(FIXTURES / "01_single_write")
     path = expected()["01_single_write"]["live_files"][0]
-    (batch,) = original_rows(store, path, pa.schema([("ID", pa.int32()), ("day", pa.string())]))
+    (batch,) = bundle_rows(store, path, pa.schema([("ID", pa.int32()), ("day", pa.string())]))
     assert batch.column("day").null_count == batch.num_rows > batch.column("ID").null_count == 0
 
 
@@ -62,7 +62,7 @@ def test_bundles_are_merged_into_a_split_of_ours(tmp_path):
     said = expected()["02_five_appends"]
     source, store, schema = open_store(FIXTURES / "02_five_appends"), open_store(tmp_path), schema_of(said)
     sources = [
-        Source(path, lambda path=path: original_rows(source, path, schema)) for path in said["live_files"]
+        MergeSource(path, lambda path=path: bundle_rows(source, path, schema)) for path in said["live_files"]
     ]
     sink = store.open_upload("m.split")
     built = merge_splits(sources, cast("IO[bytes]", sink), schema, mapping_for(schema, Options()), Options())

@@ -19,15 +19,15 @@ from indextables.options import Options
 from indextables.predicate import Column, Compare, Op, Search, SearchKind, parse_condition
 from indextables.split import footer as footers
 from indextables.split.components import components
-from indextables.split.footer import Footer, IndexFile, positions_of, read_footer
+from indextables.split.footer import Footer, IndexFile, positions_key, read_footer
 from indextables.split.index import files
 from indextables.split.index.cache import index_cache
 from indextables.split.index.files import unpack
 from indextables.split.mapping import Kind
-from indextables.split.query.bound_query import Fields
-from indextables.split.query.filter_pushdown import narrow
+from indextables.split.query.bound_query import SearchFields
+from indextables.split.query.filter_pushdown import plan_filter
 from indextables.split.query.searcher import close_indexes, is_cached, open_index, prewarm
-from indextables.split.tantivy_layout import DOCUMENTS, field_names, stretches
+from indextables.split.tantivy_layout import DOC_STORE_FIELD, field_names, field_ranges
 from indextables.store import Store, open_store
 from tests.split.made_splits import opened, write_split
 
@@ -71,10 +71,10 @@ def split(store: Store) -> Footer:
 
 def asked(index, condition):
     """How many rows meet a condition, by the index alone."""
-    fields = Fields(index.footer.schema, (index.footer.mapping,))
-    found = narrow(condition, index.view, lambda search: fields.question(search, Options()), Options())
-    assert found.check is None
-    return index.count(found.side.rows)
+    fields = SearchFields(index.footer.schema, (index.footer.mapping,))
+    found = plan_filter(condition, index.view, lambda search: fields.bind(search, Options()), Options())
+    assert found.residual is None
+    return index.count(found.candidates.rows)
 
 
 def search(column: str, query: str) -> Search:
@@ -93,8 +93,8 @@ QUESTIONS: dict[str, Any] = {
 def held(index) -> set[str | None]:
     """The fields whose pieces are all on the disk."""
     pieces = index.footer.pieces
-    lacks = index.lease.lacks
-    return {name for name, own in pieces.items() if not any(lacks((p.file, p.start)) for p in own)}
+    is_missing = index.lease.is_missing
+    return {name for name, own in pieces.items() if not any(is_missing((p.file, p.start)) for p in own)}
 
 
 def test_pieces_are_the_files_from_the_first_byte_to_the_last(store, split, tmp_path):
@@ -123,7 +123,13 @@ def test_what_is_needed_together_stands_together(split):
 
 def test_every_field_has_pieces_and_documents_have_theirs(split):
     fields = {field.name for field in split.mapping.fields}
-    assert {positions_of("t:words"), DOCUMENTS, "_row", "_partial", None} | fields <= split.pieces.keys()
+    assert {
+        positions_key("t:words"),
+        DOC_STORE_FIELD,
+        "_row",
+        "_partial",
+        None,
+    } | fields <= split.pieces.keys()
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -132,8 +138,8 @@ def test_a_question_brings_what_it_asks_about_and_nothing_else(store, split, opt
     assert held(index) == {None}
     fresh = asked(index, QUESTIONS[name])
     column = {"phrase": "words"}.get(name, name)
-    own = {field.name for field in split.mapping.of(column)}
-    allowed = own | {None, "_partial"} | ({positions_of("t:words")} if name == "phrase" else set())
+    own = {field.name for field in split.mapping.fields_of(column)}
+    allowed = own | {None, "_partial"} | ({positions_key("t:words")} if name == "phrase" else set())
     assert held(index) & own
     assert held(index) <= allowed
     index.load({*split.pieces} - {None})
@@ -151,27 +157,27 @@ def test_answers_do_not_depend_on_what_was_asked_before(store, split, options):
 def test_positions_come_with_the_first_phrase(store, split, options):
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
-    assert positions_of("t:words") not in held(index)
+    assert positions_key("t:words") not in held(index)
     assert asked(index, QUESTIONS["phrase"]) == 3000
-    assert positions_of("t:words") in held(index)
+    assert positions_key("t:words") in held(index)
 
 
 def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
     index = open_index(store, split, options)
-    fields = Fields(split.schema, (split.mapping,))
-    found = narrow(
-        QUESTIONS["words"], index.view, lambda search: fields.question(search, Options()), Options()
+    fields = SearchFields(split.schema, (split.mapping,))
+    found = plan_filter(
+        QUESTIONS["words"], index.view, lambda search: fields.bind(search, Options()), Options()
     )
     assert "_row" not in held(index)
-    assert index.rows(found.side.rows).tolist() == [17]
+    assert index.rows(found.candidates.rows).tolist() == [17]
     assert "_row" in held(index)
-    assert index.top(found.side.rows, 3).rows.tolist() == [17]
+    assert index.top(found.candidates.rows, 3).rows.tolist() == [17]
 
 
 def test_another_process_finds_what_was_brought(store, split, options, monkeypatch):
     assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
     close_indexes()
-    monkeypatch.setattr("indextables.split.query.searcher.copy", None)
+    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", None)
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
     with pytest.raises(TypeError):
@@ -181,13 +187,13 @@ def test_another_process_finds_what_was_brought(store, split, options, monkeypat
 def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, monkeypatch):
     copied = []
     together = threading.Barrier(6)
-    real = files.copy
+    real = files.copy_pieces
 
     def copy(store, footer, folder, pieces):
         copied.extend((piece.file, piece.start) for piece in pieces)
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.searcher.copy", copy)
+    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", copy)
     index = open_index(store, split, options)
     copied.clear()
 
@@ -246,7 +252,7 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("indextables.split.query.searcher.copy", full)
+        patched.setattr("indextables.split.query.searcher.copy_pieces", full)
         with pytest.raises(SplitError, match=r"No space left.*cache\.disk\.path"):
             asked(index, QUESTIONS["words"])
     assert asked(index, QUESTIONS["words"]) == 1
@@ -365,26 +371,30 @@ def test_a_directory_that_cannot_be_understood_is_refused(store, split, tmp_path
     unpack(store, split, tmp_path / "out")
     fields = field_names((tmp_path / "out" / "meta.json").read_bytes())
     data = next(p for p in (tmp_path / "out").iterdir() if p.suffix == suffix).read_bytes()
-    assert stretches(suffix, data, len(data), fields)
+    assert field_ranges(suffix, data, len(data), fields)
     for spoilt in (data[: len(data) // 2], b"\xff" * 40, data[-60:-8] + b"\xff" * 8):
         with pytest.raises(SplitError, match="no directory of its fields"):
-            stretches(suffix, spoilt, len(spoilt), fields)
+            field_ranges(suffix, spoilt, len(spoilt), fields)
 
 
 def test_conditions_on_several_columns_are_fetched_at_once(store, split, options, monkeypatch):
     calls = []
-    real = files.copy
+    real = files.copy_pieces
 
     def copy(store, footer, folder, pieces):
         calls.append({piece.field for piece in pieces})
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.searcher.copy", copy)
+    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", copy)
     index = open_index(store, split, options)
     calls.clear()
     index.load_columns(["number", "NAME", "words", "no such column"])
     assert len(calls) == 1
-    assert {"t:words", split.mapping.of("name")[0].name, split.mapping.of("number")[0].name} == calls[0]
+    assert {
+        "t:words",
+        split.mapping.fields_of("name")[0].name,
+        split.mapping.fields_of("number")[0].name,
+    } == calls[0]
     condition = parse_condition("number < 7 AND name = 'name3'", split.schema)
     assert asked(index, condition) > 0
 
@@ -392,6 +402,6 @@ def test_conditions_on_several_columns_are_fetched_at_once(store, split, options
 def test_a_file_that_shrinks_while_it_is_packed_is_an_error_not_a_loop(tmp_path, monkeypatch):
     path = tmp_path / "a.idx"
     path.write_bytes(b"x" * 100)
-    cut = files._Cut(path, None, 0, 200)
+    cut = files._FileRange(path, None, 0, 200)
     with pytest.raises(SplitError, match=r"a\.idx became shorter"):
         files._pack_piece(cut, io.BytesIO(), pa.Codec("zstd"))

@@ -15,9 +15,9 @@ from indextables.errors import UnreadableSplitError
 from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
-from indextables.split.merge import Source, merge_splits
-from indextables.split.parquet.pages import moved, page_locations
-from indextables.split.parquet.reader import Rows
+from indextables.split.merge import MergeSource, merge_splits
+from indextables.split.parquet.pages import page_locations, shift_pages
+from indextables.split.parquet.reader import RowReader
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, write_struct
 from indextables.store import open_store
 from tests.split.made_splits import rows_of, table_of, write_split
@@ -46,7 +46,7 @@ def logs(start, count):
 
 def merged(store, paths, schema, options=OPTIONS):
     given_options = Options.parse(options)
-    sources = [Source.of(store, read_footer(store, path), schema) for path in paths]
+    sources = [MergeSource.of(store, read_footer(store, path), schema) for path in paths]
     sink = store.open_upload("m.split")
     built = merge_splits(sources, sink, schema, mapping_for(schema, given_options), given_options)
     sink.close()
@@ -140,7 +140,7 @@ def test_a_damaged_page_is_not_copied(store, tmp_path):
 def test_every_row_group_is_given_with_its_rows(store):
     table = logs(0, ROWS)
     write_split(store, "a.split", table, OPTIONS)
-    groups = list(Rows(store, read_footer(store, "a.split")).groups())
+    groups = list(RowReader(store, read_footer(store, "a.split")).groups())
     assert len(groups) == 3
     assert pa.concat_tables(group.rows for group in groups).equals(table)
     assert sum(group.encoded.rows for group in groups) == ROWS
@@ -156,7 +156,7 @@ def test_a_moved_page_index_says_the_same_of_other_places(locations, by, sizes):
     items = [{1: (I64, a), 2: (I32, b), 3: (I64, c)} for a, b, c in locations]
     more = {2: (LIST, (I64, [1, 300]))} if sizes else {}
     index = write_struct({1: (LIST, (STRUCT, items)), **more})
-    after = moved(index, by)
+    after = shift_pages(index, by)
     assert page_locations(after).tolist() == [[a + by, b, c] for a, b, c in locations]
     assert after == write_struct(
         {1: (LIST, (STRUCT, [{**item, 1: (I64, item[1][1] + by)} for item in items])), **more}

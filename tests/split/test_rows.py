@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import SplitError
 from indextables.split.footer import read_footer
-from indextables.split.parquet.reader import Rows
+from indextables.split.parquet.reader import RowReader
 from indextables.split.parquet.thrift import (
     BINARY,
     DOUBLE,
@@ -129,13 +129,13 @@ def test_a_split_that_was_replaced_is_noticed(tmp_path):
     footer = read_footer(store, "a.split")
     (tmp_path / "a.split").write_bytes(b"x" * 50)
     with pytest.raises(SplitError, match="50 bytes instead of"):
-        Rows(store, footer)
+        RowReader(store, footer)
 
 
 def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path):
     store = open_store(tmp_path)
     write_split(store, "a.split", logs(3000))
-    rows = Rows(store, read_footer(store, "a.split"))
+    rows = RowReader(store, read_footer(store, "a.split"))
     assert rows.fetch(np.array([5])).num_rows == 1
     with (tmp_path / "a.split").open("r+b") as file:
         file.truncate(100)
@@ -154,7 +154,7 @@ def test_damaged_pages_are_an_error_that_names_the_split(tmp_path):
     data = bytearray((tmp_path / "a.split").read_bytes())
     data[4:60_000] = bytes(59_996)
     (tmp_path / "b.split").write_bytes(data)
-    rows = Rows(store, read_footer(store, "b.split"))
+    rows = RowReader(store, read_footer(store, "b.split"))
     with pytest.raises(SplitError, match=r"b\.split: the rows cannot be read"):
         rows.fetch(np.arange(3000))
     with pytest.raises(SplitError, match=r"b\.split: the rows cannot be read"):
@@ -237,8 +237,10 @@ def test_batches_have_no_more_bytes_than_allowed(large_rows, columns):
 def test_few_large_rows_of_several_row_groups_are_not_fetched_together(large_rows, monkeypatch):
     _, rows = large_rows
     fetched = []
-    real = Rows.fetch
-    monkeypatch.setattr(Rows, "fetch", lambda self, n, c: fetched.append(real(self, n, c)) or fetched[-1])
+    real = RowReader.fetch
+    monkeypatch.setattr(
+        RowReader, "fetch", lambda self, n, c: fetched.append(real(self, n, c)) or fetched[-1]
+    )
     some = np.arange(1, 200, 2)
     list(rows.batches(some, ["text"], batch_bytes=1 << 20))
     assert len(fetched) > 3

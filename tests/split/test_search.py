@@ -16,11 +16,11 @@ from indextables.predicate import And, Column, Compare, In, IsNull, Not, Op, Or,
 from indextables.split.footer import read_footer
 from indextables.split.mapping import Kind, mapping_for
 from indextables.split.query import searcher as searching
-from indextables.split.query.bound_query import Fields
-from indextables.split.query.filter_pushdown import narrow
-from indextables.split.query.row_sets import ALL, NOTHING, either, every, without
+from indextables.split.query.bound_query import SearchFields
+from indextables.split.query.filter_pushdown import plan_filter
+from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, intersect, subtract, union
 from indextables.split.query.searcher import close_indexes, open_index, prewarm
-from indextables.split.tantivy_layout import PARTS
+from indextables.split.tantivy_layout import INDEX_COMPONENTS
 from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 
@@ -76,33 +76,33 @@ def test_few_hits_and_most_rows_give_the_same_kind_of_numbers(index, word, wante
 
 
 def test_more_hits_than_wanted_are_not_collected(index):
-    assert index.rows_unless_many(term(index, "most"), 3199) is None
-    assert len(index.rows_unless_many(term(index, "most"), 3200)) == 3200
+    assert index.rows_up_to(term(index, "most"), 3199) is None
+    assert len(index.rows_up_to(term(index, "most"), 3200)) == 3200
 
 
 def test_all_and_nothing_cost_no_search(index):
-    assert (index.count(ALL), index.count(NOTHING)) == (4000, 0)
-    assert len(index.rows(ALL)) == 4000
-    assert len(index.rows(NOTHING)) == 0
+    assert (index.count(ALL_ROWS), index.count(NO_ROWS)) == (4000, 0)
+    assert len(index.rows(ALL_ROWS)) == 4000
+    assert len(index.rows(NO_ROWS)) == 0
 
 
 def test_sets_of_rows_combine_without_building_queries_where_they_can():
     some, other = Query.all_query(), Query.all_query()
-    assert every([ALL, some]) is some
-    assert every([some, NOTHING]) is NOTHING
-    assert every([]) is ALL
-    assert either([some, ALL]) is ALL
-    assert either([NOTHING, some]) is some
-    assert either([]) is NOTHING
-    assert without(some, NOTHING) is some
-    assert without(some, some) is NOTHING
-    assert every([some, some]) is some
-    assert without(some, other) is not some
+    assert intersect([ALL_ROWS, some]) is some
+    assert intersect([some, NO_ROWS]) is NO_ROWS
+    assert intersect([]) is ALL_ROWS
+    assert union([some, ALL_ROWS]) is ALL_ROWS
+    assert union([NO_ROWS, some]) is some
+    assert union([]) is NO_ROWS
+    assert subtract(some, NO_ROWS) is some
+    assert subtract(some, some) is NO_ROWS
+    assert intersect([some, some]) is some
+    assert subtract(some, other) is not some
 
 
 def narrowed(index, predicate):
-    fields = Fields(SCHEMA, (index.view.mapping,))
-    return narrow(predicate, index.view, lambda s: fields.question(s, Options()), Options())
+    fields = SearchFields(SCHEMA, (index.view.mapping,))
+    return plan_filter(predicate, index.view, lambda s: fields.bind(s, Options()), Options())
 
 
 EVEN = Compare(Op.EQ, Column(("s",)), pa.scalar("even"))
@@ -130,15 +130,15 @@ def test_not_over_nulls_leaves_unknown_rows_out(index):
 
 def test_only_the_part_that_the_index_cannot_answer_is_checked(index):
     found = narrowed(index, And((FEW, BLOB, EVEN)))
-    assert found.check == BLOB
-    assert len(index.rows(found.side.rows)) == 400
+    assert found.residual == BLOB
+    assert len(index.rows(found.candidates.rows)) == 400
 
 
 def test_a_part_that_cannot_be_answered_never_becomes_true(index):
     for predicate in (BLOB, Not(BLOB), Or((FEW, BLOB)), Not(And((FEW, BLOB)))):
         found = narrowed(index, predicate)
-        assert found.check == predicate
-        assert found.side.unsure is not NOTHING
+        assert found.residual == predicate
+        assert found.candidates.uncertain is not NO_ROWS
 
 
 def test_indexes_stay_open_and_the_longest_unused_is_closed_first(tmp_path):
@@ -166,7 +166,7 @@ def test_an_index_in_use_survives_a_flush_by_another(tmp_path):
 
 def test_prewarming_reads_the_parts_asked_for(tmp_path):
     store, footer, options = split_of(tmp_path, [{"id": 1, "s": "a", "t": "hello world", "blob": None}])
-    whole = prewarm(store, footer, options, PARTS)
+    whole = prewarm(store, footer, options, INDEX_COMPONENTS)
     terms = prewarm(store, footer, options, ["TERM"])
     assert 0 < terms < whole
     assert searching.is_cached(store, footer, options, ["t"])
@@ -203,7 +203,7 @@ def test_an_index_that_a_stranger_damaged_is_an_error_of_ours(tmp_path, monkeypa
             for piece in copied
         ]
 
-    monkeypatch.setattr(searching, "copy", damaged)
+    monkeypatch.setattr(searching, "copy_pieces", damaged)
     refused = 0
     for attempt in range(25):
         close_indexes()

@@ -172,7 +172,7 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     assert asked.asked(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
     assert known.NEWEST._kept and known.FILE_LISTS._kept and load.VERSIONS._kept  # noqa: PT018
-    assert sources._kept and search._open and asked._facts and snapshots._snapshots  # noqa: PT018
+    assert sources._kept and search._open_indexes and asked._facts and snapshots._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
             assert not isinstance(thing, (Store, Identity, Passport)), (where, thing)

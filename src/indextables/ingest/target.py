@@ -14,7 +14,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.schema.conversion import normalise
+from indextables.schema.conversion import storage_schema
 from indextables.schema.evolution import check_append, check_names, check_partition_columns
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.split.mapping import Mapping as FieldMapping
@@ -66,9 +66,9 @@ def new_table(
 ) -> Target:
     """The table that a first write makes: of any columns, or of those that it was declared with."""
     if declared is None:
-        schema = pa.schema([field.with_nullable(True) for field in normalise(incoming)])
+        schema = pa.schema([field.with_nullable(True) for field in storage_schema(incoming)])
     else:
-        schema = check_append(normalise(declared), incoming, merge=options.get(opt.MERGE_SCHEMA))
+        schema = check_append(storage_schema(declared), incoming, merge=options.get(opt.MERGE_SCHEMA))
     if not len(schema):
         raise SchemaError("the rows have no columns, so they cannot be written; a table has at least one")
     check_names(schema)

@@ -16,9 +16,9 @@ from indextables.predicate import Predicate
 from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.components import KINDS, Component, components
-from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.quickwit import read_bundle
-from indextables.split.tantivy_layout import PARTS
+from indextables.split.tantivy_layout import INDEX_COMPONENTS
 from indextables.store import Store
 
 _AT_ONCE = 8
@@ -141,11 +141,11 @@ def split_components(
 def _parts(
     store: Store, path: str, size: int, values: list[tuple[str, str | None]], tags: list[str] | None
 ) -> SplitComponents:
-    if OUR_TAG in (tags or ()):
+    if PARQUET_TAG in (tags or ()):
         found = components(store, read_footer(store, path, size))
     else:
         files = read_bundle(store, path, size).files.items()
-        suffixes = {suffix: KINDS[part] for part, all_ in PARTS.items() for suffix in all_}
+        suffixes = {suffix: KINDS[part] for part, all_ in INDEX_COMPONENTS.items() for suffix in all_}
         found = [
             Component("store" if suffixes[suffix] == "docstore" else suffixes[suffix], None, end - start)
             for name, (start, end) in sorted(files)

@@ -35,7 +35,7 @@ from indextables.maintain.sources import MergeFacts, SourceRef, damage, open_sou
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
-from indextables.split.merge import Source, merge_splits
+from indextables.split.merge import MergeSource, merge_splits
 from indextables.store import Store
 
 T = TypeVar("T")
@@ -335,7 +335,7 @@ def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator
         yield group
 
 
-def _merged(task: MergeTask, sources: Sequence[Source], store: Store, options: Options) -> Add:
+def _merged(task: MergeTask, sources: Sequence[MergeSource], store: Store, options: Options) -> Add:
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
     facts = task.facts
     with store.open_upload(path) as sink:

@@ -16,9 +16,9 @@ from indextables.maintain.sources import MergeFacts
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate.names import suggestion
-from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.query.searcher import prewarm as warm_split
-from indextables.split.tantivy_layout import PARTS
+from indextables.split.tantivy_layout import INDEX_COMPONENTS
 from indextables.store import Store
 
 _ALIASES = {
@@ -72,10 +72,10 @@ def parts_of(names: Iterable[str]) -> tuple[str, ...]:
     found = []
     for name in names:
         part = _ALIASES.get(name.upper(), name.upper())
-        if part not in PARTS:
-            known = (*PARTS, *_ALIASES)
+        if part not in INDEX_COMPONENTS:
+            known = (*INDEX_COMPONENTS, *_ALIASES)
             hint = suggestion(name, known) or ";"
-            raise CommandError(f"there is no segment {name}{hint} segments are {', '.join(PARTS)}")
+            raise CommandError(f"there is no segment {name}{hint} segments are {', '.join(INDEX_COMPONENTS)}")
         found.append(part)
     return tuple(dict.fromkeys(found))
 
@@ -106,7 +106,7 @@ def plan_prewarm(
     if asked and not columns:
         # No columns are not all columns.
         return PrewarmPlan((), parts, (), left_out, 0)
-    ours = [OUR_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
+    ours = [PARQUET_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
     files = files.filter(pa.array(ours, pa.bool_()))
     splits = list(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
     homes: dict[str | None, list[tuple[str, int]]] = {}
@@ -210,8 +210,8 @@ def _columns(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     known = {name.lower(): name for name in snapshot.schema.names}
     mapping = MergeFacts.of(snapshot, options).mapping
-    indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.of(f)]
-    left_out = [f for f in fields if f.lower() not in known or not mapping.of(f)]
+    indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.fields_of(f)]
+    left_out = [f for f in fields if f.lower() not in known or not mapping.fields_of(f)]
     strict = options.get(opt.PREWARM_FAIL_ON_MISSING)
     if left_out and strict:
         name = left_out[0]

@@ -16,10 +16,10 @@ from indextables.errors import IndexTablesError, TableNotFoundError
 from indextables.log.format.actions import Add, Format, Metadata
 from indextables.maintain.folder import SPLIT, OwnFolder
 from indextables.schema.spark import from_arrow
-from indextables.schema.values import NULL_PARTITION, parse_folder
+from indextables.schema.values import NULL_PARTITION, parse_partition_path
 from indextables.split.footer import Footer, read_footer
-from indextables.split.quickwit import OriginalFacts, read_original
-from indextables.split.writer import Built
+from indextables.split.quickwit import BundleMetadata, describe_bundle
+from indextables.split.writer import SplitFile
 from indextables.store import ObjectInfo, Store
 from indextables.table_properties import options_for_mapping
 
@@ -42,7 +42,7 @@ class Rebuilt:
 class _Read:
     info: ObjectInfo
     ours: Footer | None = None
-    original: OriginalFacts | None = None
+    original: BundleMetadata | None = None
     problem: str = ""
 
 
@@ -95,7 +95,7 @@ def _read(store: Store, info: ObjectInfo) -> _Read:
     except IndexTablesError as error:
         problem = str(error)
     try:
-        return _Read(info, original=read_original(store, info.path, info.size))
+        return _Read(info, original=describe_bundle(store, info.path, info.size))
     except IndexTablesError:
         return _Read(info, problem=problem)
 
@@ -116,7 +116,7 @@ def _live(newest_first: Sequence[Footer]) -> tuple[list[Footer], list[Footer]]:
 
 def _sources(footer: Footer) -> set[int]:
     """The numbers that tell the rows of a split from those of all others, merged or not."""
-    return {chunk.source for chunk in footer.chunks}
+    return {chunk.source for chunk in footer.row_id_ranges}
 
 
 def _table(
@@ -145,7 +145,7 @@ def _fits(footer: Footer, schema: pa.Schema, partitions: Sequence[str]) -> bool:
 
 
 def _our_add(footer: Footer) -> Add:
-    built = Built(
+    built = SplitFile(
         size=footer.size,
         num_records=footer.num_records,
         footer_start=footer.footer_start,
@@ -161,7 +161,7 @@ def _our_add(footer: Footer) -> Add:
     return add_action(footer.path, built, data_change=True)
 
 
-def _original_add(info: ObjectInfo, facts: OriginalFacts) -> Add:
+def _original_add(info: ObjectInfo, facts: BundleMetadata) -> Add:
     return Add(
         path=info.path,
         partition_values=folder_values(info.path),
@@ -175,5 +175,5 @@ def _original_add(info: ObjectInfo, facts: OriginalFacts) -> Add:
 
 def folder_values(path: str) -> dict[str, str | None]:
     """The partition values that the folders of a path name."""
-    named = parse_folder(path.rpartition("/")[0])
+    named = parse_partition_path(path.rpartition("/")[0])
     return {name: None if value == NULL_PARTITION else value for name, value in named}

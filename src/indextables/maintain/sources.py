@@ -10,10 +10,10 @@ from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.schema.values import parse_values
-from indextables.split.footer import OUR_TAG, read_footer
+from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for
-from indextables.split.merge import Source, source_error
-from indextables.split.quickwit import original_rows
+from indextables.split.merge import MergeSource, source_error
+from indextables.split.quickwit import bundle_rows
 from indextables.store import Store
 from indextables.table_properties import indexing_options
 
@@ -45,17 +45,17 @@ class SourceRef:
     @classmethod
     def of(cls, add: Add) -> "SourceRef":
         """From the action that added it."""
-        return cls(add.path, add.size, OUR_TAG in (add.split_tags or ()))
+        return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()))
 
 
 def open_source(
     store: Store, ref: SourceRef, facts: MergeFacts, values: dict[str, str | None], options: Options
-) -> Source:
+) -> MergeSource:
     """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
     if not ref.ours:
-        return Source(ref.path, lambda: _original(store, ref, facts, values, options))
+        return MergeSource(ref.path, lambda: _original(store, ref, facts, values, options))
     try:
-        return Source.of(store, read_footer(store, ref.path, ref.size), facts.schema)
+        return MergeSource.of(store, read_footer(store, ref.path, ref.size), facts.schema)
     except (SplitError, StoreError, OSError) as error:
         raise source_error(ref.path, error) from error
 
@@ -76,7 +76,7 @@ def _original(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the original's split, with the partition values that only the log has."""
     try:
-        for batch in original_rows(store, ref.path, facts.schema, options, ref.size):
+        for batch in bundle_rows(store, ref.path, facts.schema, options, ref.size):
             yield _with_partition(batch, facts, values)
     except (SplitError, StoreError, OSError) as error:
         raise source_error(ref.path, error) from error

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate.literals import LOCAL, ZONED, parsed
+from indextables.predicate.literals import LOCAL, ZONED, parse_literal
 from indextables.predicate.times import MICROS_PER_DAY, is_utc, utc_of
 from indextables.predicate.traversal import constant_unless_null
 from indextables.predicate.tree import (
@@ -51,7 +51,7 @@ def compare(
         return IsNull(column) if op is Op.NULL_SAFE else Always(None)
     if family_of(type_) is Family.NULL:
         return Always(False if op is Op.NULL_SAFE else None)
-    literal = _readable(column, type_, literal, time_zone)
+    literal = _parse_text_literal(column, type_, literal, time_zone)
     family, other = family_of(type_), family_of(literal.type)
     if family is Family.FLOAT and other in NUMBERS:
         return _compare_float(column, type_, op, float(literal.as_py()))
@@ -69,7 +69,7 @@ def compare(
                 f"{column.name} holds {type_.byte_width} bytes; give as many to compare with"
             )
         return Compare(op, column, pa.scalar(literal.as_py(), type_))
-    raise PredicateError(_cannot(column, type_, literal))
+    raise PredicateError(_not_comparable(column, type_, literal))
 
 
 def _beyond_bigint(value: Decimal) -> int:
@@ -91,7 +91,9 @@ def membership(
     same = Values.of(literals)
     if isinstance(same, Values) and same.array.type == type_ and family not in {Family.NULL, Family.OTHER}:
         return _same_type(column, same)
-    known = [_readable(column, type_, literal, time_zone) for literal in literals if literal.is_valid]
+    known = [
+        _parse_text_literal(column, type_, literal, time_zone) for literal in literals if literal.is_valid
+    ]
     if family in NUMBERS and any(family_of(literal.type) is Family.FLOAT for literal in known):
         known = [
             pa.scalar(float(literal.as_py()), pa.float64()) if family_of(literal.type) in NUMBERS else literal
@@ -123,7 +125,7 @@ def _same_type(column: Column, values: Values) -> Predicate:
     return Always(None) if len(values) else constant_unless_null(column, False)
 
 
-def _cannot(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
+def _not_comparable(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
     family = family_of(type_)
     given = sql_name(literal.type)
     told = f"{column.name} is {sql_name(type_)} and cannot be compared with a value of type {given}"
@@ -134,7 +136,7 @@ def _cannot(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
     return f"{told}; write one of type {sql_name(type_)}"
 
 
-def _readable(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:
+def _parse_text_literal(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:
     """A text literal read as the column's type; other literals as they are."""
     family = family_of(type_)
     if family_of(literal.type) is not Family.STRING or family is Family.STRING:
@@ -143,20 +145,20 @@ def _readable(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str)
     try:
         match family:
             case Family.INTEGER:
-                return parsed(text, pa.int64(), zone)
+                return parse_literal(text, pa.int64(), zone)
             case Family.DECIMAL | Family.FLOAT:  # Spark compares a DECIMAL with a text as DOUBLE
-                return parsed(text, pa.float64(), zone)
+                return parse_literal(text, pa.float64(), zone)
             case Family.TIMESTAMP:
-                return parsed(text, ZONED, zone)
+                return parse_literal(text, ZONED, zone)
             case Family.LOCAL_TIMESTAMP:
-                return parsed(text, LOCAL, zone)
+                return parse_literal(text, LOCAL, zone)
             case Family.DATE:
-                return parsed(text, pa.date32(), zone)
+                return parse_literal(text, pa.date32(), zone)
             case Family.BOOLEAN | Family.BINARY:
-                return parsed(text, pa.bool_() if family is Family.BOOLEAN else pa.binary(), zone)
+                return parse_literal(text, pa.bool_() if family is Family.BOOLEAN else pa.binary(), zone)
     except PredicateError as error:
         raise PredicateError(f"{column.name} is {sql_name(type_)}, but {error}") from None
-    raise PredicateError(_cannot(column, type_, literal))
+    raise PredicateError(_not_comparable(column, type_, literal))
 
 
 # --- whole numbers: integers, unscaled decimals, days, ticks ----------------------------------------
@@ -180,10 +182,10 @@ def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
     scale = type_.scale if family_of(type_) is Family.DECIMAL else 0
     value = literal.as_py()
     if family_of(literal.type) is Family.FLOAT:
-        lowest, highest = _reach(type_)
+        lowest, highest = _limits(type_)
         return _Bounds(
-            _first(lowest, highest, lambda whole: _as_double(whole, scale) >= value),
-            _first(lowest, highest, lambda whole: _as_double(whole, scale) > value),
+            _first_where(lowest, highest, lambda whole: _as_double(whole, scale) >= value),
+            _first_where(lowest, highest, lambda whole: _as_double(whole, scale) > value),
         )
     if isinstance(value, int):
         whole = value * 10**scale
@@ -195,7 +197,7 @@ def _as_double(whole: int, scale: int) -> float:
     return float(Decimal(whole).scaleb(-scale)) if scale else float(whole)
 
 
-def _first(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
+def _first_where(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
     """The smallest number in the range for which a monotone test holds; one past the range if none does."""
     low, high = lowest, highest + 1
     while low < high:
@@ -208,7 +210,7 @@ def _first(lowest: int, highest: int, reached: Callable[[int], bool]) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _reach(type_: pa.DataType) -> tuple[int, int]:
+def _limits(type_: pa.DataType) -> tuple[int, int]:
     """The smallest and largest whole number of a type."""
     if family_of(type_) is Family.DECIMAL:
         limit = int(10**type_.precision) - 1
@@ -252,7 +254,7 @@ def _scalar(type_: pa.DataType, whole: int) -> pa.Scalar:
 
 def _compare_whole(column: Column, type_: pa.DataType, op: Op, bounds: _Bounds) -> Predicate:
     """The comparison over whole numbers; where no value of the type can tell, a constant."""
-    lowest, highest = _reach(type_)
+    lowest, highest = _limits(type_)
     first, last = bounds.first, bounds.after - 1
 
     def known(op: Op, whole: int) -> Predicate:

@@ -27,11 +27,11 @@ from indextables.predicate.tree import (
     ArrayContains,
     Column,
     Compare,
-    Computed,
     Element,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Op,
     Or,
@@ -49,12 +49,12 @@ from indextables.predicate.types import Family, family_of, sql_name, value_type
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # Fewer ranges are compared one by one.
-FEW = 16
+_FEW_RANGES = 16
 # A flag for each number of a span, if that is no more than this, or than so many times the numbers in it.
 _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
-# Longer lists of numbers are prepared once: Arrow would hash them for every batch.
+# Longer lists of numbers are lookup once: Arrow would hash them for every batch.
 _FEW_VALUES = 64
 _TEXT = {
     TextMatchKind.STARTS: pc.starts_with,
@@ -70,10 +70,10 @@ class Intervals:
     starts: Numbers
     ends: Numbers
 
-    def holding(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+    def contains(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Whether each value lies in one of the intervals; null for null."""
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        numbers = whole_numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
+        numbers = to_int64(array).fill_null(0).to_numpy(zero_copy_only=False)
         place = np.searchsorted(self.starts, numbers, side="right") - 1
         inside = (place >= 0) & (numbers <= self.ends[np.maximum(place, 0)])
         missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -81,10 +81,10 @@ class Intervals:
 
 
 class NumberSet:
-    """Many whole numbers, prepared once to be looked for in many batches of rows."""
+    """Many whole numbers, lookup once to be looked for in many batches of rows."""
 
     def __init__(self, values: pa.Array) -> None:
-        numbers = np.unique(whole_numbers(values).to_numpy(zero_copy_only=False))
+        numbers = np.unique(to_int64(values).to_numpy(zero_copy_only=False))
         self._numbers = numbers
         self._first, self._last = int(numbers[0]), int(numbers[-1])
         self._flags: np.ndarray[Any, np.dtype[np.bool_]] | None = None
@@ -92,10 +92,10 @@ class NumberSet:
             self._flags = np.zeros(self._last - self._first + 1, np.bool_)
             self._flags[numbers - self._first] = True
 
-    def holding(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
+    def contains(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Whether each value is among the numbers; false for null."""
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        wanted = whole_numbers(array).fill_null(0).to_numpy(zero_copy_only=False)
+        wanted = to_int64(array).fill_null(0).to_numpy(zero_copy_only=False)
         inside = (wanted >= self._first) & (wanted <= self._last)
         near = np.where(inside, wanted, self._first)
         if self._flags is not None:
@@ -118,7 +118,7 @@ def is_whole(type_: pa.DataType) -> bool:
     )
 
 
-def whole_numbers(values: pa.Array) -> pa.Array:
+def to_int64(values: pa.Array) -> pa.Array:
     """Values of such a type as 64-bit numbers."""
     if pa.types.is_date32(values.type):
         return values.view(pa.int32()).cast(pa.int64())
@@ -138,7 +138,7 @@ def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | Non
             column, type_ = part.column, part.value.type
         if part.column != column or part.value.type != type_ or not is_whole(part.value.type):
             return None
-        value = whole_numbers(pa.array([part.value], type_))[0].as_py()
+        value = to_int64(pa.array([part.value], type_))[0].as_py()
         if part.op in {Op.EQ, Op.GE, Op.GT}:
             low = max(low, value + (part.op is Op.GT))
         if part.op in {Op.EQ, Op.LE, Op.LT}:
@@ -146,7 +146,7 @@ def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | Non
     return None if column is None else (column, type_, low, high)
 
 
-def intervals(bounds: Sequence[tuple[int, int]]) -> Intervals:
+def merge_intervals(bounds: Sequence[tuple[int, int]]) -> Intervals:
     """Ranges as disjoint intervals; those that touch are one, those that hold nothing are none."""
     ordered = sorted((low, high) for low, high in bounds if low <= high)
     joined: list[list[int]] = []
@@ -210,8 +210,8 @@ class _Evaluation:
                 return _TEXT[kind](self.texts(column), pattern=text)
             case Like(column):
                 return match_like(self.texts(column), predicate)
-            case Computed(column, steps, part):
-                return evaluate(part, pa.table({VALUE.name: computed(self.values(column), steps)}))
+            case NestedCondition(column, steps, part):
+                return evaluate(part, pa.table({VALUE.name: apply_steps(self.values(column), steps)}))
             case Search():
                 return self.searched(predicate)
 
@@ -219,7 +219,7 @@ class _Evaluation:
         """The parts of an OR; many ranges of one column are one part."""
         ranges: dict[tuple[Column, pa.DataType], list[tuple[Predicate, int, int]]] = defaultdict(list)
         for part in parts:
-            found = range_of(part) if len(parts) > FEW else None
+            found = range_of(part) if len(parts) > _FEW_RANGES else None
             if found is None:
                 yield self.of(part)
             else:
@@ -227,10 +227,10 @@ class _Evaluation:
                 ranges[column, type_].append((part, low, high))
         for (column, type_), listed in ranges.items():
             values = self.values(column)
-            if len(listed) <= FEW or values.type != type_:
+            if len(listed) <= _FEW_RANGES or values.type != type_:
                 yield from (self.of(part) for part, _, _ in listed)
             else:
-                yield intervals([(low, high) for _, low, high in listed]).holding(values)
+                yield merge_intervals([(low, high) for _, low, high in listed]).contains(values)
 
     def constant(self, value: bool | None) -> Any:  # noqa: ANN401, FBT001
         return pa.repeat(pa.scalar(value, pa.bool_()), self.rows.num_rows)
@@ -246,7 +246,7 @@ class _Evaluation:
                 if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
                     raise PredicateError(f"the rows have no column {column.name!r}")
                 values = pc.struct_field(values, [values.type.get_field_index(name)])
-            plain = _plain(value_type(values.type))
+            plain = _kernel_type(value_type(values.type))
             self.columns[column] = values if values.type == plain else pc.cast(values, plain)
         return self.columns[column]
 
@@ -266,23 +266,23 @@ class _Evaluation:
         if not value.is_valid:
             return pc.is_null(values) if op is Op.NULL_SAFE else self.constant(None)
         if value.type != values.type:
-            if _plain(value_type(value.type)) != values.type:
+            if _kernel_type(value_type(value.type)) != values.type:
                 return self.of(compare(column, values.type, op, value))
             value = value.cast(values.type)
         if op is Op.NULL_SAFE:
-            return pc.fill_null(_ordered(Op.EQ, values, value), False)
-        return _ordered(op, values, value)
+            return pc.fill_null(_compare_values(Op.EQ, values, value), False)
+        return _compare_values(op, values, value)
 
     def contained(self, predicate: In) -> Any:  # noqa: ANN401
         values = self.values(predicate.column)
         given = predicate.array
-        if given is None or _plain(value_type(given.type)) != values.type:
+        if given is None or _kernel_type(value_type(given.type)) != values.type:
             return self.of(membership(predicate.column, values.type, predicate.values))
         known = given.drop_null().cast(values.type)
         if not len(known):
             empty = not len(given)
             return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
-        found = _number_set(predicate).holding(values) if _many_numbers(known) else _is_in(values, known)
+        found = _number_set(predicate).contains(values) if _many_numbers(known) else _is_in(values, known)
         if len(known) < len(given):
             found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
@@ -299,7 +299,7 @@ class _Evaluation:
         return answer
 
 
-def computed(values: Any, steps: Sequence[Step]) -> Any:  # noqa: ANN401
+def apply_steps(values: Any, steps: Sequence[Step]) -> Any:  # noqa: ANN401
     """What some steps make of the values of an array, map or struct column, one result a row."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for step in steps:
@@ -357,7 +357,7 @@ def _element(array: pa.Array, position: int | None, matches: Predicate | None) -
     return elements.take(pa.array(places, mask=places >= ends))
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
+def _kernel_type(type_: pa.DataType) -> pa.DataType:
     """A type that every kernel takes, with the same values."""
     if pa.types.is_string_view(type_):
         return pa.large_string()
@@ -370,7 +370,7 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _ordered(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
+def _compare_values(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
     """The comparison of values with one of their type; NaN is the greatest number."""
     if family_of(values.type) is not Family.FLOAT:
         return _COMPARE[op](values, value)
@@ -392,12 +392,12 @@ def _many_numbers(known: pa.Array) -> bool:
 
 
 def _number_set(predicate: In) -> NumberSet:
-    """The values of a list, prepared once for all batches."""
+    """The values of a list, lookup once for all batches."""
     values = predicate.values
     assert isinstance(values, Values)
-    if not isinstance(values.prepared, NumberSet):
-        values.prepared = NumberSet(values.array.drop_null())
-    return values.prepared
+    if not isinstance(values.lookup, NumberSet):
+        values.lookup = NumberSet(values.array.drop_null())
+    return values.lookup
 
 
 def _is_in(values: Any, wanted: pa.Array) -> Any:  # noqa: ANN401

@@ -125,15 +125,15 @@ def _token(text: str, at: int) -> Token:
     if head in "rR" and text[at + 1 : at + 2] in {"'", '"'}:
         end = text.find(text[at + 1], at + 2)
         if end < 0:
-            raise _never_closed(text, at, "string")
+            raise _unclosed(text, at, "string")
         return Token(TokenKind.STRING, text[at : end + 1], text[at + 2 : end], at, end + 1)
     if head == "`":
-        end = _closing(text, at, at, "quoted name", escapes=False)
+        end = _find_closing_quote(text, at, at, "quoted name", escapes=False)
         return Token(TokenKind.NAME, text[at:end], text[at + 1 : end - 1].replace("``", "`"), at, end)
     if head == "$" and (tag := _TAG.match(text, at)):
         end = text.find(tag[0], tag.end())
         if end < 0:
-            raise _never_closed(text, at, "string")
+            raise _unclosed(text, at, "string")
         stop = end + len(tag[0])
         return Token(TokenKind.STRING, text[at:stop], text[tag.end() : end], at, stop)
     for kind, pattern in ((TokenKind.NUMBER, _NUMBER), (TokenKind.WORD, _WORD)):
@@ -145,7 +145,7 @@ def _token(text: str, at: int) -> Token:
 
 
 def _string(text: str, start: int, quote_at: int) -> Token:
-    end = _closing(text, start, quote_at, "string", escapes=True)
+    end = _find_closing_quote(text, start, quote_at, "string", escapes=True)
     quote = text[quote_at]
     body = text[quote_at + 1 : end - 1].replace(quote * 2, quote) if "\\" not in text[quote_at:end] else None
     if body is None:
@@ -153,7 +153,7 @@ def _string(text: str, start: int, quote_at: int) -> Token:
     return Token(TokenKind.STRING, text[start:end], body, start, end)
 
 
-def _closing(text: str, start: int, quote_at: int, what: str, *, escapes: bool) -> int:
+def _find_closing_quote(text: str, start: int, quote_at: int, what: str, *, escapes: bool) -> int:
     """Where the quoted part that opens at `quote_at` has ended; a doubled quote stands for itself."""
     quote = text[quote_at]
     at = quote_at + 1
@@ -166,7 +166,7 @@ def _closing(text: str, start: int, quote_at: int, what: str, *, escapes: bool) 
             at += 2
         else:
             return at + 1
-    raise _never_closed(text, start, what)
+    raise _unclosed(text, start, what)
 
 
 def _unescape(body: str, quote: str) -> str:
@@ -205,10 +205,10 @@ def _skip_comment(text: str, start: int) -> int:
                 return at
         else:
             at += 1
-    raise _never_closed(text, start, "comment")
+    raise _unclosed(text, start, "comment")
 
 
-def _never_closed(text: str, start: int, what: str) -> PredicateError:
+def _unclosed(text: str, start: int, what: str) -> PredicateError:
     return PredicateError(point_at(text, start, f"this {what} is never closed"), position=start)
 
 

@@ -54,7 +54,7 @@ def like_parts(pattern: str, escape: str = "\\") -> tuple[str | Wild, ...]:
     return tuple(parts)
 
 
-def simplified(like: Like, column_type: pa.DataType) -> Predicate:
+def simplify(like: Like, column_type: pa.DataType) -> Predicate:
     """The condition without LIKE where equality, a beginning, an end or a part of the text say the same."""
     if like.ignore_case:
         return like
@@ -80,7 +80,7 @@ def match_like(texts: Any, like: Like) -> Any:  # noqa: ANN401
     pattern = like.pattern.lower() if like.ignore_case else like.pattern
     parts = like_parts(pattern, like.escape)
     if like.ignore_case:
-        texts = _lowered(texts)
+        texts = _lower(texts)
     try:
         return pc.match_substring_regex(texts, pattern=_regex(parts))
     except pa.ArrowInvalid:  # a pattern longer than the regular expression engine takes
@@ -91,11 +91,11 @@ def match_like(texts: Any, like: Like) -> Any:  # noqa: ANN401
 
 def _regex(parts: tuple[str | Wild, ...]) -> str:
     pieces = {Wild.MANY: ".*", Wild.ONE: "."}
-    body = "".join(pieces[part] if isinstance(part, Wild) else _quoted(part) for part in parts)
+    body = "".join(pieces[part] if isinstance(part, Wild) else _escape_regex(part) for part in parts)
     return rf"(?s)\A{body}\z"
 
 
-def _quoted(text: str) -> str:
+def _escape_regex(text: str) -> str:
     """The text as a literal of RE2, which lets every character but ASCII letters and digits be escaped."""
     return "".join(
         char
@@ -131,14 +131,14 @@ def _matches(text: str, parts: tuple[str | Wild, ...]) -> bool:
     return all(wild[rest] and tokens[rest] == Wild.MANY.value for rest in range(token, len(tokens)))
 
 
-def _lowered(texts: Any) -> Any:  # noqa: ANN401
+def _lower(texts: Any) -> Any:  # noqa: ANN401
     """The texts in lower case. Outside ASCII, case depends on context and may change lengths.
 
     Arrow maps letter by letter; Java and Python know the final sigma and the dotted I. So texts that are
     not ASCII are mapped by Python, each distinct one once.
     """
     if isinstance(texts, pa.ChunkedArray):
-        return pa.chunked_array([_lowered(chunk) for chunk in texts.chunks], texts.type)
+        return pa.chunked_array([_lower(chunk) for chunk in texts.chunks], texts.type)
     plain = pc.fill_null(pc.string_is_ascii(texts), True)
     if pc.all(plain, min_count=0).as_py():
         return pc.ascii_lower(texts)

@@ -20,7 +20,7 @@ from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_n
 ZONED = pa.timestamp("us", tz="UTC")
 LOCAL = pa.timestamp("us")
 
-_SUFFIXED = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
+_SUFFIX_TYPES = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?")
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
@@ -30,7 +30,7 @@ _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
 )
 # Enough for any product of two 38-digit numbers; Python's default of 28 digits would round.
 _EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 # So many digits are beyond every type; Python refuses to read thousands.
 _ENOUGH_DIGITS = 100
@@ -62,15 +62,15 @@ _TYPES = CASTS | {
 }
 
 
-def number(text: str) -> pa.Scalar:
+def number_literal(text: str) -> pa.Scalar:
     """A number as SQL writes it, with its suffix and perhaps a sign before it.
 
     Without a suffix: an INT if it fits, else a BIGINT, else a DECIMAL; with a point a DECIMAL; with an
     exponent a DOUBLE.
     """
     upper = text.upper()
-    if upper[-1] in _SUFFIXED:
-        return integer(int(upper[:-1].lstrip("0")[:_ENOUGH_DIGITS] or "0"), _SUFFIXED[upper[-1]])
+    if upper[-1] in _SUFFIX_TYPES:
+        return integer_literal(int(upper[:-1].lstrip("0")[:_ENOUGH_DIGITS] or "0"), _SUFFIX_TYPES[upper[-1]])
     if upper.endswith("BD"):
         return _decimal(decimal.Decimal(upper[:-2]))
     if upper[-1] in "DF" or "E" in upper:
@@ -88,7 +88,7 @@ def number(text: str) -> pa.Scalar:
     return _decimal(value_)
 
 
-def integer(value: int, type_: pa.DataType) -> pa.Scalar:
+def integer_literal(value: int, type_: pa.DataType) -> pa.Scalar:
     """A whole number of the type, refused if it does not fit."""
     try:
         return pa.scalar(value, type_)
@@ -96,7 +96,7 @@ def integer(value: int, type_: pa.DataType) -> pa.Scalar:
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}") from None
 
 
-def negated(literal: pa.Scalar) -> pa.Scalar:
+def negate_literal(literal: pa.Scalar) -> pa.Scalar:
     """Minus the number."""
     family = family_of(literal.type)
     if family not in NUMBERS:
@@ -106,7 +106,9 @@ def negated(literal: pa.Scalar) -> pa.Scalar:
         return literal
     if family is Family.DECIMAL:
         return pa.scalar(value.copy_negate(), literal.type)
-    return integer(-value, literal.type) if family is Family.INTEGER else pa.scalar(-value, literal.type)
+    return (
+        integer_literal(-value, literal.type) if family is Family.INTEGER else pa.scalar(-value, literal.type)
+    )
 
 
 def _decimal(value: decimal.Decimal) -> pa.Scalar:
@@ -114,12 +116,12 @@ def _decimal(value: decimal.Decimal) -> pa.Scalar:
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale, 1)
-    if precision > _MOST_DIGITS:
-        raise PredicateError(f"a DECIMAL has at most {_MOST_DIGITS} digits; this number has {precision}")
+    if precision > _MAX_DIGITS:
+        raise PredicateError(f"a DECIMAL has at most {_MAX_DIGITS} digits; this number has {precision}")
     return pa.scalar(value, pa.decimal128(precision, scale))
 
 
-def double_of(text: str) -> float | None:
+def parse_double(text: str) -> float | None:
     """A text as Spark casts it to DOUBLE, or None if it is no number."""
     stripped = text.strip()
     found = _DOUBLE.fullmatch(stripped)
@@ -130,18 +132,18 @@ def double_of(text: str) -> float | None:
     return None if named is None else sign * named
 
 
-def parsed(text: str, type_: pa.DataType, zone: str) -> pa.Scalar:
+def parse_literal(text: str, type_: pa.DataType, zone: str) -> pa.Scalar:
     """A text as a value of a type; texts that ANSI mode would refuse are refused."""
     family = family_of(type_)
     stripped = text.strip()
     value: object = None
     match family:
         case Family.INTEGER if _INTEGER.fullmatch(stripped) and len(stripped) < 40:
-            return integer(int(stripped), type_)
+            return integer_literal(int(stripped), type_)
         case Family.FLOAT:
-            value = double_of(text)
+            value = parse_double(text)
         case Family.DECIMAL if _DECIMAL.fullmatch(stripped):
-            return _fitted(decimal.Decimal(stripped), type_)
+            return _round_decimal(decimal.Decimal(stripped), type_)
         case Family.STRING:
             value = text
         case Family.BINARY:
@@ -155,13 +157,13 @@ def parsed(text: str, type_: pa.DataType, zone: str) -> pa.Scalar:
         case Family.LOCAL_TIMESTAMP:
             value = micros_of(text, None)
     if value is None:
-        raise PredicateError(f"{_shown(text)} is no {sql_name(type_)}")
+        raise PredicateError(f"{_excerpt(text)} is no {sql_name(type_)}")
     if family is Family.DATE and not -(1 << 31) <= days_of(text) < 1 << 31:  # type: ignore[operator]
-        raise PredicateError(f"{_shown(text)} is beyond the range of DATE")
-    return _held(value, type_)
+        raise PredicateError(f"{_excerpt(text)} is beyond the range of DATE")
+    return _scalar_in_range(value, type_)
 
 
-def cast(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
+def cast_literal(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
     """The literal as another type."""
     source, target = family_of(literal.type), family_of(type_)
     # Times are read as ticks further down: Python has no objects for the years beyond 9999.
@@ -169,7 +171,7 @@ def cast(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
     if not literal.is_valid or source is Family.NULL:
         return pa.scalar(None, type_)
     if source is Family.STRING:
-        return parsed(value, type_, zone)
+        return parse_literal(value, type_, zone)
     if literal.type == type_:
         return literal
     if source in NUMBERS | {Family.BOOLEAN} and target in NUMBERS | {Family.BOOLEAN}:
@@ -178,12 +180,12 @@ def cast(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
         return pa.scalar(str(value).lower(), type_)
     if source is Family.DECIMAL and target is Family.STRING:
         return pa.scalar(format(value, "f"), type_)
-    moment = _moment(literal.value, source, target, zone) if source in TIMES else None
+    moment = _cast_datetime(literal.value, source, target, zone) if source in TIMES else None
     if moment is None:
         raise PredicateError(
             f"a value of type {sql_name(literal.type)} cannot be cast to {sql_name(type_)} here"
         )
-    return _held(moment, type_)
+    return _scalar_in_range(moment, type_)
 
 
 def _numeric(value: bool | float | decimal.Decimal, source: Family, type_: pa.DataType) -> pa.Scalar:  # noqa: FBT001
@@ -195,21 +197,21 @@ def _numeric(value: bool | float | decimal.Decimal, source: Family, type_: pa.Da
     if source is Family.FLOAT and not math.isfinite(value):
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
     if target is Family.INTEGER:
-        return integer(int(value), type_)
-    return _fitted(decimal.Decimal(repr(value) if source is Family.FLOAT else value), type_)
+        return integer_literal(int(value), type_)
+    return _round_decimal(decimal.Decimal(repr(value) if source is Family.FLOAT else value), type_)
 
 
-def _fitted(value: decimal.Decimal, type_: pa.DataType) -> pa.Scalar:
+def _round_decimal(value: decimal.Decimal, type_: pa.DataType) -> pa.Scalar:
     """A decimal rounded half up to the type's scale, refused if it has too many digits then."""
     rounded = value
-    if value.adjusted() <= _MOST_DIGITS:
+    if value.adjusted() <= _MAX_DIGITS:
         rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), decimal.ROUND_HALF_UP, _EXACT)
-    if value.adjusted() > _MOST_DIGITS or abs(rounded.scaleb(type_.scale, _EXACT)) >= 10**type_.precision:
+    if value.adjusted() > _MAX_DIGITS or abs(rounded.scaleb(type_.scale, _EXACT)) >= 10**type_.precision:
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
     return pa.scalar(rounded, type_)
 
 
-def _moment(ticks: int, source: Family, target: Family, zone: str) -> int | None:
+def _cast_datetime(ticks: int, source: Family, target: Family, zone: str) -> int | None:
     """Days or microseconds of a date or timestamp as another one of them; None for other casts."""
     match source, target:
         case Family.DATE, Family.LOCAL_TIMESTAMP:
@@ -227,14 +229,14 @@ def _moment(ticks: int, source: Family, target: Family, zone: str) -> int | None
     return None
 
 
-def _held(value: object, type_: pa.DataType) -> pa.Scalar:
+def _scalar_in_range(value: object, type_: pa.DataType) -> pa.Scalar:
     try:
         return pa.scalar(value, type_)
     except (pa.ArrowInvalid, OverflowError):
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}") from None
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "...")
 
 

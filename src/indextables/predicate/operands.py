@@ -9,7 +9,7 @@ import pyarrow as pa
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.like import simplified
+from indextables.predicate.like import simplify
 from indextables.predicate.traversal import is_false, is_true
 from indextables.predicate.tree import (
     VALUE,
@@ -18,11 +18,11 @@ from indextables.predicate.tree import (
     ArrayContains,
     Column,
     Compare,
-    Computed,
     Element,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Op,
     Or,
@@ -62,14 +62,14 @@ class ComputedOperand:
 
     @property
     def value(self) -> ColumnOperand:
-        """It as conditions within `Computed` name it."""
+        """It as conditions within `NestedCondition` name it."""
         return ColumnOperand(VALUE, self.type, self.start)
 
-    def that(self, part: Predicate) -> Predicate:
+    def condition(self, part: Predicate) -> Predicate:
         """A condition on it; a constant needs no value."""
-        return part if isinstance(part, Always) else Computed(self.column, self.steps, part)
+        return part if isinstance(part, Always) else NestedCondition(self.column, self.steps, part)
 
-    def then(self, step: Step, type_: pa.DataType) -> "ComputedOperand":
+    def with_step(self, step: Step, type_: pa.DataType) -> "ComputedOperand":
         """What one more step makes of it."""
         return ComputedOperand(self.column, (*self.steps, step), type_, self.start)
 
@@ -91,13 +91,13 @@ class ConditionOperand:
 
 
 @dataclass(frozen=True, slots=True)
-class EveryField:
+class AllFields:
     """`*` or `_indexall`: all fields that can be searched."""
 
     start: int
 
 
-Operand: TypeAlias = ColumnOperand | ComputedOperand | LiteralOperand | ConditionOperand | EveryField
+Operand: TypeAlias = ColumnOperand | ComputedOperand | LiteralOperand | ConditionOperand | AllFields
 
 
 def condition_of(operand: Operand) -> Predicate:
@@ -106,7 +106,7 @@ def condition_of(operand: Operand) -> Predicate:
         case ConditionOperand(predicate):
             return predicate
         case ComputedOperand():
-            return operand.that(condition_of(operand.value))
+            return operand.condition(condition_of(operand.value))
         case ColumnOperand(column, type_):
             if family_of(type_) is Family.BOOLEAN:
                 return Compare(Op.EQ, column, pa.scalar(True, type_))
@@ -121,98 +121,98 @@ def condition_of(operand: Operand) -> Predicate:
             raise PredicateError(
                 f"a value of type {sql_name(scalar.type)} is no condition; compare a column with it"
             )
-        case EveryField():
+        case AllFields():
             raise PredicateError("all fields can only be searched: * INDEXQUERY 'words'")
 
 
-def compared(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
+def comparison(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
     """`left op right`, the column on either side."""
     match left, right:
         case ComputedOperand(), LiteralOperand():
-            return left.that(compared(op, left.value, right, zone))
+            return left.condition(comparison(op, left.value, right, zone))
         case LiteralOperand(), ComputedOperand():
-            return right.that(compared(op, left, right.value, zone))
+            return right.condition(comparison(op, left, right.value, zone))
         case ColumnOperand(column, type_), LiteralOperand(scalar):
             return compare(column, type_, op, scalar, time_zone=zone)
         case LiteralOperand(scalar), ColumnOperand(column, type_):
             return compare(column, type_, _FLIPPED[op], scalar, time_zone=zone)
         case LiteralOperand(first), LiteralOperand(second):
-            return _folded(op, first, second, zone)
+            return _compare_literals(op, first, second, zone)
         case ColumnOperand(column), ColumnOperand(other):
             raise PredicateError(f"{_COLUMN_WITH_VALUE}, not of the columns {column.name} and {other.name}")
         case ConditionOperand(predicate), LiteralOperand(scalar):
-            return _against_truth(op, predicate, scalar)
+            return _compare_with_boolean(op, predicate, scalar)
         case LiteralOperand(scalar), ConditionOperand(predicate):
-            return _against_truth(_FLIPPED[op], predicate, scalar)
+            return _compare_with_boolean(_FLIPPED[op], predicate, scalar)
     raise PredicateError(_COLUMN_WITH_VALUE)
 
 
-def _folded(op: Op, first: pa.Scalar, second: pa.Scalar, zone: str) -> Predicate:
+def _compare_literals(op: Op, first: pa.Scalar, second: pa.Scalar, zone: str) -> Predicate:
     """Two literals compared now."""
     if not first.is_valid:
         return Always(not second.is_valid if op is Op.NULL_SAFE else None)
     if family_of(first.type) is Family.STRING and family_of(second.type) is not Family.STRING:
         first, second, op = second, first, _FLIPPED[op]
         if not first.is_valid:
-            return _folded(op, first, second, zone)
+            return _compare_literals(op, first, second, zone)
     value = Column(("the value",))
     row = pa.table({value.name: pa.repeat(first, 1)})
     return Always(evaluate(compare(value, first.type, op, second, time_zone=zone), row)[0].as_py())
 
 
-def _against_truth(op: Op, predicate: Predicate, scalar: pa.Scalar) -> Predicate:
+def _compare_with_boolean(op: Op, predicate: Predicate, scalar: pa.Scalar) -> Predicate:
     """A condition compared with TRUE, FALSE or NULL."""
     if not scalar.is_valid:
-        return unknown(predicate) if op is Op.NULL_SAFE else Always(None)
+        return is_unknown(predicate) if op is Op.NULL_SAFE else Always(None)
     if family_of(scalar.type) is Family.BOOLEAN and op in {Op.EQ, Op.NULL_SAFE}:
         if op is Op.EQ:
-            return predicate if scalar.as_py() else inverted(predicate)
+            return predicate if scalar.as_py() else negate(predicate)
         return is_true(predicate) if scalar.as_py() else is_false(predicate)
     raise PredicateError("a condition can only be equal to TRUE, FALSE or NULL")
 
 
-def unknown(predicate: Predicate) -> Predicate:
+def is_unknown(predicate: Predicate) -> Predicate:
     """Where the condition is neither true nor false."""
     return Not(Or((is_true(predicate), is_false(predicate))))
 
 
-def null_test(operand: Operand) -> Predicate:
+def is_null(operand: Operand) -> Predicate:
     """`operand IS NULL`."""
     match operand:
         case ComputedOperand():
-            return operand.that(null_test(operand.value))
+            return operand.condition(is_null(operand.value))
         case ColumnOperand(column):
             return IsNull(column)
         case LiteralOperand(scalar):
             return Always(not scalar.is_valid)
         case _:
-            return unknown(condition_of(operand))
+            return is_unknown(condition_of(operand))
 
 
-def among(left: Operand, items: Sequence[Operand], zone: str) -> Predicate:
+def in_list(left: Operand, items: Sequence[Operand], zone: str) -> Predicate:
     """`left IN (items)`."""
     if isinstance(left, ComputedOperand):
-        return left.that(among(left.value, items, zone))
+        return left.condition(in_list(left.value, items, zone))
     scalars = [item.scalar for item in items if isinstance(item, LiteralOperand)]
     if isinstance(left, ColumnOperand) and len(scalars) == len(items):
         return membership(left.column, left.type, scalars, time_zone=zone)
-    return joined(Or, [compared(Op.EQ, left, item, zone) for item in items])
+    return combine(Or, [comparison(Op.EQ, left, item, zone) for item in items])
 
 
 def like(left: Operand, pattern: str | None, escape: str, *, ignore_case: bool) -> Predicate:
     """`left LIKE pattern`, in its simplest form; an unknown pattern is never matched."""
     if isinstance(left, ComputedOperand):
-        return left.that(like(left.value, pattern, escape, ignore_case=ignore_case))
+        return left.condition(like(left.value, pattern, escape, ignore_case=ignore_case))
     column = _text_column(left, "ILIKE" if ignore_case else "LIKE")
     if pattern is None:
         return Always(None)
-    return simplified(Like(column.column, pattern, escape, ignore_case), column.type)
+    return simplify(Like(column.column, pattern, escape, ignore_case), column.type)
 
 
 def text_match(kind: TextMatchKind, left: Operand, text: str | None) -> Predicate:
     """`startswith(left, text)` and its relatives."""
     if isinstance(left, ComputedOperand):
-        return left.that(text_match(kind, left.value, text))
+        return left.condition(text_match(kind, left.value, text))
     column = _text_column(left, kind.value.replace("_", ""))
     return Always(None) if text is None else TextMatch(kind, column.column, text)
 
@@ -227,7 +227,7 @@ def _text_column(operand: Operand, name: str) -> ColumnOperand:
     return operand
 
 
-def inverted(predicate: Predicate) -> Predicate:
+def negate(predicate: Predicate) -> Predicate:
     """NOT the condition; a constant is turned over, a double NOT is none."""
     if isinstance(predicate, Not):
         return predicate.part
@@ -236,7 +236,7 @@ def inverted(predicate: Predicate) -> Predicate:
     return Not(predicate)
 
 
-def joined(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
+def combine(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
     """The parts under one And or Or; parts of the same kind are taken in, a single part stays itself."""
     if len(parts) == 1:
         return parts[0]
@@ -244,11 +244,11 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
     for part in parts:
         flat.extend(part.parts if isinstance(part, kind) else (part,))
     if kind is Or and len(flat) > _MANY_ALTERNATIVES:
-        flat = _listed(flat)
+        flat = _equalities_to_lists(flat)
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
 
 
-def _listed(parts: Sequence[Predicate]) -> list[Predicate]:
+def _equalities_to_lists(parts: Sequence[Predicate]) -> list[Predicate]:
     """Alternatives, with those of equality on one column as one list of values."""
     values: dict[tuple[Column, pa.DataType], list[pa.Array]] = {}
     others: list[Predicate] = []
@@ -269,40 +269,40 @@ def _listed(parts: Sequence[Predicate]) -> list[Predicate]:
 
 def element(operand: Operand, key: Operand, zone: str) -> Operand:
     """`operand[key]`: an element of an array by its position, or the value of a map under a key."""
-    nested = _nested(operand, "[...]")
+    nested = _as_computed(operand, "[...]")
     if not isinstance(key, LiteralOperand) or not key.scalar.is_valid:
         raise PredicateError("in brackets stands a number, or the key of a map, as a value")
     if pa.types.is_map(nested.type):
         matches = compare(VALUE, nested.type.key_type, Op.EQ, key.scalar, time_zone=zone)
-        return nested.then(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))
+        return nested.with_step(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))
     if not is_list(nested.type):
         raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}, neither an array nor a map")
     if family_of(key.scalar.type) is not Family.INTEGER:
         raise PredicateError("the position of an array's element is a whole number, 0 for the first")
-    return nested.then(Element(position=key.scalar.as_py()), value_type(nested.type.value_type))
+    return nested.with_step(Element(position=key.scalar.as_py()), value_type(nested.type.value_type))
 
 
-def field_of(operand: ComputedOperand, name: str) -> Operand:
+def struct_field(operand: ComputedOperand, name: str) -> Operand:
     """`operand.name`, where the operand is a struct."""
     fields = list(operand.type) if pa.types.is_struct(operand.type) else []
     found = [field for field in fields if field.name.lower() == name.lower()]
     if len(found) != 1:
         what = "more than one field" if found else "no field"
         raise PredicateError(f"an element of {operand.column.name} has {what} {name}")
-    return operand.then(StructField(found[0].name), value_type(found[0].type))
+    return operand.with_step(StructField(found[0].name), value_type(found[0].type))
 
 
 def size(operand: Operand) -> Operand:
     """`size(operand)`."""
-    nested = _nested(operand, "size")
+    nested = _as_computed(operand, "size")
     if not is_list(nested.type) and not pa.types.is_map(nested.type):
         raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}; size takes an array or a map")
-    return nested.then(Size(), pa.int32())
+    return nested.with_step(Size(), pa.int32())
 
 
 def array_contains(operand: Operand, item: Operand, zone: str) -> Operand:
     """`array_contains(operand, item)`."""
-    nested = _nested(operand, "array_contains")
+    nested = _as_computed(operand, "array_contains")
     if not is_list(nested.type):
         raise PredicateError(
             f"{nested.column.name} is {sql_name(nested.type)}; array_contains takes an array"
@@ -310,7 +310,7 @@ def array_contains(operand: Operand, item: Operand, zone: str) -> Operand:
     if not isinstance(item, LiteralOperand) or not item.scalar.is_valid:
         raise PredicateError("array_contains takes an array and a value that is not NULL")
     matches = compare(VALUE, value_type(nested.type.value_type), Op.EQ, item.scalar, time_zone=zone)
-    return nested.then(ArrayContains(matches, item.scalar), pa.bool_())
+    return nested.with_step(ArrayContains(matches, item.scalar), pa.bool_())
 
 
 def is_list(type_: pa.DataType) -> bool:
@@ -318,7 +318,7 @@ def is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
-def _nested(operand: Operand, name: str) -> ComputedOperand:
+def _as_computed(operand: Operand, name: str) -> ComputedOperand:
     match operand:
         case ComputedOperand():
             return operand

@@ -41,7 +41,7 @@ MARKS = frozenset("\\:^*?~")
 LEADING = frozenset("+-/<>")
 
 _EDITS = re.compile(r"~([0-9]*)(?=[\s)\]}^]|$)")
-_DEEPEST = 100
+_MAX_DEPTH = 100
 _FACTOR = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMBER = re.compile(r"[0-9]+")
 _OPERATOR = re.compile(r"(?:AND|OR|NOT|&&|\|\|)(?=[\s()\"]|$)")
@@ -218,7 +218,7 @@ class _Parser:
         required = next((plus for plus in pluses if plus is not None), None)
         if len(parts) > 1 and required is not None:
             self.fail("'+' (required) contradicts OR; leave it out, or group with parentheses", required)
-        return _joined(AnyOf, parts)
+        return _combine(AnyOf, parts)
 
     def all_of(self) -> tuple[QueryNode, int | None]:
         """Parts joined by AND or a blank, and where the '+' of a lone part stands."""
@@ -236,7 +236,7 @@ class _Parser:
                 self.at += len(operator)
                 self.skip_blanks()
             elif operator in OR_WORDS or self.peek() in {"", ")"}:
-                return _joined(AllOf, parts), plus if len(parts) == 1 else None
+                return _combine(AllOf, parts), plus if len(parts) == 1 else None
 
     def sign_must_touch(self, sign: str, start: int) -> None:
         if self.at_boundary():
@@ -272,8 +272,8 @@ class _Parser:
 
     def deeper(self) -> None:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            self.fail(f"the query is nested more than {_DEEPEST} deep")
+        if self.depth > _MAX_DEPTH:
+            self.fail(f"the query is nested more than {_MAX_DEPTH} deep")
 
     def boosted(self, node: QueryNode) -> QueryNode:
         if self.peek() == "^":
@@ -505,7 +505,7 @@ class _Parser:
         return Regex("".join(chars), field, position=start)
 
 
-def _joined(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNode:
+def _combine(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNode:
     """The parts under one node; parts of the same kind are taken in, a single part stays itself."""
     if len(parts) == 1:
         return parts[0]
@@ -554,39 +554,39 @@ def _leaf(leaf: QueryLeaf) -> str:
             return f"{_field(field)}{_word(text)}~{distance}"
         case Wildcard(parts, field):
             return _field(field) + "".join(
-                part.value if isinstance(part, Wild) else _escaped(part, first=index == 0)
+                part.value if isinstance(part, Wild) else _escape(part, first=index == 0)
                 for index, part in enumerate(parts)
             )
         case Phrase(text, slop, prefix, field):
-            return _field(field) + _quoted(text) + (f"~{slop}" if slop else "") + ("*" if prefix else "")
+            return _field(field) + _quote(text) + (f"~{slop}" if slop else "") + ("*" if prefix else "")
         case Regex(pattern, field):
-            return f"{_field(field)}/{_slashed(pattern)}/"
+            return f"{_field(field)}/{_escape_slashes(pattern)}/"
         case Range():
             return _field(leaf.field) + _range(leaf)
         case InSet(values, field):
-            return f"{_field(field)}IN [{' '.join(map(_quoted, values))}]"
+            return f"{_field(field)}IN [{' '.join(map(_quote, values))}]"
 
 
 def _range(leaf: Range) -> str:
-    lower = "*" if leaf.lower is None else _quoted(leaf.lower)
-    upper = "*" if leaf.upper is None else _quoted(leaf.upper)
+    lower = "*" if leaf.lower is None else _quote(leaf.lower)
+    upper = "*" if leaf.upper is None else _quote(leaf.upper)
     return f"{'[' if leaf.lower_inclusive else '{'}{lower} TO {upper}{']' if leaf.upper_inclusive else '}'}"
 
 
 def _field(path: FieldPath | None) -> str:
     if path is None:
         return ""
-    return ".".join(_escaped(name, first=True).replace(".", "\\.") for name in path) + ":"
+    return ".".join(_escape(name, first=True).replace(".", "\\.") for name in path) + ":"
 
 
 def _word(text: str) -> str:
     """A word that reads back as itself, though it may look like an operator."""
     if text in RESERVED or text == "IN":
         return "\\" + text
-    return _escaped(text, first=True)
+    return _escape(text, first=True)
 
 
-def _escaped(text: str, *, first: bool) -> str:
+def _escape(text: str, *, first: bool) -> str:
     return "".join(
         "\\" + char
         if char in MARKS or char in ENDING or char.isspace() or (first and index == 0 and char in LEADING)
@@ -595,11 +595,11 @@ def _escaped(text: str, *, first: bool) -> str:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _slashed(pattern: str) -> str:
+def _escape_slashes(pattern: str) -> str:
     """The pattern with its bare slashes escaped; escaped pairs stay as they are."""
     out: list[str] = []
     escaped = False

@@ -12,26 +12,35 @@ import pyarrow as pa
 
 from indextables.errors import PredicateError
 from indextables.predicate.lexer import ARITHMETIC, OPERATORS, SEARCHES, Cursor, Token, TokenKind
-from indextables.predicate.literals import CASTS, LOCAL, ZONED, cast, negated, number, parsed, read_type
+from indextables.predicate.literals import (
+    CASTS,
+    LOCAL,
+    ZONED,
+    cast_literal,
+    negate_literal,
+    number_literal,
+    parse_literal,
+    read_type,
+)
 from indextables.predicate.names import resolve, suggestion
 from indextables.predicate.operands import (
+    AllFields,
     ColumnOperand,
     ComputedOperand,
     ConditionOperand,
-    EveryField,
     LiteralOperand,
     Operand,
-    among,
     array_contains,
-    compared,
+    combine,
+    comparison,
     condition_of,
     element,
-    field_of,
-    inverted,
-    joined,
+    in_list,
+    is_null,
     like,
-    null_test,
+    negate,
     size,
+    struct_field,
     text_match,
 )
 from indextables.predicate.query_language import parse_query
@@ -66,8 +75,8 @@ _FUNCTIONS = (
     "indexquery, textsearch, fieldmatch, indexqueryall"
 )
 # A condition may be so deep when chains of one operator are one level, and a double NOT is none.
-_DEEPEST = 100
-_MOST_PARENTHESES = 10_000
+_MAX_DEPTH = 100
+_MAX_PARENTHESES = 10_000
 _COMPARISONS = {
     "=": Op.EQ,
     "==": Op.EQ,
@@ -120,7 +129,7 @@ class OperandParser(Cursor, ABC):
     def search(self, kind: SearchKind, left: Operand) -> Predicate:
         """A search operator, whose query comes next."""
         name = kind.value.upper()
-        if not isinstance(left, ColumnOperand | EveryField):
+        if not isinstance(left, ColumnOperand | AllFields):
             raise self.error(f"{name} takes a column, or * for all fields, on its left", left.start)
         if self.token.kind is not TokenKind.STRING:
             raise self.error(f"{name} takes its query in quotes")
@@ -138,7 +147,7 @@ class OperandParser(Cursor, ABC):
         """An operand with the casts, elements and fields that follow it."""
         while True:
             if self.accept_symbol("::"):
-                operand = self.cast(operand, start)
+                operand = self.cast_literal(operand, start)
             elif self.token.is_symbol("["):
                 operand = self.element(operand)
             elif isinstance(operand, ComputedOperand) and self.token.is_symbol("."):
@@ -162,7 +171,7 @@ class OperandParser(Cursor, ABC):
         if self.token.kind not in {TokenKind.WORD, TokenKind.NAME}:
             raise self.error("the name of a field is missing here")
         with self.at(self.token.start):
-            return field_of(operand, self.take().value)
+            return struct_field(operand, self.take().value)
 
     def primary(self) -> Operand:
         """An operand by itself."""
@@ -171,7 +180,7 @@ class OperandParser(Cursor, ABC):
             case TokenKind.STRING:
                 return LiteralOperand(pa.scalar(self.strings()), token.start)
             case TokenKind.NUMBER:
-                return self.number("")
+                return self.number_literal("")
             case TokenKind.NAME:
                 return self.column()
             case TokenKind.WORD:
@@ -181,7 +190,7 @@ class OperandParser(Cursor, ABC):
         if token.is_symbol("("):
             return self.parenthesised()
         if token.is_symbol("*"):
-            return EveryField(self.take().start)
+            return AllFields(self.take().start)
         if token.is_symbol("-", "+"):
             return self.signed()
         if token.is_symbol("?", ":"):
@@ -195,12 +204,12 @@ class OperandParser(Cursor, ABC):
         while sign := self.accept_symbol("-", "+"):
             minus ^= sign.text == "-"
         if self.token.kind is TokenKind.NUMBER:
-            return self.number("-" if minus else "")
+            return self.number_literal("-" if minus else "")
         inner = self.operand()
         if not isinstance(inner, LiteralOperand):
             raise self.error("arithmetic on columns is not supported; compare the column with a value", start)
         with self.at(start):
-            return LiteralOperand(negated(inner.scalar) if minus else inner.scalar, start)
+            return LiteralOperand(negate_literal(inner.scalar) if minus else inner.scalar, start)
 
     def parenthesised(self) -> Operand:
         """A condition or an operand in parentheses."""
@@ -219,8 +228,8 @@ class OperandParser(Cursor, ABC):
     def nested(self, opening: Token) -> Iterator[None]:
         """One level deeper, up to a limit."""
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise self.error(f"the condition is nested more than {_DEEPEST} deep", opening.start)
+        if self.depth > _MAX_DEPTH:
+            raise self.error(f"the condition is nested more than {_MAX_DEPTH} deep", opening.start)
         yield
         self.depth -= 1
 
@@ -231,11 +240,11 @@ class OperandParser(Cursor, ABC):
             pieces.append(self.take().value)
         return "".join(pieces)
 
-    def number(self, sign: str) -> Operand:
+    def number_literal(self, sign: str) -> Operand:
         """A number."""
         token = self.take()
         with self.at(token.start):
-            return LiteralOperand(number(sign + token.text), token.start)
+            return LiteralOperand(number_literal(sign + token.text), token.start)
 
     def word(self) -> Operand:
         """What starts with a word: a function, a typed or a constant value, a column."""
@@ -253,7 +262,7 @@ class OperandParser(Cursor, ABC):
             case "TRUE" | "FALSE":
                 return LiteralOperand(pa.scalar(upper == "TRUE"), self.take().start)
             case "_INDEXALL" if not self.has_column(token.text):
-                return EveryField(self.take().start)
+                return AllFields(self.take().start)
             case "CASE" | "INTERVAL" | "EXISTS" if not self.has_column(token.text):
                 raise self.error(f"{upper} is not supported in a condition")
             case _ if upper in {*OPERATORS, *REGEX_WORDS} and not self.has_column(token.text):
@@ -268,7 +277,7 @@ class OperandParser(Cursor, ABC):
         """A value such as `DATE '2024-01-01'`."""
         text = self.strings()
         if upper != "X":
-            return parsed(text, _TYPED_STRINGS[upper], self.zone)
+            return parse_literal(text, _TYPED_STRINGS[upper], self.zone)
         try:
             return pa.scalar(
                 bytes.fromhex("0" * (len(text) % 2) + text) if " " not in text else None, pa.binary()
@@ -295,7 +304,7 @@ class OperandParser(Cursor, ABC):
             operand = self.operand()
             if not self.accept_word("AS"):
                 raise self.error("AS is missing in CAST(value AS type)")
-            found = self.cast(operand, start)
+            found = self.cast_literal(operand, start)
             self.expect_symbol(")", "after CAST")
             return found
         if upper in {*SEARCHES, "INDEXQUERYALL"}:
@@ -310,8 +319,8 @@ class OperandParser(Cursor, ABC):
                 return ConditionOperand(text_match(_TEXT_FUNCTIONS[upper], left, text), start)
         if upper in {"ISNULL", "ISNOTNULL"}:
             (operand,) = self.arguments(upper, 1)
-            found_null = null_test(operand)
-            return ConditionOperand(found_null if upper == "ISNULL" else inverted(found_null), start)
+            found_null = is_null(operand)
+            return ConditionOperand(found_null if upper == "ISNULL" else negate(found_null), start)
         if upper in {"SIZE", "CARDINALITY"}:
             (operand,) = self.arguments(upper, 1)
             with self.at(operand.start):
@@ -343,7 +352,7 @@ class OperandParser(Cursor, ABC):
 
     def search_function(self, upper: str) -> Predicate:
         """`indexquery(column, 'query')` and `indexqueryall('query')`."""
-        left: Operand = EveryField(self.token.start)
+        left: Operand = AllFields(self.token.start)
         self.expect_symbol("(", f"after {upper.lower()}")
         if upper != "INDEXQUERYALL":
             left = self.operand()
@@ -352,7 +361,7 @@ class OperandParser(Cursor, ABC):
         self.expect_symbol(")", f"after the query of {upper.lower()}")
         return found
 
-    def cast(self, operand: Operand, start: int) -> Operand:
+    def cast_literal(self, operand: Operand, start: int) -> Operand:
         """The operand as the type whose name comes next."""
         return self.cast_to(operand, read_type(self), start)
 
@@ -361,7 +370,7 @@ class OperandParser(Cursor, ABC):
         if not isinstance(operand, LiteralOperand):
             raise self.error("only values are cast, not columns; write the value in the column's type", start)
         with self.at(start):
-            return LiteralOperand(cast(operand.scalar, type_, self.zone), start)
+            return LiteralOperand(cast_literal(operand.scalar, type_, self.zone), start)
 
 
 def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> Predicate:
@@ -404,9 +413,9 @@ class _Parser(OperandParser):
         if not self.ended():
             raise self.unexpected()
         found = self.as_condition(operand)
-        if depth_of(found) > _DEEPEST:
+        if depth_of(found) > _MAX_DEPTH:
             raise PredicateError(
-                f"the condition is nested more than {_DEEPEST} deep (AND in OR in AND, and so on): "
+                f"the condition is nested more than {_MAX_DEPTH} deep (AND in OR in AND, and so on): "
                 "write it with fewer levels"
             )
         return found
@@ -447,8 +456,8 @@ class _Parser(OperandParser):
     def opened(self, depth: int) -> "_Level":
         """The level of the parenthesis under the head."""
         opening = self.take()
-        if depth > _MOST_PARENTHESES:
-            problem = f"more than {_MOST_PARENTHESES:,} parentheses stand in each other"
+        if depth > _MAX_PARENTHESES:
+            problem = f"more than {_MAX_PARENTHESES:,} parentheses stand in each other"
             raise self.error(problem, opening.start)
         if self.token.is_word("SELECT", "WITH"):
             raise self.error("subqueries are not supported in a condition")
@@ -469,16 +478,16 @@ class _Parser(OperandParser):
         if not count:
             return operand
         predicate = self.as_condition(operand)
-        return ConditionOperand(inverted(predicate) if count % 2 else predicate, level.sign)
+        return ConditionOperand(negate(predicate) if count % 2 else predicate, level.sign)
 
     def alternative(self, level: "_Level") -> Operand | None:
         """What a level is, if nothing more comes; None if another alternative follows."""
         more = self.accept_word("OR")
         if not more and not level.alternatives and len(level.parts) == 1:
             return level.parts[0]
-        level.alternatives.append(joined(And, [self.as_condition(part) for part in level.parts]))
+        level.alternatives.append(combine(And, [self.as_condition(part) for part in level.parts]))
         level.parts = []
-        return None if more else ConditionOperand(joined(Or, level.alternatives), level.start)
+        return None if more else ConditionOperand(combine(Or, level.alternatives), level.start)
 
     def predicate(self, first: Operand | None = None) -> Operand:
         """An operand with the comparisons or the one test that follow it."""
@@ -490,9 +499,9 @@ class _Parser(OperandParser):
                 raise self.unexpected()
             with self.at(right.start if isinstance(right, LiteralOperand | ConditionOperand) else left.start):
                 if token.text in _UNEQUAL:
-                    found = inverted(compared(Op.EQ, left, right, self.zone))
+                    found = negate(comparison(Op.EQ, left, right, self.zone))
                 else:
-                    found = compared(_COMPARISONS[token.text], left, right, self.zone)
+                    found = comparison(_COMPARISONS[token.text], left, right, self.zone)
             left = ConditionOperand(found, left.start)
         negative = self.token.is_word("NOT")
         test = self.following if negative else self.token
@@ -500,7 +509,7 @@ class _Parser(OperandParser):
             return left
         self.index += negative
         predicate = self.test(left, self.take())
-        return ConditionOperand(inverted(predicate) if negative else predicate, left.start)
+        return ConditionOperand(negate(predicate) if negative else predicate, left.start)
 
     def test(self, left: Operand, operator: Token) -> Predicate:
         word = operator.text.upper()
@@ -515,12 +524,12 @@ class _Parser(OperandParser):
                     upper = self.operand()
                     return And(
                         (
-                            compared(Op.GE, left, lower, self.zone),
-                            compared(Op.LE, left, upper, self.zone),
+                            comparison(Op.GE, left, lower, self.zone),
+                            comparison(Op.LE, left, upper, self.zone),
                         )
                     )
                 case "IN":
-                    return among(left, self.operands("IN"), self.zone)
+                    return in_list(left, self.operands("IN"), self.zone)
                 case "LIKE" | "ILIKE":
                     return self.like(left, ignore_case=word == "ILIKE")
                 case "IS":
@@ -536,7 +545,7 @@ class _Parser(OperandParser):
         if quantifier:
             items = [self.text_of(item, "LIKE") for item in self.operands(quantifier.text.upper())]
             kind = And if quantifier.is_word("ALL") else Or
-            return joined(kind, [like(left, item, "\\", ignore_case=ignore_case) for item in items])
+            return combine(kind, [like(left, item, "\\", ignore_case=ignore_case) for item in items])
         pattern_at = self.token.start
         pattern = self.text_of(self.operand(), "LIKE")
         escape = "\\"
@@ -557,15 +566,15 @@ class _Parser(OperandParser):
             )
         match word.text.upper():
             case "NULL":
-                found = null_test(left)
+                found = is_null(left)
             case "UNKNOWN":
                 condition_of(left)
-                found = null_test(left)
+                found = is_null(left)
             case "DISTINCT":
                 if not self.accept_word("FROM"):
                     raise self.error("FROM is missing after DISTINCT")
-                found = inverted(compared(Op.NULL_SAFE, left, self.operand(), self.zone))
+                found = negate(comparison(Op.NULL_SAFE, left, self.operand(), self.zone))
             case truth:
                 value = LiteralOperand(pa.scalar(truth == "TRUE"), word.start)
-                found = compared(Op.NULL_SAFE, left, value, self.zone)
-        return inverted(found) if negative else found
+                found = comparison(Op.NULL_SAFE, left, value, self.zone)
+        return negate(found) if negative else found

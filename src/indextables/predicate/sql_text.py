@@ -15,11 +15,11 @@ from indextables.predicate.tree import (
     ArrayContains,
     Column,
     Compare,
-    Computed,
     Element,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Or,
     Predicate,
@@ -32,7 +32,7 @@ from indextables.predicate.tree import (
 from indextables.predicate.types import Family, family_of
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKEN = frozenset(
+_RESERVED = frozenset(
     {*OPERATORS, "RLIKE", "REGEXP", "NULL", "TRUE", "FALSE", "CASE", "INTERVAL", "EXISTS", "_INDEXALL"}
 )
 _TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -55,8 +55,8 @@ def _sql(predicate: Predicate, name: Callable[[Column], str]) -> str:  # noqa: C
             return " OR ".join(_within(part, name, Or) for part in parts) or "FALSE"
         case Not(part):
             return f"NOT {_within(part, name, Or, And)}"
-        case Computed(column, steps, part):
-            value = _computed(name(column), steps)
+        case NestedCondition(column, steps, part):
+            value = _nested_value(name(column), steps)
             text = _sql(part, lambda _: value)
             return f"({text})" if isinstance(part, And | Or | Not) else text
         case Always(value):
@@ -79,7 +79,7 @@ def _sql(predicate: Predicate, name: Callable[[Column], str]) -> str:  # noqa: C
             return f"{'*' if column is None else name(column)} {kind.value.upper()} {_string(query)}"
 
 
-def _computed(text: str, steps: Sequence[Step]) -> str:
+def _nested_value(text: str, steps: Sequence[Step]) -> str:
     """A computed value as SQL writes it."""
     for step in steps:
         match step:
@@ -104,7 +104,7 @@ def _name(column: Column) -> str:
 
 
 def _part(name: str) -> str:
-    bare = _BARE.fullmatch(name) and name.upper() not in _TAKEN
+    bare = _BARE.fullmatch(name) and name.upper() not in _RESERVED
     return name if bare else "`" + name.replace("`", "``") + "`"
 
 

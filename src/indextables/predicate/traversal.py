@@ -9,10 +9,10 @@ from indextables.predicate.tree import (
     And,
     Column,
     Compare,
-    Computed,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Op,
     Or,
@@ -47,8 +47,8 @@ def is_true(predicate: Predicate) -> Predicate:
         case In(column):
             known = _valid(predicate)
             return And((Not(IsNull(column)), In(column, known))) if known else Always(False)
-        case Computed(column, steps, part):
-            return Computed(column, steps, is_true(part))
+        case NestedCondition(column, steps, part):
+            return NestedCondition(column, steps, is_true(part))
         case _:
             return _where_known(predicate, predicate)
 
@@ -66,8 +66,8 @@ def is_false(predicate: Predicate) -> Predicate:
             return Always(value is False)
         case In(values=values) if len(_valid(predicate)) < len(values):
             return Always(False)
-        case Computed(column, steps, part):
-            return Computed(column, steps, is_false(part))
+        case NestedCondition(column, steps, part):
+            return NestedCondition(column, steps, is_false(part))
         case _:
             return _where_known(predicate, Not(predicate))
 

@@ -48,14 +48,14 @@ class Compare:
 class Values(Sequence[pa.Scalar]):
     """Literals of one type, in one Arrow array: a list may have hundreds of thousands.
 
-    `prepared` is for whoever looks for them in many batches of rows.
+    `lookup` is for whoever looks for them in many batches of rows.
     """
 
-    __slots__ = ("array", "prepared")
+    __slots__ = ("array", "lookup")
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
-        self.prepared: object = None
+        self.lookup: object = None
 
     @classmethod
     def of(cls, scalars: Sequence[pa.Scalar]) -> "Values | tuple[pa.Scalar, ...]":
@@ -212,7 +212,7 @@ VALUE = Column(("the value",))
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class NestedCondition:
     """A condition on a value that is computed from an array or a map; `part` names it `VALUE`."""
 
     column: Column
@@ -248,7 +248,9 @@ class Always:
     value: bool | None
 
 
-Predicate: TypeAlias = Compare | In | IsNull | TextMatch | Like | Computed | Search | And | Or | Not | Always
+Predicate: TypeAlias = (
+    Compare | In | IsNull | TextMatch | Like | NestedCondition | Search | And | Or | Not | Always
+)
 
 
 def depth_of(predicate: Predicate) -> int:
@@ -277,7 +279,7 @@ def columns_of(predicate: Predicate) -> Iterator[Column]:
         case Search(column=column):
             if column is not None:
                 yield column
-        case Compare() | In() | IsNull() | TextMatch() | Like() | Computed():
+        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
             yield predicate.column
         case Always():
             pass

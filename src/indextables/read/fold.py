@@ -8,10 +8,10 @@ from indextables.predicate import (
     Always,
     And,
     Compare,
-    Computed,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Or,
     Predicate,
@@ -36,7 +36,7 @@ def fold(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:
             if isinstance(inner, Always):
                 return Always(None if inner.value is None else not inner.value)
             return Not(inner)
-        case Compare() | In() | IsNull() | TextMatch() | Like() | Computed():
+        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
             name = predicate.column.path[0]
             value = constants.get(name.lower())
             if value is None:

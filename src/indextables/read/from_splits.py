@@ -22,8 +22,14 @@ from indextables.read.request import Request
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.query.index_aggregation import IndexGroup, Key, Measure, Measured, index_groups
-from indextables.split.query.row_sets import TRUE, Side
+from indextables.split.query.index_aggregation import (
+    GroupKey,
+    IndexGroup,
+    Measure,
+    MeasureResult,
+    index_groups,
+)
+from indextables.split.query.row_sets import TRUE, RowSet
 from indextables.store import Store
 
 _DAY_US = 86_400_000_000
@@ -131,9 +137,9 @@ def _index_groups(reader: SplitReader, request: Request) -> Partial | None:
     rows = TRUE.true
     if not isinstance(condition, Always):
         found = reader.narrowed(condition)
-        if found.check is not None:
+        if found.residual is not None:
             return None
-        rows = found.side
+        rows = found.candidates
     groups = index_groups(reader.index, reader.view, rows, list(keys.values()), list(measures.values()))
     if groups is None:
         return None
@@ -150,9 +156,9 @@ def _index_groups(reader: SplitReader, request: Request) -> Partial | None:
     return Partial(_table(reader, request, keys, measures, groups), distinct)
 
 
-def _keys(reader: SplitReader, request: Request) -> dict[int, Key] | None:
+def _keys(reader: SplitReader, request: Request) -> dict[int, GroupKey] | None:
     """The groups that the index makes, by number; those of constant columns are not asked for."""
-    keys: dict[int, Key] = {}
+    keys: dict[int, GroupKey] = {}
     for i, group in enumerate(request.groups):
         column = group_column(group)
         if column.lower() in reader.constants:
@@ -161,12 +167,12 @@ def _keys(reader: SplitReader, request: Request) -> dict[int, Key] | None:
             continue
         match group:
             case str():
-                keys[i] = Key(column)
+                keys[i] = GroupKey(column)
             case DateHistogram(interval_us=interval, offset_us=offset):
                 unit = _DAY_US if pa.types.is_date32(reader.table.column(column).type) else 1
                 if interval % unit or offset % unit:
                     return None
-                keys[i] = Key(column, interval // unit, offset // unit)
+                keys[i] = GroupKey(column, interval // unit, offset // unit)
             case _:
                 return None
     return keys
@@ -186,14 +192,14 @@ def _measures(reader: SplitReader, request: Request) -> dict[int, Measure] | Non
 def _distinct(
     reader: SplitReader,
     request: Request,
-    keys: dict[int, Key],
-    rows: Side,
+    keys: dict[int, GroupKey],
+    rows: RowSet,
     aggregate: Aggregate,
 ) -> pa.Table | None:
     column = aggregate.column
     if column is None or column.lower() in reader.constants:
         return None
-    groups = index_groups(reader.index, reader.view, rows, [*keys.values(), Key(column)], [])
+    groups = index_groups(reader.index, reader.view, rows, [*keys.values(), GroupKey(column)], [])
     if groups is None:
         return None
     columns = _key_columns(reader, request, keys, groups)
@@ -205,7 +211,7 @@ def _distinct(
 def _table(
     reader: SplitReader,
     request: Request,
-    keys: dict[int, Key],
+    keys: dict[int, GroupKey],
     measures: dict[int, Measure],
     groups: Sequence[IndexGroup],
 ) -> pa.Table:
@@ -227,7 +233,7 @@ def _table(
 
 
 def _key_columns(
-    reader: SplitReader, request: Request, keys: dict[int, Key], groups: Sequence[IndexGroup]
+    reader: SplitReader, request: Request, keys: dict[int, GroupKey], groups: Sequence[IndexGroup]
 ) -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {}
     places = {i: place for place, i in enumerate(keys)}
@@ -245,7 +251,7 @@ def _key_columns(
     return columns
 
 
-def _sums(found: Sequence[Measured], arrow: pa.DataType) -> pa.Array:
+def _sums(found: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
     totals = [measured.total if measured.count else None for measured in found]
     if pa.types.is_floating(arrow):
         return pa.array(totals, pa.float64())

@@ -18,9 +18,9 @@ from indextables.read.split_reader import SplitReader
 from indextables.read.statistics import term_statistics
 from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
 from indextables.split.query.index_view import TermStatistics
-from indextables.split.query.query_compiler import ask
-from indextables.split.query.row_sets import NOTHING, TRUE, ranking
-from indextables.split.query.searcher import Top
+from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.row_sets import NO_ROWS, TRUE, scored_queries
+from indextables.split.query.searcher import TopRows
 from indextables.store import Store
 
 SCORE = "_score"
@@ -105,7 +105,7 @@ class _Chosen:
     scores: np.ndarray
 
 
-def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
+def _chosen(tops: Sequence[TopRows], limit: int | None) -> _Chosen:
     sizes = [len(top.rows) for top in tops]
     split = np.repeat(np.arange(len(tops)), sizes)
     place = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.zeros(0, np.int64)
@@ -122,30 +122,32 @@ def _chosen(tops: Sequence[Top], limit: int | None) -> _Chosen:
 
 def _best(
     store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked, statistics: TermStatistics | None
-) -> Top:
+) -> TopRows:
     with split_errors(table, ref):
         return best_rows(SplitReader(store, ref, table), wanted, statistics)
 
 
-def best_rows(reader: SplitReader, wanted: Ranked, statistics: TermStatistics | None) -> Top:
+def best_rows(reader: SplitReader, wanted: Ranked, statistics: TermStatistics | None) -> TopRows:
     """The rows of one split that match best, with their scores; a few more than the limit may come."""
-    nothing = Top(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    nothing = TopRows(np.zeros(0, np.int64), np.zeros(0, np.float32))
     condition = reader.folded(wanted.where)
     if isinstance(condition, Always) and condition.value is not True:
         return nothing
     rows = reader.source.num_records
     found = reader.scored(wanted.search, statistics)
-    passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).side
-    ranked = ranking(found, passing)
+    passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).candidates
+    ranked = scored_queries(found, passing)
     limit = rows if wanted.limit is None else wanted.limit
-    top = reader.index.top(ranked.sure, limit)
-    if ranked.unsure is NOTHING:
+    top = reader.index.top(ranked.certain, limit)
+    if ranked.uncertain is NO_ROWS:
         return top
-    more = reader.index.top(ranked.unsure, rows)
+    more = reader.index.top(ranked.uncertain, rows)
     order = np.argsort(more.rows)
     holds = reader.holds(And((wanted.search, condition)), more.rows[order])
     kept = order[holds]
-    return Top(np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]]))
+    return TopRows(
+        np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]])
+    )
 
 
 def _rows(
@@ -154,7 +156,7 @@ def _rows(
     """Rows by number, with fragments to highlight."""
     read = list(dict.fromkeys([*columns, *marked]))
     table = reader.rows(numbers, read)
-    query = ask(reader.understand(operator), reader.view).true.rows if marked else NOTHING
+    query = compile_query(reader.understand(operator), reader.view).true.rows if marked else NO_ROWS
     added = []
     for name in marked:
         texts = table.column(name).to_pylist()

@@ -17,12 +17,18 @@ import pyarrow as pa
 from indextables.errors import IndexTablesError, SplitError
 from indextables.options import Options
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.file_limits import files_to_keep, is_exhausted
-from indextables.split.footer import Chunk, Footer, read_footer
+from indextables.split.file_limits import is_resource_exhausted, max_open_files
+from indextables.split.footer import Footer, RowIdRange, read_footer
 from indextables.split.index.builder import IndexBuilder
-from indextables.split.parquet.reader import RowFacts, Rows, bounded
-from indextables.split.query.searcher import OpenIndex, close_indexes, is_cached, open_built, open_index
-from indextables.split.quickwit import original_rows
+from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
+from indextables.split.query.searcher import (
+    IndexSearcher,
+    close_indexes,
+    is_cached,
+    open_index,
+    open_rebuilt_index,
+)
+from indextables.split.quickwit import bundle_rows
 from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -47,7 +53,7 @@ class Source(Protocol):
     def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
 
-    def index(self, options: Options) -> OpenIndex:
+    def index(self, options: Options) -> IndexSearcher:
         """Its index, open."""
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
@@ -59,7 +65,7 @@ class OurFacts:
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
         self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
-        self.rows = RowFacts(store.local_path(ref.path), self.footer.size)
+        self.rows = ReaderState(store.local_path(ref.path), self.footer.size)
 
     def open(self, store: Store, ref: SplitRef, table: TableFacts) -> Source:
         """The split, to be read through a store."""
@@ -86,7 +92,7 @@ class OurSplit:
     def __init__(self, store: Store, facts: OurFacts) -> None:
         self._store = store
         self.footer = facts.footer
-        self.rows = Rows(store, self.footer, facts.rows)
+        self.rows = RowReader(store, self.footer, facts.rows)
 
     @property
     def num_records(self) -> int:
@@ -106,7 +112,7 @@ class OurSplit:
         """All rows in order."""
         return self.rows.scan(columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
-    def index(self, options: Options) -> OpenIndex:
+    def index(self, options: Options) -> IndexSearcher:
         """Its index, open."""
         return open_index(self._store, self.footer, options)
 
@@ -140,18 +146,18 @@ class OriginalSplit:
         for batch in self._rows(columns):
             first, last = np.searchsorted(numbers, [start, start + batch.num_rows])
             if last > first:
-                yield from bounded(batch.take(pa.array(numbers[first:last] - start)), batch_bytes)
+                yield from slice_batch(batch.take(pa.array(numbers[first:last] - start)), batch_bytes)
             start += batch.num_rows
 
     def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
         for batch in self._rows(columns):
             for start in range(0, batch.num_rows, batch_rows):
-                yield from bounded(batch.slice(start, batch_rows), batch_bytes)
+                yield from slice_batch(batch.slice(start, batch_rows), batch_bytes)
 
-    def index(self, options: Options) -> OpenIndex:
+    def index(self, options: Options) -> IndexSearcher:
         """Its rows, indexed by us."""
-        return open_built(self._store, self._as_footer(), options, self._build)
+        return open_rebuilt_index(self._store, self._as_footer(), options, self._build)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """It takes reading all rows, so only a search is worth it."""
@@ -160,7 +166,7 @@ class OriginalSplit:
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([self.schema.field(name) for name in columns])
-        return original_rows(self._store, self._ref.path, wanted, self._options, self._ref.size)
+        return bundle_rows(self._store, self._ref.path, wanted, self._options, self._ref.size)
 
     def _build(self) -> Path:
         builder = IndexBuilder(self._mapping, 0, self._options)
@@ -184,7 +190,7 @@ class OriginalSplit:
             path=self._ref.path, size=self._ref.size, footer_start=0, num_records=rows,
             schema=self.schema, mapping=self._mapping, partition_values={}, min_values={}, max_values={},
             stats=None, uncompressed_bytes=0, num_merge_ops=0, created_ms=0,
-            chunks=(Chunk(0, 0, rows),), index_files=(), parquet=None,
+            row_id_ranges=(RowIdRange(0, 0, rows),), index_files=(), parquet=None,
         )  # fmt: skip
 
 
@@ -203,10 +209,10 @@ def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
         try:
             read = _read(store, ref)
         except IndexTablesError as error:
-            if not is_exhausted(error) or not close_sources():
+            if not is_resource_exhausted(error) or not close_sources():
                 raise
             read = _read(store, ref)
-        most = files_to_keep(_MOST_KEPT)
+        most = max_open_files(_MOST_KEPT)
         with _lock:
             facts = _kept.setdefault(key, read)
             while len(_kept) > most:

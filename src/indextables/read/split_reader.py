@@ -29,13 +29,13 @@ from indextables.read.fold import fold, has_search
 from indextables.read.sources import Numbers, Source, open_source
 from indextables.read.split_errors import cast_column, named, named_batches
 from indextables.read.tasks import SplitRef, TableFacts, searches_of
-from indextables.split.query.bound_query import Question
-from indextables.split.query.filter_pushdown import Narrowed, narrow
+from indextables.split.query.bound_query import BoundQuery
+from indextables.split.query.filter_pushdown import FilterPlan, plan_filter
 from indextables.split.query.index_view import IndexView, TermStatistics
-from indextables.split.query.query_compiler import ask
-from indextables.split.query.row_matcher import Mask, columns_needed, rows_matching
-from indextables.split.query.row_sets import NOTHING, Side
-from indextables.split.query.searcher import OpenIndex
+from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.row_matcher import Mask, match_rows, required_columns
+from indextables.split.query.row_sets import NO_ROWS, RowSet
+from indextables.split.query.searcher import IndexSearcher
 from indextables.store import Store
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class SplitReader:
         return found
 
     @cached_property
-    def index(self) -> OpenIndex:
+    def index(self) -> IndexSearcher:
         """The split's index."""
         return self.source.index(self.table.options)
 
@@ -94,24 +94,24 @@ class SplitReader:
         """The index as conditions see it."""
         return self.index.view_with(self.constants)
 
-    def understand(self, search: Search) -> Question:
+    def understand(self, search: Search) -> BoundQuery:
         """A search operator, its fields resolved."""
         return self.table.question(search)
 
     @named
-    def scored(self, search: Search, statistics: TermStatistics | None) -> Side:
+    def scored(self, search: Search, statistics: TermStatistics | None) -> RowSet:
         """The rows that a search finds, with scores by the statistics of the table, or else of this split."""
-        return ask(self.understand(search), replace(self.view, statistics=statistics)).true
+        return compile_query(self.understand(search), replace(self.view, statistics=statistics)).true
 
     def folded(self, where: Predicate | None) -> Predicate:
         """The condition with this split's constants put in."""
         return Always(True) if where is None else fold(where, self.constants)
 
     @named
-    def narrowed(self, where: Predicate) -> Narrowed:
+    def narrowed(self, where: Predicate) -> FilterPlan:
         """What the index says about a folded condition."""
         self.index.load_columns(self.columns_of(where))
-        return narrow(where, self.view, self.understand, self.table.options)
+        return plan_filter(where, self.view, self.understand, self.table.options)
 
     def columns_of(self, condition: Predicate | None) -> list[str]:
         """The columns that a condition speaks of, those of its searches too."""
@@ -119,7 +119,7 @@ class SplitReader:
             return []
         found = [self.table.column(column.path[0]).name for column in columns_of(condition)]
         for search in searches_of(condition):
-            found += columns_needed(self.understand(search))
+            found += required_columns(self.understand(search))
         return found
 
     def at_hand(self, columns: Iterable[str]) -> bool:
@@ -164,20 +164,20 @@ class SplitReader:
         """The rows that the index chooses; None if they are more than `most`."""
         found = self.narrowed(condition)
         none = np.zeros(0, np.int64)
-        if found.side.rows is NOTHING:
+        if found.candidates.rows is NO_ROWS:
             return _Chosen(none, None, none)
-        if found.check is None and limit is not None:
-            return _Chosen(self.index.first(found.side.rows, limit), None, none)
-        numbers = self.index.rows_unless_many(found.side.rows, most)
-        if numbers is None or found.check is None:
+        if found.residual is None and limit is not None:
+            return _Chosen(self.index.first(found.candidates.rows, limit), None, none)
+        numbers = self.index.rows_up_to(found.candidates.rows, most)
+        if numbers is None or found.residual is None:
             return None if numbers is None else _Chosen(numbers, None, none)
-        doubtful = numbers if found.side.all_unsure else self.index.rows(found.side.unsure)
-        return _Chosen(numbers, found.check, doubtful)
+        doubtful = numbers if found.candidates.all_uncertain else self.index.rows(found.candidates.uncertain)
+        return _Chosen(numbers, found.residual, doubtful)
 
-    def from_index(self, condition: Predicate, ask: Callable[[], T]) -> T | None:
+    def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
         """What the index answers; None if the cache has no room for it, and the rows can answer instead."""
         try:
-            return ask()
+            return compile_query()
         except IndexCacheError as error:
             if has_search(condition):
                 raise
@@ -228,12 +228,12 @@ class SplitReader:
     def _counted(self, condition: Predicate) -> int | None:
         """The count by the index; None if too many rows would have to be looked at one by one."""
         found = self.narrowed(condition)
-        if found.check is None:
-            return self.index.count(found.side.rows)
-        doubtful = self.index.rows_unless_many(found.side.unsure, self._most(condition))
+        if found.residual is None:
+            return self.index.count(found.candidates.rows)
+        doubtful = self.index.rows_up_to(found.candidates.uncertain, self._most(condition))
         if doubtful is None:
             return None
-        return self.index.count(found.side.sure) + int(self.holds(found.check, doubtful).sum())
+        return self.index.count(found.candidates.certain) + int(self.holds(found.residual, doubtful).sum())
 
     @named
     def decided(self, where: Predicate | None) -> bool:
@@ -241,7 +241,7 @@ class SplitReader:
         condition = self.folded(where)
         if isinstance(condition, Always):
             return True
-        return bool(self.from_index(condition, lambda: self.narrowed(condition).check is None))
+        return bool(self.from_index(condition, lambda: self.narrowed(condition).residual is None))
 
     @named
     def candidates(self, where: Predicate | None) -> int:
@@ -251,7 +251,9 @@ class SplitReader:
             return self.source.num_records if condition.value is True else 0
         found: int | None = None
         if self._worth_asking(condition):
-            found = self.from_index(condition, lambda: self.index.count(self.narrowed(condition).side.rows))
+            found = self.from_index(
+                condition, lambda: self.index.count(self.narrowed(condition).candidates.rows)
+            )
         return self.source.num_records if found is None else found
 
     @named
@@ -380,14 +382,14 @@ class SplitReader:
 
     def _search_in(self, operator: Search, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
         if operator not in self._answers:
-            side = ask(self.understand(operator), self.view).true
-            self._answers[operator] = self.index.rows(side.sure), self.index.rows(side.unsure)
+            side = compile_query(self.understand(operator), self.view).true
+            self._answers[operator] = self.index.rows(side.certain), self.index.rows(side.uncertain)
         sure, unsure = self._answers[operator]
         found = _among(numbers, sure)
         doubtful = _among(numbers, unsure)
         if doubtful.any():
             rows = batch.filter(pa.array(doubtful))
-            found[doubtful] = rows_matching(self.understand(operator), rows, self.view)
+            found[doubtful] = match_rows(self.understand(operator), rows, self.view)
         return found
 
 

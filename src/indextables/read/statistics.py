@@ -13,8 +13,8 @@ from indextables.read.parallel import each
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.tasks import SplitRef, TableFacts
-from indextables.split.query.index_view import FieldTerm, TermStatistics, summed
-from indextables.split.query.query_compiler import ask
+from indextables.split.query.index_view import FieldTerm, TermStatistics, sum_statistics
+from indextables.split.query.query_compiler import compile_query
 from indextables.store import Store
 
 # The counts of a search in a split are kept: a split never changes.
@@ -51,7 +51,7 @@ def term_statistics(
             while len(_counts) > _KEPT:
                 _counts.popitem(last=False)
     rows = sum(ref.num_records or 0 for ref in splits)
-    return summed((found[key] for key in keys), rows)
+    return sum_statistics((found[key] for key in keys), rows)
 
 
 def _of_split(store: Store, ref: SplitRef, table: TableFacts, searches: Sequence[Search]) -> TermStatistics:
@@ -60,8 +60,8 @@ def _of_split(store: Store, ref: SplitRef, table: TableFacts, searches: Sequence
         words: set[FieldTerm] = set()
         view = replace(reader.view, words=words)
         for search in searches:
-            ask(reader.understand(search), view)
-        return reader.index.counts(words)
+            compile_query(reader.understand(search), view)
+        return reader.index.term_statistics(words)
 
 
 def _forget() -> None:

@@ -13,10 +13,10 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import And, Not, Or, Predicate, Search
 from indextables.schema.values import parse_values
-from indextables.split.footer import OUR_TAG
+from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
-from indextables.split.query.bound_query import Fields, Question
-from indextables.split.quickwit import original_mapping
+from indextables.split.query.bound_query import BoundQuery, SearchFields
+from indextables.split.quickwit import bundle_mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,24 @@ class TableFacts:
     options: Options
 
     @cached_property
-    def fields(self) -> Fields:
+    def fields(self) -> SearchFields:
         """The columns as searches name them."""
-        return Fields(self.schema, self.mappings, self.partition_columns)
+        return SearchFields(self.schema, self.mappings, self.partition_columns)
 
     @cached_property
-    def _questions(self) -> dict[Search, Question]:
+    def _questions(self) -> dict[Search, BoundQuery]:
         return {}
 
-    def question(self, search: Search) -> Question:
+    def question(self, search: Search) -> BoundQuery:
         """A search operator, its query parsed and its fields resolved; refuses what is malformed."""
         if (found := self._questions.get(search)) is None:
-            found = self._questions[search] = self.fields.question(search, self.options)
+            found = self._questions[search] = self.fields.bind(search, self.options)
         return found
 
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are searched by words, in every split that has them."""
-        having = {name: [m for m in self.mappings if m.of(name)] for name in self.schema.names}
+        having = {name: [m for m in self.mappings if m.fields_of(name)] for name in self.schema.names}
         return tuple(
             name for name, found in having.items() if found and all(m.find(name, Kind.TEXT) for m in found)
         )
@@ -162,7 +162,7 @@ def _refs(files: pa.Table, own: list[int], table: TableFacts) -> list[SplitRef]:
 def is_ours(files: pa.Table) -> pa.Array:
     """Which entries are splits that this engine wrote."""
     tags = files["splitTags"].combine_chunks() if files.num_rows else pa.array([], pa.list_(pa.string()))
-    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), OUR_TAG))
+    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), PARQUET_TAG))
     mask = np.zeros(files.num_rows, np.bool_)
     mask[tagged.to_numpy()] = True
     return pa.array(mask)
@@ -238,14 +238,14 @@ def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
         try:
             found.append(Mapping.from_json(text))
         except SplitError:
-            found.append(original_mapping(text, snapshot.schema, snapshot.partition_columns))
+            found.append(bundle_mapping(text, snapshot.schema, snapshot.partition_columns))
     return tuple(dict.fromkeys(found))
 
 
 def _mapping(text: str, snapshot: Snapshot, *, mine: bool) -> Mapping:
     if mine:
         return _our_mapping(text)
-    return original_mapping(text, snapshot.schema, snapshot.partition_columns)
+    return bundle_mapping(text, snapshot.schema, snapshot.partition_columns)
 
 
 @lru_cache(maxsize=256)

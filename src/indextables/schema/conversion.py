@@ -18,7 +18,7 @@ from indextables.schema.types import (
     UTC_TIMESTAMP,
     VARIANT,
     is_variant,
-    type_named,
+    parse_spark_type,
 )
 
 _DIRECT: dict[pa.DataType, pa.DataType] = {
@@ -42,17 +42,17 @@ _EXACT_IN = {
 }
 
 
-def normalise(schema: pa.Schema) -> pa.Schema:
+def storage_schema(schema: pa.Schema) -> pa.Schema:
     """The schema in which rows of this one are stored.
 
-    >>> normalise(pa.schema([("a", pa.uint8()), ("b", pa.dictionary(pa.int8(), pa.large_string()))]))
+    >>> storage_schema(pa.schema([("a", pa.uint8()), ("b", pa.dictionary(pa.int8(), pa.large_string()))]))
     a: int16
     b: string
     """
-    return pa.schema([_stored_field(field, field.name) for field in schema])
+    return pa.schema([_storage_field(field, field.name) for field in schema])
 
 
-def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch as the stored schema wants it: columns by name, absent ones null, types widened."""
     names = {name.lower(): i for i, name in enumerate(batch.schema.names)}
     known = {field.name.lower() for field in schema}
@@ -62,7 +62,7 @@ def cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in schema:
         at = names.get(field.name.lower())
         source = pa.nulls(batch.num_rows, field.type) if at is None else batch.column(at)
-        columns.append(convert(source, field, field.name))
+        columns.append(convert_array(source, field, field.name))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -76,35 +76,35 @@ def cast_stream(
         width = max(1, batch.nbytes // batch.num_rows)
         step = max(1, min(rows, size // width))
         for start in range(0, batch.num_rows, step):
-            yield from _halved(batch.slice(start, step), schema, size)
+            yield from _split_and_cast(batch.slice(start, step), schema, size)
 
 
-def _halved(batch: pa.RecordBatch, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
+def _split_and_cast(batch: pa.RecordBatch, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
     # Rows are of uneven width: a slice with the widest ones may still be far too large.
     if batch.num_rows > 1 and batch.nbytes > 4 * size:
         half = batch.num_rows // 2
-        yield from _halved(batch.slice(0, half), schema, size)
-        yield from _halved(batch.slice(half), schema, size)
+        yield from _split_and_cast(batch.slice(0, half), schema, size)
+        yield from _split_and_cast(batch.slice(half), schema, size)
     else:
-        yield cast(batch, schema)
+        yield cast_batch(batch, schema)
 
 
-def convert(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
+def convert_array(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
     """An array as the stored field wants it, or an error that names the column."""
-    array = _plain(array)
+    array = _decode(array)
     target = field.type
     if array.type != target:
-        if not fits(_stored(array.type, path), target):
+        if not is_assignable(_storage_type(array.type, path), target):
             raise SchemaError(f"column {path} is {array.type}, but the table stores {target}; cast it first")
-        array = _converted(array, target, path)
+        array = _convert(array, target, path)
     if not field.nullable and array.null_count:
         raise SchemaError(f"column {path} must not be null, but {array.null_count} of {len(array)} rows are")
     if pt.is_nested(target):
-        _refuse_inner_nulls(array, path)
+        _check_nested_nulls(array, path)
     return array
 
 
-def fits(source: pa.DataType, target: pa.DataType) -> bool:
+def is_assignable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of one stored type is also a value of the other (an int fits a long)."""
     if source == target or pt.is_null(source):
         return True
@@ -118,35 +118,39 @@ def fits(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_time64(source) and pt.is_time64(target):
         return True
     if pt.is_list(source) and pt.is_list(target):
-        return fits(source.value_type, target.value_type)
+        return is_assignable(source.value_type, target.value_type)
     if pt.is_map(source) and pt.is_map(target):
-        return fits(source.key_type, target.key_type) and fits(source.item_type, target.item_type)
+        return is_assignable(source.key_type, target.key_type) and is_assignable(
+            source.item_type, target.item_type
+        )
     if pt.is_struct(source) and pt.is_struct(target):
         inner = {child.name.lower(): child for child in target}
-        return all(c.name.lower() in inner and fits(c.type, inner[c.name.lower()].type) for c in source)
+        return all(
+            c.name.lower() in inner and is_assignable(c.type, inner[c.name.lower()].type) for c in source
+        )
     return source in _EXACT_IN.get(target, ())
 
 
-def _stored_field(field: pa.Field, path: str) -> pa.Field:
+def _storage_field(field: pa.Field, path: str) -> pa.Field:
     given = field.metadata or {}
     metadata = {key: value for key, value in given.items() if key == METADATA_KEY}
-    named = type_named(given[TYPE_KEY].decode())[0] if TYPE_KEY in given else None
+    named = parse_spark_type(given[TYPE_KEY].decode())[0] if TYPE_KEY in given else None
     # A name that does not go with the type was left behind by a cast, and means nothing.
-    arrow = named if named == field.type else _stored(field.type, path)
+    arrow = named if named == field.type else _storage_type(field.type, path)
     if named == arrow:
         metadata[TYPE_KEY] = given[TYPE_KEY]
     return pa.field(field.name, arrow, nullable=field.nullable, metadata=metadata or None)
 
 
-def _stored(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901, PLR0911 - one line for each kind of type
+def _storage_type(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901, PLR0911 - one line for each kind of type
     if (direct := _DIRECT.get(arrow)) is not None:
         return direct
     if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json":
         return pa.string()
     if pt.is_dictionary(arrow):
-        return _stored(arrow.value_type, path)
+        return _storage_type(arrow.value_type, path)
     if pt.is_run_end_encoded(arrow):
-        return _stored(arrow.value_type, path)
+        return _storage_type(arrow.value_type, path)
     if pt.is_fixed_size_binary(arrow):
         return pa.binary()
     if pt.is_timestamp(arrow):
@@ -156,18 +160,18 @@ def _stored(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901, PLR091
     if pt.is_duration(arrow):
         return pa.duration("us")
     if pt.is_decimal(arrow):
-        return _stored_decimal(arrow, path)
+        return _storage_decimal(arrow, path)
     if is_variant(arrow):
         return VARIANT
     if pt.is_struct(arrow):
-        return pa.struct([_stored_field(child, f"{path}.{child.name}") for child in arrow])
+        return pa.struct([_storage_field(child, f"{path}.{child.name}") for child in arrow])
     if pt.is_map(arrow):
         return pa.map_(
-            _stored_field(arrow.key_field.with_name("key").with_nullable(False), f"{path}.key"),
-            _stored_field(arrow.item_field.with_name("value"), f"{path}.value"),
+            _storage_field(arrow.key_field.with_name("key").with_nullable(False), f"{path}.key"),
+            _storage_field(arrow.item_field.with_name("value"), f"{path}.value"),
         )
     if _is_list(arrow):
-        return pa.list_(_stored_field(arrow.value_field.with_name("element"), f"{path}.element"))
+        return pa.list_(_storage_field(arrow.value_field.with_name("element"), f"{path}.element"))
     raise SchemaError(
         f"column {path} has the Arrow type {arrow}, which cannot be stored; cast it to a type that Spark has"
     )
@@ -178,7 +182,7 @@ def _is_list(arrow: pa.DataType) -> bool:
     return any(is_kind(arrow) for is_kind in kinds)
 
 
-def _stored_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
+def _storage_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
     scale = max(arrow.scale, 0)
     precision = max(arrow.precision - min(arrow.scale, 0), scale)
     if precision > 38:
@@ -188,7 +192,7 @@ def _stored_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _decode(array: pa.Array) -> pa.Array:
     """Without an encoding around the values."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -199,7 +203,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def _converted(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pt.is_null(array.type):
         return pa.nulls(len(array), target)
     if pt.is_struct(target):
@@ -207,8 +211,8 @@ def _converted(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pt.is_map(target):
         # A gather packs the entries: those of a slice, and none behind a null.
         packed = array.take(pa.array(np.arange(len(array))))
-        keys = convert(packed.keys, target.key_field, f"{path}.key")
-        items = convert(packed.items, target.item_field, f"{path}.value")
+        keys = convert_array(packed.keys, target.key_field, f"{path}.key")
+        items = convert_array(packed.items, target.item_field, f"{path}.value")
         return pa.MapArray.from_arrays(packed.offsets, keys, items, type=target, mask=_nulls(array))
     if pt.is_list(target):
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -216,7 +220,7 @@ def _converted(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         if len(ends) and ends[-1] > np.iinfo(np.int32).max:
             raise SchemaError(f"column {path} has too many elements in one batch; write smaller batches")
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
-        values = convert(array.flatten(), target.value_field, f"{path}.element")
+        values = convert_array(array.flatten(), target.value_field, f"{path}.element")
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
     try:
         made = array.cast(target)
@@ -241,7 +245,7 @@ def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array
             children.append(pa.nulls(len(array), child.type))
         else:
             # Nulls below a null struct are no nulls of the child: they are looked at from above.
-            children.append(convert(array.field(found), child.with_nullable(True), inner))
+            children.append(convert_array(array.field(found), child.with_nullable(True), inner))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(array))
 
 
@@ -249,7 +253,7 @@ def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def _refuse_inner_nulls(array: pa.Array, path: str) -> None:
+def _check_nested_nulls(array: pa.Array, path: str) -> None:
     arrow = array.type
     if pt.is_struct(arrow):
         inner = list(zip(arrow, array.flatten(), strict=True))
@@ -264,4 +268,4 @@ def _refuse_inner_nulls(array: pa.Array, path: str) -> None:
     for field, values in inner:
         if not field.nullable and values.null_count > parents:
             raise SchemaError(f"column {path}.{field.name} must not be null, but some values are")
-        _refuse_inner_nulls(values, f"{path}.{field.name}")
+        _check_nested_nulls(values, f"{path}.{field.name}")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from indextables.errors import SchemaError
-from indextables.schema.conversion import fits, normalise
+from indextables.schema.conversion import is_assignable, storage_schema
 from indextables.schema.types import is_collated
 
 # Names that the engine gives to columns of its own.
@@ -19,7 +19,7 @@ def check_names(schema: pa.Schema, reserved: Iterable[str] = RESERVED_NAMES) -> 
     for field in schema:
         if field.name.lower() in taken:
             raise SchemaError(f"the column name {field.name} is reserved; rename the column")
-    _check(list(schema), ())
+    _check_field_names(list(schema), ())
 
 
 def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Schema:
@@ -30,7 +30,7 @@ def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Sc
     accepted only with `merge` (the option `mergeSchema`), and may then be null in older rows.
     """
     check_names(incoming)
-    return pa.schema(_merged(list(table), list(normalise(incoming)), (), merge=merge))
+    return pa.schema(_merge_fields(list(table), list(storage_schema(incoming)), (), merge=merge))
 
 
 def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[st
     return tuple(found)
 
 
-def _check(fields: list[pa.Field], path: tuple[str, ...]) -> None:
+def _check_field_names(fields: list[pa.Field], path: tuple[str, ...]) -> None:
     seen: dict[str, str] = {}
     for field in fields:
         where = ".".join((*path, field.name))
@@ -78,7 +78,7 @@ def _check(fields: list[pa.Field], path: tuple[str, ...]) -> None:
 
 def _check_type(arrow: pa.DataType, path: tuple[str, ...]) -> None:
     if pt.is_struct(arrow):
-        _check(list(arrow), path)
+        _check_field_names(list(arrow), path)
     elif pt.is_map(arrow):
         _check_type(arrow.key_type, (*path, "key"))
         _check_type(arrow.item_type, (*path, "value"))
@@ -86,7 +86,7 @@ def _check_type(arrow: pa.DataType, path: tuple[str, ...]) -> None:
         _check_type(arrow.value_type, (*path, "element"))
 
 
-def _merged(
+def _merge_fields(
     table: list[pa.Field], incoming: list[pa.Field], path: tuple[str, ...], *, merge: bool
 ) -> list[pa.Field]:
     given = {field.name.lower(): field for field in incoming}
@@ -95,7 +95,7 @@ def _merged(
         where = (*path, field.name)
         new = given.pop(field.name.lower(), None)
         if new is not None:
-            made.append(field.with_type(_merged_type(field.type, new.type, where, merge=merge)))
+            made.append(field.with_type(_merge_types(field.type, new.type, where, merge=merge)))
         elif field.nullable:
             made.append(field)
         else:
@@ -111,17 +111,17 @@ def _merged(
     return made + [field.with_nullable(True) for field in given.values()]
 
 
-def _merged_type(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *, merge: bool) -> pa.DataType:
+def _merge_types(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *, merge: bool) -> pa.DataType:
     if pt.is_struct(table) and pt.is_struct(new):
-        return pa.struct(_merged(list(table), list(new), path, merge=merge))
+        return pa.struct(_merge_fields(list(table), list(new), path, merge=merge))
     if pt.is_list(table) and pt.is_list(new):
-        element = _merged_type(table.value_type, new.value_type, (*path, "element"), merge=merge)
+        element = _merge_types(table.value_type, new.value_type, (*path, "element"), merge=merge)
         return pa.list_(table.value_field.with_type(element))
     if pt.is_map(table) and pt.is_map(new):
-        key = _merged_type(table.key_type, new.key_type, (*path, "key"), merge=False)
-        item = _merged_type(table.item_type, new.item_type, (*path, "value"), merge=merge)
+        key = _merge_types(table.key_type, new.key_type, (*path, "key"), merge=False)
+        item = _merge_types(table.item_type, new.item_type, (*path, "value"), merge=merge)
         return pa.map_(table.key_field.with_type(key), table.item_field.with_type(item))
-    if fits(new, table):
+    if is_assignable(new, table):
         return table
     if merge and pt.is_null(table):
         return new

@@ -6,16 +6,16 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.errors import SchemaError
-from indextables.schema.conversion import normalise
+from indextables.schema.conversion import storage_schema
 from indextables.schema.types import (
     METADATA_KEY,
-    NEVER_NULL_VOID,
     PLAIN_NAMES,
+    REQUIRED_VOID,
     TYPE_KEY,
-    dotted,
+    dotted_name,
     is_variant,
+    parse_spark_type,
     spark_metadata,
-    type_named,
 )
 
 
@@ -42,20 +42,22 @@ def from_arrow(schema: pa.Schema) -> str:
     >>> from_arrow(pa.schema([pa.field("a", pa.int64(), nullable=False)]))
     '{"type":"struct","fields":[{"name":"a","type":"long","nullable":false,"metadata":{}}]}'
     """
-    fields = [_field_json(field, (field.name,)) for field in normalise(schema)]
+    fields = [_field_json(field, (field.name,)) for field in storage_schema(schema)]
     return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
 
 def _fields(struct: dict[str, Any], path: tuple[str, ...]) -> list[pa.Field]:
     fields = struct.get("fields")
     if not isinstance(fields, list):
-        raise SchemaError(f"{dotted(path)} is a struct without fields; Spark's StructType.json is expected")
+        raise SchemaError(
+            f"{dotted_name(path)} is a struct without fields; Spark's StructType.json is expected"
+        )
     made = []
     for field in fields:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
-            raise SchemaError(f"a field of {dotted(path)} has no name or no type: {field!r}")
+            raise SchemaError(f"a field of {dotted_name(path)} has no name or no type: {field!r}")
         metadata = field.get("metadata") or {}
-        extra = {METADATA_KEY: _compact(metadata)} if metadata else {}
+        extra = {METADATA_KEY: _compact_json(metadata)} if metadata else {}
         made.append(
             _field(
                 field["name"],
@@ -79,7 +81,7 @@ def _field(
     arrow, tag = _arrow(json_type, path)
     metadata = dict(extra or {})
     if pa.types.is_null(arrow) and not nullable:
-        nullable, tag = True, NEVER_NULL_VOID
+        nullable, tag = True, REQUIRED_VOID
     if tag is not None:
         metadata[TYPE_KEY] = tag.encode()
     return pa.field(name, arrow, nullable=bool(nullable), metadata=metadata or None)
@@ -87,7 +89,7 @@ def _field(
 
 def _arrow(json_type: str | dict[str, Any], path: tuple[str, ...]) -> tuple[pa.DataType, str | None]:
     if isinstance(json_type, str):
-        return type_named(json_type, path)
+        return parse_spark_type(json_type, path)
     match json_type:
         case {"type": "struct"}:
             return pa.struct(_fields(json_type, path)), None
@@ -98,7 +100,7 @@ def _arrow(json_type: str | dict[str, Any], path: tuple[str, ...]) -> tuple[pa.D
             nulls = json_type.get("valueContainsNull", True)
             if key in ("void", "null"):
                 raise SchemaError(
-                    f"column {dotted(path)} is a map with keys of no type, which cannot be stored"
+                    f"column {dotted_name(path)} is a map with keys of no type, which cannot be stored"
                 )
             return pa.map_(
                 _field("key", key, (*path, "key"), nullable=False),
@@ -107,14 +109,14 @@ def _arrow(json_type: str | dict[str, Any], path: tuple[str, ...]) -> tuple[pa.D
         case {"type": "udt"}:
             kind = json_type.get("class") or json_type.get("pyClass") or "without a class"
             raise SchemaError(
-                f"column {dotted(path)} has a user-defined type ({kind}), which cannot be stored; "
+                f"column {dotted_name(path)} has a user-defined type ({kind}), which cannot be stored; "
                 "convert it to its SQL type first"
             )
         case _:
-            raise SchemaError(f"column {dotted(path)} has a type that is not Spark's: {json_type!r}")
+            raise SchemaError(f"column {dotted_name(path)} has a type that is not Spark's: {json_type!r}")
 
 
-def _compact(value: object) -> bytes:
+def _compact_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -128,12 +130,12 @@ def _field_json(field: pa.Field, path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _nullable(field: pa.Field) -> bool:
-    return bool(field.nullable) and (field.metadata or {}).get(TYPE_KEY) != NEVER_NULL_VOID.encode()
+    return bool(field.nullable) and (field.metadata or {}).get(TYPE_KEY) != REQUIRED_VOID.encode()
 
 
 def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
     arrow = field.type
-    if (tag := (field.metadata or {}).get(TYPE_KEY)) is not None and type_named(tag.decode(), path)[
+    if (tag := (field.metadata or {}).get(TYPE_KEY)) is not None and parse_spark_type(tag.decode(), path)[
         0
     ] == arrow:
         return tag.decode()
@@ -155,4 +157,4 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
         return {"type": "struct", "fields": [_field_json(child, (*path, child.name)) for child in arrow]}
     if (name := PLAIN_NAMES.get(arrow)) is not None:
         return name
-    raise SchemaError(f"column {dotted(path)} has the Arrow type {arrow}, which no Spark type stores")
+    raise SchemaError(f"column {dotted_name(path)} has the Arrow type {arrow}, which no Spark type stores")

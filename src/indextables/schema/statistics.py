@@ -21,13 +21,13 @@ from indextables.schema.types import is_collated
 from indextables.schema.values import format_values, parse_values
 
 # The tag of splits whose statistics are made here: their bounds can be trusted in every respect.
-OURS_TAG = "parquet"
+PARQUET_TAG = "parquet"
 
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = (0xD800, 0xE000)
 
 
-class StatisticTexts(NamedTuple):
+class StatisticsText(NamedTuple):
     """Statistics as an `add` carries them: `minValues`, `maxValues` and `stats`."""
 
     min_values: dict[str, str]
@@ -35,7 +35,7 @@ class StatisticTexts(NamedTuple):
     stats: str | None
 
 
-class Recorded(NamedTuple):
+class FileStatistics(NamedTuple):
     """What the log says of a file; `trusted` if its statistics were made here."""
 
     min_values: Mapping[str, str] | None
@@ -44,7 +44,7 @@ class Recorded(NamedTuple):
     trusted: bool
 
 
-def can_have_bounds(field: pa.Field) -> bool:
+def has_bounds(field: pa.Field) -> bool:
     """Whether a least and a greatest value are kept for columns of this type."""
     arrow = field.type
     if pt.is_string(arrow):
@@ -84,7 +84,7 @@ class Statistics:
         for name, bounds in other.bounds.items():
             self._widen(name, bounds)
 
-    def texts(self) -> StatisticTexts:
+    def texts(self) -> StatisticsText:
         """The statistics as the log writes them."""
         least: dict[str, str] = {}
         greatest: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Statistics:
                 least[field.name] = low
             if high is not None:
                 greatest[field.name] = high
-        return StatisticTexts(least, greatest, stats_json(self.rows, self.nulls))
+        return StatisticsText(least, greatest, stats_json(self.rows, self.nulls))
 
     def _widen(self, name: str, column: pa.Array) -> None:
         if pt.is_floating(column.type):
@@ -106,9 +106,9 @@ class Statistics:
                 column = column.filter(pc.invert(nan))
         if len(column) == column.null_count:
             return
-        bounds = _ends(column)
+        bounds = _min_max(column)
         if (known := self.bounds.get(name)) is not None:
-            bounds = _ends(pa.concat_arrays([known, bounds]))
+            bounds = _min_max(pa.concat_arrays([known, bounds]))
         self.bounds[name] = bounds
 
     def _texts_of(self, name: str) -> tuple[str | None, str | None]:
@@ -121,11 +121,11 @@ class Statistics:
             low = "-0.0" if float(low) == 0 else low
             high = "NaN" if name in self.nan else "0.0" if float(high) == 0 else high
         elif pt.is_string(bounds.type) and self._length is not None and name.lower() not in self._partitions:
-            low, high = low[: self._length], cut_up(high, self._length)
+            low, high = low[: self._length], truncate_up(high, self._length)
         return low, high
 
 
-def _ends(column: pa.Array) -> pa.Array:
+def _min_max(column: pa.Array) -> pa.Array:
     """The least and the greatest value, without a detour over Python, which has not all timestamps."""
     found = pc.min_max(column)
     return pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
@@ -138,10 +138,10 @@ def stats_json(rows: int, nulls: Mapping[str, int]) -> str:
     )
 
 
-def cut_up(text: str, length: int) -> str | None:
+def truncate_up(text: str, length: int) -> str | None:
     """The text if it is short, else a short one that is greater; None if there is none.
 
-    >>> cut_up("abcd", 3), cut_up("abc", 3)
+    >>> truncate_up("abcd", 3), truncate_up("abc", 3)
     ('abd', 'abc')
     """
     if len(text) <= length:
@@ -153,7 +153,7 @@ def cut_up(text: str, length: int) -> str | None:
     return None
 
 
-def merge_texts(sources: Sequence[Recorded], schema: pa.Schema) -> StatisticTexts:
+def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> StatisticsText:
     """The statistics of rows that were in several files, from those of the files.
 
     What one file does not say, or cannot be trusted to say, the result does not say either.
@@ -174,7 +174,7 @@ def merge_texts(sources: Sequence[Recorded], schema: pa.Schema) -> StatisticText
         if (high := _extreme(highs, field.type, last=True)) is not None:
             greatest[field.name] = high
     known = bool(counts) and all(count[0] >= 0 for count in counts)
-    return StatisticTexts(least, greatest, stats_json(rows, nulls) if known else None)
+    return StatisticsText(least, greatest, stats_json(rows, nulls) if known else None)
 
 
 def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[list[pa.Field], set[str]]:
@@ -189,7 +189,7 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
                 )
         wanted = {name.lower() for name in named}
         fields = [field for field in schema if field.name.lower() in wanted]
-        return fields, {field.name for field in fields if can_have_bounds(field)}
+        return fields, {field.name for field in fields if has_bounds(field)}
     limit = options.get(STATS_NUM_COLUMNS)
     fields = []
     bounded: set[str] = set()
@@ -199,7 +199,7 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
         if field.name.lower() in partitions:
             continue
         fields.append(field)
-        if can_have_bounds(field):
+        if has_bounds(field):
             bounded.add(field.name)
     return fields, bounded
 
@@ -219,7 +219,7 @@ def null_counts(stats: str | None) -> dict[str, int]:
     return {name: count for name, count in found if type(count) is int and 0 <= count < 1 << 62}
 
 
-def _counts(source: Recorded) -> tuple[int, dict[str, int]]:
+def _counts(source: FileStatistics) -> tuple[int, dict[str, int]]:
     if not source.trusted or not source.stats:
         return -1, {}
     try:

@@ -17,7 +17,7 @@ from indextables.errors import SchemaError
 
 TYPE_KEY = b"indextables.type"
 # Spark knows a void that must not be null; an Arrow field of that type is nullable, so its name says it.
-NEVER_NULL_VOID = "void"
+REQUIRED_VOID = "void"
 METADATA_KEY = b"SPARK::metadata::json"
 VARIANT_MARK = {b"variant": b"true"}
 _COLLATIONS = "__COLLATIONS"
@@ -57,7 +57,7 @@ _ALIASES = {"null": "void", "decimal": "decimal(10,0)"}
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _TIME = re.compile(r"time\(\s*([0-9])\s*\)")
-_TAGGED: tuple[tuple[re.Pattern[str], pa.DataType], ...] = (
+_TYPES_BY_TAG: tuple[tuple[re.Pattern[str], pa.DataType], ...] = (
     (re.compile(r"(?:var)?char\(\s*\d+\s*\)"), pa.string()),
     (re.compile(r"string\s+collate\s+\w+"), pa.string()),
     (re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?"), pa.duration("us")),
@@ -67,7 +67,7 @@ _TAGGED: tuple[tuple[re.Pattern[str], pa.DataType], ...] = (
 )
 
 
-def type_named(name: str, path: tuple[str, ...] = ()) -> tuple[pa.DataType, str | None]:
+def parse_spark_type(name: str, path: tuple[str, ...] = ()) -> tuple[pa.DataType, str | None]:
     """The Arrow type that stores a simple Spark type, and the type's name if it is not the plain one."""
     name = _ALIASES.get(name, name)
     if (plain := _PLAIN.get(name)) is not None:
@@ -78,11 +78,11 @@ def type_named(name: str, path: tuple[str, ...] = ()) -> tuple[pa.DataType, str 
             return pa.decimal128(precision, scale), None
     if found := _TIME.fullmatch(name):
         return pa.time64("us" if int(found[1]) <= 6 else "ns"), name
-    for pattern, arrow in _TAGGED:
+    for pattern, arrow in _TYPES_BY_TAG:
         if pattern.fullmatch(name):
             return arrow, name
     raise SchemaError(
-        f"column {dotted(path)} has the type {name!r}, which cannot be stored; "
+        f"column {dotted_name(path)} has the type {name!r}, which cannot be stored; "
         "cast it to a type that Spark can save, or leave the column out"
     )
 
@@ -120,6 +120,6 @@ def is_variant(arrow: pa.DataType) -> bool:
     return marks == [b"true"] and arrow.get_field_index("value") >= 0
 
 
-def dotted(path: tuple[str, ...]) -> str:
+def dotted_name(path: tuple[str, ...]) -> str:
     """A path of names as SQL writes it."""
     return ".".join(path) or "(the schema)"

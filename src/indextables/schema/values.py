@@ -64,16 +64,16 @@ def unescape_path(text: str) -> str:
     return unquote(text, errors="surrogateescape")
 
 
-def folder(values: Iterable[tuple[str, str]]) -> str:
+def partition_path(values: Iterable[tuple[str, str]]) -> str:
     """The folder of a partition, relative to the table; empty for no partition columns.
 
-    >>> folder([("day", "2024-01-01"), ("city", "Aix/Arc")])
+    >>> partition_path([("day", "2024-01-01"), ("city", "Aix/Arc")])
     'day=2024-01-01/city=Aix%2FArc'
     """
     return "/".join(f"{escape_path(name)}={escape_path(value)}" for name, value in values)
 
 
-def parse_folder(path: str) -> list[tuple[str, str]]:
+def parse_partition_path(path: str) -> list[tuple[str, str]]:
     """The partition columns and values that the folders of a relative path name, in order."""
     found = []
     for part in path.split("/"):
@@ -83,7 +83,7 @@ def parse_folder(path: str) -> list[tuple[str, str]]:
     return found
 
 
-class Parsed(NamedTuple):
+class ParsedValues(NamedTuple):
     """Values read from texts; where a text could not be read the value is null and the mask true."""
 
     values: pa.Array
@@ -104,7 +104,9 @@ def format_values(array: pa.Array, *, partition: bool = False) -> pa.Array:
     if pt.is_floating(arrow):
         return _format_floats(array)
     if pt.is_date(arrow):
-        return _format_plain(array.cast(pa.int32()), FIRST_PLAIN_DAY, LAST_PLAIN_DAY, pa.date32(), date_text)
+        return _format_with_arrow(
+            array.cast(pa.int32()), FIRST_PLAIN_DAY, LAST_PLAIN_DAY, pa.date32(), date_text
+        )
     if pt.is_timestamp(arrow):
         micros = array.cast(pa.timestamp("us", arrow.tz)).cast(pa.int64())
         return _format_times(micros, zoned=arrow.tz is not None) if partition else micros.cast(pa.string())
@@ -121,7 +123,7 @@ def format_values(array: pa.Array, *, partition: bool = False) -> pa.Array:
     raise SchemaError(f"values of the type {arrow} have no text in the log; choose another column")
 
 
-def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False) -> Parsed:
+def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False) -> ParsedValues:
     """The values that texts of the log mean, whoever wrote them.
 
     >>> found = parse_values(pa.array(["10", "x", None]), pa.int32())
@@ -137,22 +139,22 @@ def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False
     elif pt.is_timestamp(arrow):
         values = _parse_times(texts, zoned=arrow.tz is not None).cast(arrow)
     elif pt.is_duration(arrow):
-        values = _shaped(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64()).cast(arrow)
+        values = _parse_matching(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64()).cast(arrow)
     elif pt.is_integer(arrow):
-        values = _shaped(texts, _INTEGER, lambda t: t.cast(arrow), arrow)
+        values = _parse_matching(texts, _INTEGER, lambda t: t.cast(arrow), arrow)
     elif pt.is_floating(arrow):
-        values = _shaped(texts, None, lambda t: t.cast(arrow), arrow)
+        values = _parse_matching(texts, None, lambda t: t.cast(arrow), arrow)
     elif pt.is_decimal(arrow):
-        values = _shaped(texts, _NUMBER, lambda t: t.cast(arrow), arrow)
+        values = _parse_matching(texts, _NUMBER, lambda t: t.cast(arrow), arrow)
     elif pt.is_boolean(arrow):
-        values = _shaped(texts, None, lambda t: t.cast(arrow), arrow)
+        values = _parse_matching(texts, None, lambda t: t.cast(arrow), arrow)
     elif pt.is_time(arrow):
-        values = _shaped(texts, _CLOCK, lambda t: _clock(t, arrow), arrow)
+        values = _parse_matching(texts, _CLOCK, lambda t: _parse_times_of_day(t, arrow), arrow)
     else:
         values = pa.nulls(len(texts), arrow)
     if values.null_count == texts.null_count:
-        return Parsed(values, np.zeros(len(texts), dtype=np.bool_))
-    return Parsed(values, _mask(pc.and_(values.is_null(), texts.is_valid())))
+        return ParsedValues(values, np.zeros(len(texts), dtype=np.bool_))
+    return ParsedValues(values, _mask(pc.and_(values.is_null(), texts.is_valid())))
 
 
 def _mask(array: pa.Array) -> _Mask:
@@ -166,7 +168,7 @@ def _format_floats(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(texts, "nan"), "NaN", texts)
 
 
-def _format_plain(
+def _format_with_arrow(
     numbers: pa.Array, first: int, last: int, arrow: pa.DataType, wide: Callable[[int], str]
 ) -> pa.Array:
     """Arrow's text for numbers of years with four digits, ours for the few others."""
@@ -181,27 +183,27 @@ def _format_plain(
 
 def _format_times(micros: pa.Array, *, zoned: bool) -> pa.Array:
     first, last = FIRST_PLAIN_DAY * DAY_MICROS, (LAST_PLAIN_DAY + 1) * DAY_MICROS - 1
-    texts = _format_plain(micros, first, last, pa.timestamp("us"), time_text)
+    texts = _format_with_arrow(micros, first, last, pa.timestamp("us"), time_text)
     texts = pc.replace_substring(texts, " ", "T")
     return pc.binary_join_element_wise(texts, "Z", "") if zoned else texts
 
 
-def _shaped(texts: pa.Array, pattern: str | None, parse: _Parse, arrow: pa.DataType) -> pa.Array:
+def _parse_matching(texts: pa.Array, pattern: str | None, parse: _Parse, arrow: pa.DataType) -> pa.Array:
     """All texts at once; if that fails, those of the right shape, so that a few odd ones cost little."""
     try:
         return parse(texts)
     except pa.ArrowInvalid:
         pass
     if pattern is None:
-        return _halving(texts, parse, arrow)
+        return _parse_by_halves(texts, parse, arrow)
     shaped = pc.match_substring_regex(texts, pattern)
     if not pc.any(shaped).as_py():
         return pa.nulls(len(texts), arrow)
-    good = _halving(texts.filter(shaped), parse, arrow)
+    good = _parse_by_halves(texts.filter(shaped), parse, arrow)
     return pc.replace_with_mask(pa.nulls(len(texts), arrow), pc.fill_null(shaped, False), good)
 
 
-def _halving(texts: pa.Array, parse: _Parse, arrow: pa.DataType) -> pa.Array:
+def _parse_by_halves(texts: pa.Array, parse: _Parse, arrow: pa.DataType) -> pa.Array:
     try:
         return parse(texts)
     except pa.ArrowInvalid:
@@ -209,21 +211,24 @@ def _halving(texts: pa.Array, parse: _Parse, arrow: pa.DataType) -> pa.Array:
             return pa.nulls(1, arrow)
     half = len(texts) // 2
     return pa.concat_arrays(
-        [_halving(texts.slice(0, half), parse, arrow), _halving(texts.slice(half), parse, arrow)]
+        [
+            _parse_by_halves(texts.slice(0, half), parse, arrow),
+            _parse_by_halves(texts.slice(half), parse, arrow),
+        ]
     )
 
 
-def _clock(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
+def _parse_times_of_day(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
     dated = pc.binary_join_element_wise("1970-01-01", texts, " ")
     return dated.cast(pa.timestamp(arrow.unit)).cast(arrow)
 
 
 def _parse_dates(texts: pa.Array) -> pa.Array:
-    values = _shaped(texts, _PLAIN_DATE, lambda t: t.cast(pa.date32()), pa.date32())
+    values = _parse_matching(texts, _PLAIN_DATE, lambda t: t.cast(pa.date32()), pa.date32())
     if values.null_count == texts.null_count:
         return values
-    values = pc.coalesce(values, _shaped(texts, _INTEGER, _days_of_counts, pa.date32()))
-    return _odd_ones(texts, values, pa.int32(), parse_date)
+    values = pc.coalesce(values, _parse_matching(texts, _INTEGER, _days_of_counts, pa.date32()))
+    return _parse_remaining(texts, values, pa.int32(), parse_date)
 
 
 def _days_of_counts(texts: pa.Array) -> pa.Array:
@@ -252,20 +257,20 @@ def _days_of_counts(texts: pa.Array) -> pa.Array:
 
 
 def _parse_times(texts: pa.Array, *, zoned: bool) -> pa.Array:
-    values = _shaped(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64())
+    values = _parse_matching(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64())
     if values.null_count == texts.null_count:
         return values
-    local = _shaped(texts, _LOCAL_TIME, lambda t: t.cast(pa.timestamp("us")), pa.timestamp("us"))
+    local = _parse_matching(texts, _LOCAL_TIME, lambda t: t.cast(pa.timestamp("us")), pa.timestamp("us"))
     values = pc.coalesce(values, local.cast(pa.int64()))
     if zoned and values.null_count != texts.null_count:
-        instants = _shaped(
+        instants = _parse_matching(
             texts, _ZONED_TIME, lambda t: t.cast(pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC")
         )
         values = pc.coalesce(values, instants.cast(pa.int64()))
-    return _odd_ones(texts, values, pa.int64(), lambda text: parse_time(text, zoned=zoned))
+    return _parse_remaining(texts, values, pa.int64(), lambda text: parse_time(text, zoned=zoned))
 
 
-def _odd_ones(
+def _parse_remaining(
     texts: pa.Array, values: pa.Array, number: pa.DataType, parse: Callable[[str], int | None]
 ) -> pa.Array:
     """Read what is left text by text: years of more than four digits, and what is no date at all."""

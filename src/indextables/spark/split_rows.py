@@ -14,8 +14,8 @@ from indextables.read.tasks import SplitRef
 from indextables.spark.ordering import first, not_behind
 from indextables.spark.virtual import SCORE, Buckets, Highlight
 from indextables.spark.wanted import Rows, SortKey
-from indextables.split.query.query_compiler import ask
-from indextables.split.query.row_sets import either
+from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.row_sets import union
 from indextables.store import Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -100,9 +100,11 @@ class _Columns:
         return self._scores[numbers]
 
     def _fragments(self, column: str, batch: pa.RecordBatch) -> pa.Array:
-        queries = [ask(self.reader.understand(s), self.reader.view).true.rows for s in self.wanted.scored]
+        queries = [
+            compile_query(self.reader.understand(s), self.reader.view).true.rows for s in self.wanted.scored
+        ]
         texts = batch.column(column).to_pylist()
-        found = self.reader.index.highlight(either(queries), column, texts, _FRAGMENT_LENGTH)
+        found = self.reader.index.highlight(union(queries), column, texts, _FRAGMENT_LENGTH)
         return pa.array(found, pa.string())
 
 

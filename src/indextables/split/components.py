@@ -8,7 +8,14 @@ import pyarrow as pa
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32
 from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile
-from indextables.split.tantivy_layout import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
+from indextables.split.tantivy_layout import (
+    FILES_BY_FIELD,
+    INDEX_COMPONENTS,
+    MAX_DIRECTORY_BYTES,
+    column_of,
+    field_names,
+    field_ranges,
+)
 from indextables.store import Store
 
 # The parts' names as reports spell them.
@@ -50,10 +57,14 @@ def _components(store: Store, footer: Footer) -> list[Component]:
     fields = _fields(store, footer)
     for file in footer.index_files:
         suffix = Path(file.name).suffix
-        kind = next((KINDS[part] for part, suffixes in PARTS.items() if suffix in suffixes), None)
+        kind = next((KINDS[part] for part, suffixes in INDEX_COMPONENTS.items() if suffix in suffixes), None)
         if kind is None:
             continue
-        found = stretches(suffix, _end(store, footer, file), file.size, fields) if suffix in BY_FIELD else []
+        found = (
+            field_ranges(suffix, _read_tail(store, footer, file), file.size, fields)
+            if suffix in FILES_BY_FIELD
+            else []
+        )
         for stretch in found:
             key = (kind, column_of(stretch.field))
             sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
@@ -69,16 +80,16 @@ def _fields(store: Store, footer: Footer) -> list[str]:
     meta = next((f for f in footer.index_files if f.name == META), None)
     if meta is None:
         raise SplitError(f"its index has no {META}; the split is damaged")
-    return field_names(_end(store, footer, meta))
+    return field_names(_read_tail(store, footer, meta))
 
 
-def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
+def _read_tail(store: Store, footer: Footer, file: IndexFile) -> bytes:
     """The last bytes of an index file, unpacked: the directory of its fields is no piece of a field's own."""
     piece = file.pieces[-1]
     stop = piece.offset + piece.length
     size = piece.size - BLOCK_BYTES * max(0, len(piece.blocks) - 1)
     # The last block alone may be too short for the directory.
-    last = piece.blocks[-2 if size < DIRECTORY else -1 :]
+    last = piece.blocks[-2 if size < MAX_DIRECTORY_BYTES else -1 :]
     length = sum(last) if last else min(piece.length, BLOCK_BYTES)
     if piece.length <= _WHOLE_BYTES:
         whole = store.get_range(footer.path, piece.offset, stop)
@@ -91,10 +102,12 @@ def _end(store: Store, footer: Footer, file: IndexFile) -> bytes:
         return data
     *before, _ = last
     start = sum(before)
-    return b"".join([*(_unpacked(data[:start], BLOCK_BYTES) for _ in before), _unpacked(data[start:], size)])
+    return b"".join(
+        [*(_decompress(data[:start], BLOCK_BYTES) for _ in before), _decompress(data[start:], size)]
+    )
 
 
-def _unpacked(data: bytes, size: int) -> bytes:
+def _decompress(data: bytes, size: int) -> bytes:
     try:
         unpacked: bytes = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
     except (pa.ArrowException, OSError) as error:

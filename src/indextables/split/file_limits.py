@@ -16,14 +16,14 @@ _MAPS = 65530
 _LEAST = 4
 
 
-def files_to_keep(most: int) -> int:
+def max_open_files(most: int) -> int:
     """How many files may be kept open for one purpose; no more than `most`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else max(_LEAST, min(most, soft // 4))
 
 
 @lru_cache(maxsize=1)
-def maps_to_keep() -> int:
+def max_mapped_files() -> int:
     """How many files may be kept mapped into memory."""
     try:
         most = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
@@ -32,7 +32,7 @@ def maps_to_keep() -> int:
     return max(_LEAST, most // 4)
 
 
-def is_exhausted(error: BaseException | None) -> bool:
+def is_resource_exhausted(error: BaseException | None) -> bool:
     """Whether an error, or what caused it, is that no more files can be opened or mapped."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _EXHAUSTED:

@@ -23,7 +23,7 @@ from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_BYTES, MAX_INDEX_META, MAX_PARQUET_FOOTER
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
-from indextables.split.tantivy_layout import POSITIONS
+from indextables.split.tantivy_layout import POSITIONS_SUFFIX
 from indextables.store import Store
 
 # Index files are packed in blocks of so many bytes.
@@ -39,7 +39,7 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 _Crc: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 32)]
 _Source: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 # Field, size, offset, length, checksum, lengths of packed blocks.
-StoredPiece: TypeAlias = tuple[str | None, Count, Count, Count, _Crc, list[Count]]
+PieceJson: TypeAlias = tuple[str | None, Count, Count, Count, _Crc, list[Count]]
 FORMAT_VERSION = 3
 # Splits of these formats are read.
 _READ_VERSIONS = (1, 2, 3)
@@ -49,7 +49,7 @@ MAGIC = b"PAR1"
 # The column of the Parquet part with the row's number.
 ROW_COLUMN = "_row"
 # In the log's `splitTags`: this split is ours.
-OUR_TAG = "parquet"
+PARQUET_TAG = "parquet"
 # A row id of the index is `source << ROW_BITS | row of that source`.
 ROW_BITS = 32
 _TAIL = 64 << 10
@@ -58,28 +58,28 @@ _TAIL = 64 << 10
 Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
 
 
-class StoredFile(Struct):
+class IndexFileJson(Struct):
     """An index file: its pieces, or in format 1 the one piece that it is."""
 
     name: str
-    pieces: list[StoredPiece] | None = None
+    pieces: list[PieceJson] | None = None
     size: Count | None = None
     offset: Count | None = None
     length: Count | None = None
     crc32: _Crc | None = None
     blocks: list[Count] | None = None
 
-    def all_pieces(self) -> list[StoredPiece]:
+    def all_pieces(self) -> list[PieceJson]:
         """Its pieces, in either form; ValueError if it has none."""
         if self.pieces:
             return self.pieces
         if None in (self.size, self.offset, self.length, self.crc32, self.blocks):
             raise ValueError(f"the index file {self.name!r} has no pieces")
         piece = (None, self.size, self.offset, self.length, self.crc32, self.blocks)
-        return [msgspec.convert(piece, StoredPiece)]
+        return [msgspec.convert(piece, PieceJson)]
 
 
-class StoredFooter(Struct, rename="camel"):
+class FooterJson(Struct, rename="camel"):
     """Everything that the footer says; unknown keys are passed over."""
 
     format_version: int
@@ -93,7 +93,7 @@ class StoredFooter(Struct, rename="camel"):
     uncompressed_size_bytes: Count
     num_merge_ops: Count
     chunks: list[tuple[_Source, Count, Count]]
-    index: list[StoredFile]
+    index: list[IndexFileJson]
     stats: str | None = None
     checksums: list[list[tuple[_Crc, _Crc | None, _Crc | None]]] | None = None
 
@@ -107,7 +107,7 @@ def format_version(text: bytes) -> int:
     return msgspec.json.decode(text, type=_Version).format_version
 
 
-def check_file(file: StoredFile) -> None:
+def check_file(file: IndexFileJson) -> None:
     """Raise ValueError unless an index file has a name of one and pieces that can be unpacked."""
     if _NAME.fullmatch(file.name) is None:
         raise ValueError(f"{file.name!r} is not the name of an index file")
@@ -125,7 +125,7 @@ def check_file(file: StoredFile) -> None:
         raise ValueError(f"{META} has more than {MAX_INDEX_META} bytes")
 
 
-def check_footer(footer: StoredFooter, footer_start: int) -> None:
+def check_footer(footer: FooterJson, footer_start: int) -> None:
     """Raise ValueError unless index files lie before the footer, and chunks are the rows."""
     for file in footer.index:
         check_file(file)
@@ -182,12 +182,12 @@ class IndexFile:
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> "IndexFile":
         """Out of a footer; in format 1 a file is one piece."""
-        stored = msgspec.convert(said, StoredFile)
+        stored = msgspec.convert(said, IndexFileJson)
         check_file(stored)
         return cls.of(stored)
 
     @classmethod
-    def of(cls, stored: StoredFile) -> "IndexFile":
+    def of(cls, stored: IndexFileJson) -> "IndexFile":
         """As it is stored, and was checked."""
         pieces = []
         start = 0
@@ -198,7 +198,7 @@ class IndexFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RowIdRange:
     """Rows that were written together: row ids `source << 32 | i` are the rows `start + i`."""
 
     source: int
@@ -206,7 +206,7 @@ class Chunk:
     rows: int
 
 
-def positions_of(field: str) -> str:
+def positions_key(field: str) -> str:
     """Names the positions of a field among its pieces; no field has such a name."""
     return f"positions:{field}"
 
@@ -233,7 +233,7 @@ class Footer:
     uncompressed_bytes: int
     num_merge_ops: int
     created_ms: int
-    chunks: tuple[Chunk, ...]
+    row_id_ranges: tuple[RowIdRange, ...]
     index_files: tuple[IndexFile, ...]
     parquet: pq.FileMetaData
     checksums: Checksums | None = None
@@ -252,24 +252,24 @@ class Footer:
     def pieces(self) -> dict[str | None, list[Piece]]:
         """The pieces of the index by the field that needs them; those that every search needs under None.
 
-        What only phrases need of a field is under `positions_of` the field.
+        What only phrases need of a field is under `positions_key` the field.
         """
         found: dict[str | None, list[Piece]] = {None: []}
         for file in self.index_files:
             for piece in file.pieces:
                 field = piece.field
-                if field is not None and file.name.endswith(POSITIONS):
-                    field = positions_of(field)
+                if field is not None and file.name.endswith(POSITIONS_SUFFIX):
+                    field = positions_key(field)
                 found.setdefault(field, []).append(piece)
         return found
 
     def row_numbers(self, ids: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Turn row ids (values of the index field `_row`) into row numbers, in the same order."""
-        if len(self.chunks) == 1:
-            only = self.chunks[0]
+        if len(self.row_id_ranges) == 1:
+            only = self.row_id_ranges[0]
             return ids - (only.source << ROW_BITS) + only.start
-        sources = np.array([chunk.source for chunk in self.chunks], np.int64)
-        starts = np.array([chunk.start for chunk in self.chunks], np.int64)
+        sources = np.array([each.source for each in self.row_id_ranges], np.int64)
+        starts = np.array([each.start for each in self.row_id_ranges], np.int64)
         order = np.argsort(sources)
         which = order[np.minimum(np.searchsorted(sources[order], ids >> ROW_BITS), len(order) - 1)]
         if not np.array_equal(sources[which], ids >> ROW_BITS):
@@ -277,7 +277,7 @@ class Footer:
         return starts[which] + (ids & ((1 << ROW_BITS) - 1))
 
 
-def encode_footer(footer: "Facts", checksums: Checksums) -> dict[str, str]:
+def encode_footer(footer: "SplitMetadata", checksums: Checksums) -> dict[str, str]:
     """The entries of the Parquet footer: the facts, the checksums of the rows, and one of all that."""
     text = json.dumps(
         {
@@ -292,7 +292,7 @@ def encode_footer(footer: "Facts", checksums: Checksums) -> dict[str, str]:
             "stats": footer.stats,
             "uncompressedSizeBytes": footer.uncompressed_bytes,
             "numMergeOps": footer.num_merge_ops,
-            "chunks": [[c.source, c.start, c.rows] for c in footer.chunks],
+            "chunks": [[c.source, c.start, c.rows] for c in footer.row_id_ranges],
             "index": [file.to_json() for file in footer.index_files],
             "checksums": [[[c.chunk, c.column_index, c.offset_index] for c in group] for group in checksums],
         },
@@ -303,7 +303,7 @@ def encode_footer(footer: "Facts", checksums: Checksums) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SplitMetadata:
     """What a writer puts into the footer."""
 
     num_records: int
@@ -316,7 +316,7 @@ class Facts:
     uncompressed_bytes: int
     num_merge_ops: int
     created_ms: int
-    chunks: tuple[Chunk, ...]
+    row_id_ranges: tuple[RowIdRange, ...]
     index_files: tuple[IndexFile, ...]
 
 
@@ -377,10 +377,10 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
     if version not in _READ_VERSIONS:
         known = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
         raise SplitError(f"split format {version} is not known, this release reads {known}; upgrade")
-    stored = msgspec.json.decode(text, type=StoredFooter)
-    chunks = tuple(Chunk(*chunk) for chunk in stored.chunks)
+    stored = msgspec.json.decode(text, type=FooterJson)
+    ranges = tuple(RowIdRange(*stored_range) for stored_range in stored.chunks)
     rows = stored.num_records
-    if parquet.num_rows != rows or sum(chunk.rows for chunk in chunks) != rows:
+    if parquet.num_rows != rows or sum(each.rows for each in ranges) != rows:
         raise ValueError(f"{rows} rows are promised, {parquet.num_rows} are there")
     check_footer(stored, footer_start)
     return Footer(
@@ -397,14 +397,14 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         uncompressed_bytes=stored.uncompressed_size_bytes,
         num_merge_ops=stored.num_merge_ops,
         created_ms=stored.created_time,
-        chunks=chunks,
+        row_id_ranges=ranges,
         index_files=tuple(IndexFile.of(file) for file in stored.index),
         parquet=parquet,
         checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )
 
 
-def _checksums(stored: StoredFooter, parquet: pq.FileMetaData) -> Checksums:
+def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
     found = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in stored.checksums or ())
     if [len(group) for group in found] != [parquet.num_columns] * parquet.num_row_groups:
         raise ValueError("its checksums are not those of its column chunks")

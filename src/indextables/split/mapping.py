@@ -40,7 +40,7 @@ from indextables.schema.types import is_collated, is_variant
 
 ROW_FIELD = "_row"
 PARTIAL_FIELD = "_partial"
-OWN_FIELDS = frozenset({ROW_FIELD, PARTIAL_FIELD})
+SYSTEM_FIELDS = frozenset({ROW_FIELD, PARTIAL_FIELD})
 # The longest term that Tantivy takes is 65,530 bytes; a json term starts with its path.
 MAX_TERM = 65_530
 _LEAST_ROWS = 1000
@@ -89,7 +89,7 @@ class Field:
     `indexed`: terms can be looked up. `fast`: the values stand in a column of the index (ranges,
     existence, aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`:
     what a posting keeps (basic, freq, position). `root`: the key under which a json value that is no
-    object stands ("" if values are objects). `settled` is False only in a plan: the builder
+    object stands ("" if values are objects). `resolved` is False only in a plan: the builder
     chooses between `STRING` and `HASH` when it has seen rows.
     """
 
@@ -102,7 +102,7 @@ class Field:
     fast: bool = False
     max_token: int = MAX_TERM
     root: str = ""
-    settled: bool = True
+    resolved: bool = True
 
     @property
     def exact(self) -> Exact:
@@ -141,14 +141,14 @@ class Mapping:
 
     fields: tuple[Field, ...] = ()
 
-    def of(self, column: str) -> tuple[Field, ...]:
+    def fields_of(self, column: str) -> tuple[Field, ...]:
         """The fields of a column, whatever the case its name is written in."""
         wanted = column.lower()
         return tuple(f for f in self.fields if f.column.lower() == wanted)
 
     def find(self, column: str, *kinds: Kind) -> Field | None:
         """The column's field of one of these kinds, the first kind first."""
-        own = {f.kind: f for f in self.of(column)}
+        own = {f.kind: f for f in self.fields_of(column)}
         return next((own[kind] for kind in kinds if kind in own), None)
 
     def to_json(self) -> str:
@@ -224,7 +224,7 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
 
     Raises OptionError for an option that names an unknown column, or a type that does not fit it.
     """
-    wishes = _Wishes(schema, options, frozenset(name.lower() for name in partition_columns))
+    wishes = _FieldOptions(schema, options, frozenset(name.lower() for name in partition_columns))
     fields = [
         field
         for column in schema
@@ -234,7 +234,7 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
     return Mapping(tuple(fields))
 
 
-class _Wishes:
+class _FieldOptions:
     """What the options say of each column, checked against the schema."""
 
     def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
@@ -278,8 +278,8 @@ class _Wishes:
     def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Both spellings: the column in the key, or the value in the key and columns in the text."""
         listed = [part.strip().lower() for part in text.split(",") if part.strip()]
-        as_column = suffix in self.columns and _reads(parse, text)
-        as_list = _reads(parse, suffix) and all(name in self.columns for name in listed)
+        as_column = suffix in self.columns and _parses(parse, text)
+        as_list = _parses(parse, suffix) and all(name in self.columns for name in listed)
         if as_column and as_list and listed != [suffix]:
             raise OptionError(
                 f"option '{key}' can be read in two ways, since columns are called like its values; "
@@ -287,7 +287,7 @@ class _Wishes:
             )
         if as_column:
             return [(suffix, parse(text))]
-        if _reads(parse, suffix) and suffix not in self.columns:
+        if _parses(parse, suffix) and suffix not in self.columns:
             return [(self._column(name, key), parse(suffix)) for name in listed]
         if as_list:
             return [(name, parse(suffix)) for name in listed]
@@ -317,7 +317,7 @@ class _Wishes:
                 )
 
 
-def _reads(parse: Any, text: str) -> bool:  # noqa: ANN401
+def _parses(parse: Any, text: str) -> bool:  # noqa: ANN401
     try:
         parse(text)
     except ValueError:
@@ -325,16 +325,16 @@ def _reads(parse: Any, text: str) -> bool:  # noqa: ANN401
     return True
 
 
-def _fields_of(column: pa.Field, wishes: _Wishes) -> list[Field]:
+def _fields_of(column: pa.Field, wishes: _FieldOptions) -> list[Field]:
     key, name, kind = column.name.lower(), column.name, column.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if key in wishes.types and not is_text and wishes.types[key] != ("json",):
-        raise _unfit(TYPEMAP, name, kind, "only string columns can be " + " or ".join(FIELD_TYPES))
+        raise _mismatch(TYPEMAP, name, kind, "only string columns can be " + " or ".join(FIELD_TYPES))
     if key in wishes.store_only or is_variant(kind):
         fields: list[Field] = []
     elif is_text:
         if is_collated(column) and not set(wishes.types.get(key, ("text",))) <= {"text", "json", "ip"}:
-            raise _unfit(TYPEMAP, name, kind, "it has a collation, and the index compares bytes; use text")
+            raise _mismatch(TYPEMAP, name, kind, "it has a collation, and the index compares bytes; use text")
         plain: tuple[str, ...] = () if is_collated(column) else ("auto",)
         wished = wishes.types.get(key, plain)
         if "text" in wished and key in wishes.fast:
@@ -346,13 +346,13 @@ def _fields_of(column: pa.Field, wishes: _Wishes) -> list[Field]:
         fields = [_json_field(name, wishes, root=root)]
     else:
         if key in wishes.types:
-            raise _unfit(TYPEMAP, name, kind, "only strings and nested columns can be json")
+            raise _mismatch(TYPEMAP, name, kind, "only strings and nested columns can be json")
         fields = _value_fields(column, wishes)
     _check_use(column, fields, wishes)
     return fields
 
 
-def _string_field(name: str, wished: str, wishes: _Wishes) -> Field:
+def _string_field(name: str, wished: str, wishes: _FieldOptions) -> Field:
     key = name.lower()
     fast = key not in wishes.non_fast
     match wished:
@@ -371,10 +371,10 @@ def _string_field(name: str, wished: str, wishes: _Wishes) -> Field:
             return Field(name, field_name(Kind.HASH, name), Kind.HASH, indexed=False, fast=True)
         case _:
             chosen = wished == "string" or key in wishes.fast or key in wishes.non_fast
-            return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=fast, settled=chosen)
+            return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=fast, resolved=chosen)
 
 
-def _json_field(name: str, wishes: _Wishes, *, root: str) -> Field:
+def _json_field(name: str, wishes: _FieldOptions, *, root: str) -> Field:
     key = name.lower()
     return Field(
         name, field_name(Kind.JSON, name), Kind.JSON,
@@ -386,7 +386,7 @@ def _json_field(name: str, wishes: _Wishes, *, root: str) -> Field:
     )  # fmt: skip
 
 
-def _value_fields(column: pa.Field, wishes: _Wishes) -> list[Field]:
+def _value_fields(column: pa.Field, wishes: _FieldOptions) -> list[Field]:
     kind = value_kind(column.type)
     if kind is None:
         return []
@@ -412,7 +412,7 @@ def value_kind(arrow: pa.DataType) -> Kind | None:
     return None
 
 
-def _check_use(column: pa.Field, fields: list[Field], wishes: _Wishes) -> None:
+def _check_use(column: pa.Field, fields: list[Field], wishes: _FieldOptions) -> None:
     """Refuse an option that would have no effect on the column."""
     key, kinds = column.name.lower(), {field.kind for field in fields}
     tokenized = bool(kinds & {Kind.TEXT, Kind.JSON})
@@ -422,38 +422,44 @@ def _check_use(column: pa.Field, fields: list[Field], wishes: _Wishes) -> None:
         (wishes.lengths, TOKEN_LENGTH),
     ):
         if key in names and not tokenized:
-            raise _unfit(option, column.name, column.type, "it must be indexed as text or json for that")
+            raise _mismatch(option, column.name, column.type, "it must be indexed as text or json for that")
     if key in wishes.fast and not fields:
-        raise _unfit(FAST_FIELDS, column.name, column.type, "values of this type are not indexed")
+        raise _mismatch(FAST_FIELDS, column.name, column.type, "values of this type are not indexed")
     if key in wishes.fast and kinds == {Kind.HASH}:
-        raise _unfit(FAST_FIELDS, column.name, column.type, "an exact_only field is fast and holds no values")
+        raise _mismatch(
+            FAST_FIELDS, column.name, column.type, "an exact_only field is fast and holds no values"
+        )
     if key in wishes.non_fast and (not fields or kinds & {Kind.HASH}):
-        raise _unfit(NON_FAST_FIELDS, column.name, column.type, "it has no fast field that could be left out")
+        raise _mismatch(
+            NON_FAST_FIELDS, column.name, column.type, "it has no fast field that could be left out"
+        )
 
 
-def _unfit(option: FieldOption | Option[Any], column: str, arrow: pa.DataType, reason: str) -> OptionError:
+def _mismatch(option: FieldOption | Option[Any], column: str, arrow: pa.DataType, reason: str) -> OptionError:
     return OptionError(f"option '{option.key}' does not fit the column '{column}' ({arrow}): {reason}")
 
 
-def settled(mapping: Mapping, sample: pa.Table) -> Mapping:
+def resolve_fields(mapping: Mapping, sample: pa.Table) -> Mapping:
     """The plan with its open choices made from a sample of rows."""
-    return mapping.with_fields(field if field.settled else _choose(field, sample) for field in mapping.fields)
+    return mapping.with_fields(
+        field if field.resolved else _resolve_field(field, sample) for field in mapping.fields
+    )
 
 
-def _choose(field: Field, sample: pa.Table) -> Field:
-    if not are_keys(sample.column(field.column)):
-        return replace(field, settled=True)
+def _resolve_field(field: Field, sample: pa.Table) -> Field:
+    if not looks_like_keys(sample.column(field.column)):
+        return replace(field, resolved=True)
     name = field_name(Kind.HASH, field.column)
-    return replace(field, name=name, kind=Kind.HASH, indexed=False, fast=True, settled=True)
+    return replace(field, name=name, kind=Kind.HASH, indexed=False, fast=True, resolved=True)
 
 
-def are_keys(values: pa.ChunkedArray) -> bool:
+def looks_like_keys(values: pa.ChunkedArray) -> bool:
     """Whether the values look like keys: nearly all distinct, of some length, letters and digits.
 
     >>> import uuid
-    >>> are_keys(pa.chunked_array([[str(uuid.uuid4()) for _ in range(2000)]]))
+    >>> looks_like_keys(pa.chunked_array([[str(uuid.uuid4()) for _ in range(2000)]]))
     True
-    >>> are_keys(pa.chunked_array([[f"user {i}" for i in range(2000)]]))
+    >>> looks_like_keys(pa.chunked_array([[f"user {i}" for i in range(2000)]]))
     False
     """
     rows = len(values) - values.null_count

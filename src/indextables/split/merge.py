@@ -28,22 +28,22 @@ from indextables.errors import (
 )
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
-from indextables.schema.statistics import Recorded, Statistics, merge_texts
-from indextables.split.footer import META, ROW_BITS, Chunk, Facts, Footer
+from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics
+from indextables.split.footer import META, ROW_BITS, Footer, RowIdRange, SplitMetadata
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.index.files import (
-    live_files,
+    committed_files,
     merge_segments,
     pack,
     remove_folder,
     temporary_folder,
     unpack,
 )
-from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, settled
-from indextables.split.parquet.reader import BATCH_ROWS, CodedGroup, Rows
-from indextables.split.parquet.writer import RowsWriter
-from indextables.split.writer import Built, close_split, new_source
+from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, resolve_fields
+from indextables.split.parquet.reader import BATCH_ROWS, RowGroup, RowReader
+from indextables.split.parquet.writer import RowWriter
+from indextables.split.writer import SplitFile, finish_split, new_source_id
 from indextables.store import Store
 
 _ROWS = 24
@@ -52,7 +52,7 @@ T = TypeVar("T")
 _SAMPLE_ROWS = 50_000
 
 
-class Sample:
+class LookupSample:
     """Rows taken while they pass by: the first of each chunk, up to a number."""
 
     def __init__(self, mapping: Mapping) -> None:
@@ -61,16 +61,16 @@ class Sample:
         self._seen: set[int] = set()
         self._expected: list[tuple[int, dict[str, Any]]] = []
 
-    def take(self, batch: pa.RecordBatch, position: int, chunks: tuple[Chunk, ...], start: int) -> None:
+    def take(self, batch: pa.RecordBatch, position: int, ranges: tuple[RowIdRange, ...], start: int) -> None:
         """Look at a batch whose first row is row `position` of the result; chunks begin at `start`."""
-        for chunk in chunks:
-            if chunk.source in self._seen or len(self._expected) >= _ROWS or not chunk.rows:
+        for each in ranges:
+            if each.source in self._seen or len(self._expected) >= _ROWS or not each.rows:
                 continue
-            row = chunk.start + start + chunk.rows // 2 - position
+            row = each.start + start + each.rows // 2 - position
             if 0 <= row < batch.num_rows:
-                self._seen.add(chunk.source)
+                self._seen.add(each.source)
                 self._expected.append(
-                    ((chunk.source << ROW_BITS) | (chunk.rows // 2), self._values(batch.slice(row, 1)))
+                    ((each.source << ROW_BITS) | (each.rows // 2), self._values(batch.slice(row, 1)))
                 )
 
     def check(self, index: tantivy.Index) -> None:
@@ -86,10 +86,10 @@ class Sample:
                 )
 
     def _values(self, row: pa.RecordBatch) -> dict[str, Any]:
-        return {field.name: _entry(field, row.column(field.column)) for field in self._fields}
+        return {field.name: _field_value(field, row.column(field.column)) for field in self._fields}
 
 
-def _entry(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a number, a truth value or None
+def _field_value(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a number, a truth value or None
     match field.kind:
         case Kind.HASH:
             return hash_values(value)[0].as_py()
@@ -100,7 +100,7 @@ def _entry(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a number, a 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergeSource:
     """A split to be merged: its rows in the target's schema, and its footer if it is one of ours."""
 
     path: str
@@ -108,42 +108,42 @@ class Source:
     footer: Footer | None = None
     store: Store | None = None
 
-    def groups(self) -> Iterator[CodedGroup]:
+    def groups(self) -> Iterator[RowGroup]:
         """The row groups of a split of ours."""
         assert self.store is not None
         assert self.footer is not None
-        return Rows(self.store, self.footer).groups()
+        return RowReader(self.store, self.footer).groups()
 
     @classmethod
-    def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "Source":
+    def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "MergeSource":
         """A split of ours; columns that it does not have are null."""
-        return cls(footer.path, lambda: _widened(Rows(store, footer), schema), footer, store)
+        return cls(footer.path, lambda: _with_schema(RowReader(store, footer), schema), footer, store)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A source in the target: where its rows begin, and whether its index is taken over."""
 
-    source: Source
-    chunks: tuple[Chunk, ...]
+    source: MergeSource
+    ranges: tuple[RowIdRange, ...]
     native: bool
 
 
 def merge_splits(
-    sources: Sequence[Source],
+    sources: Sequence[MergeSource],
     sink: IO[bytes],
     schema: pa.Schema,
     plan: Mapping,
     options: Options,
     partition_values: dict[str, str | None] | None = None,
-) -> Built:
+) -> SplitFile:
     """Write the rows of all sources as one split, in order; the caller closes the sink when it is done.
 
     `schema` is the table's, `plan` what `mapping_for` gives for it. Raises UnreadableSplitError, with the
     path, if a source is damaged, and UnavailableSplitError if storage did not deliver it; then nothing of
     the sink may be used.
     """
-    mapping = _target(sources, schema, plan)
+    mapping = _target_mapping(sources, schema, plan)
     values = dict(partition_values or {})
     work = temporary_folder(options)
     merge = _Merge(sources, sink, schema, mapping, values, options, work)
@@ -154,28 +154,28 @@ def merge_splits(
         remove_folder(work)
 
 
-def _target(sources: Sequence[Source], schema: pa.Schema, plan: Mapping) -> Mapping:
+def _target_mapping(sources: Sequence[MergeSource], schema: pa.Schema, plan: Mapping) -> Mapping:
     """The fields of the result: those of most rows, if they are fields of the plan; else chosen anew."""
     rows: dict[Mapping, int] = {}
     for source in sources:
-        if source.footer is not None and _is_settled_form(source.footer.mapping, plan):
+        if source.footer is not None and _is_resolved_form(source.footer.mapping, plan):
             rows[source.footer.mapping] = rows.get(source.footer.mapping, 0) + source.footer.num_records
     if rows:
         return max(rows, key=lambda mapping: rows[mapping])
     batches: list[pa.RecordBatch] = []
-    for batch in chain.from_iterable(_guarded(source, source.rows) for source in sources):
+    for batch in chain.from_iterable(_translate_errors(source, source.rows) for source in sources):
         batches.append(batch)
         if sum(b.num_rows for b in batches) >= _SAMPLE_ROWS:
             break
-    return settled(plan, pa.Table.from_batches(batches, schema))
+    return resolve_fields(plan, pa.Table.from_batches(batches, schema))
 
 
-def _is_settled_form(mapping: Mapping, plan: Mapping) -> bool:
+def _is_resolved_form(mapping: Mapping, plan: Mapping) -> bool:
     """Whether the mapping is the plan with its open choices made in some way."""
     if len(mapping.fields) != len(plan.fields):
         return False
     return all(
-        f == p or (not p.settled and f.column == p.column and f.kind.value in ("string", "hash"))
+        f == p or (not p.resolved and f.column == p.column and f.kind.value in ("string", "hash"))
         for f, p in zip(mapping.fields, plan.fields, strict=True)
     )
 
@@ -185,7 +185,7 @@ class _Merge:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[MergeSource],
         sink: IO[bytes],
         schema: pa.Schema,
         mapping: Mapping,
@@ -199,33 +199,33 @@ class _Merge:
         self._values = partition_values
         self._options = options
         self._work = work
-        self._parts = _arranged(sources, mapping)
-        self._sample = Sample(mapping)
-        self._recorded: list[Recorded] = []
-        self._rows: RowsWriter | None = None
+        self._parts = _arrange(sources, mapping)
+        self._sample = LookupSample(mapping)
+        self._recorded: list[FileStatistics] = []
+        self._rows: RowWriter | None = None
         self._position = 0
         self._builders: list[IndexBuilder] = []
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="indextables-merge")
 
-    def run(self) -> Built:
+    def run(self) -> SplitFile:
         """Copy rows and merge indexes side by side, then check one against the other."""
         beside = self._threads.submit(self._gather)
-        chunks: list[Chunk] = []
+        ranges: list[RowIdRange] = []
         for part in self._parts:
-            chunks += self._take(part) if part.native else [self._copy(part)]
+            ranges += self._take(part) if part.native else [self._copy(part)]
         rows = self._writer(None)
         rows.flush()
         beside.result()
         if self._builders or not self._parts:
             self._merge_segments()
-        self._check(rows.rows, chunks)
+        self._check(rows.rows, ranges)
         files = pack(self._work, self._sink, self._options.get(COMPRESSION_LEVEL))
-        texts = merge_texts(self._recorded, self._schema)
+        texts = merge_statistics(self._recorded, self._schema)
         operations = [p.source.footer.num_merge_ops for p in self._parts if p.source.footer is not None]
-        return close_split(
+        return finish_split(
             rows,
             self._sink,
-            Facts(
+            SplitMetadata(
                 num_records=rows.rows,
                 schema=self._schema,
                 mapping=self._mapping,
@@ -236,7 +236,7 @@ class _Merge:
                 uncompressed_bytes=rows.uncompressed + sum(file.size for file in files),
                 num_merge_ops=max(operations, default=0) + 1,
                 created_ms=time.time_ns() // 1_000_000,
-                chunks=tuple(chunks),
+                row_id_ranges=tuple(ranges),
                 index_files=tuple(files),
             ),
         )
@@ -245,64 +245,66 @@ class _Merge:
         """Stop threads and remove what is temporary."""
         self._threads.shutdown(wait=True)
         if self._rows is not None:
-            self._rows.abandon()
+            self._rows.abort()
         for builder in self._builders:
             builder.discard()
 
     # --- rows -----------------------------------------------------------------------------------------
 
-    def _writer(self, first: pa.RecordBatch | None) -> RowsWriter:
+    def _writer(self, first: pa.RecordBatch | None) -> RowWriter:
         if self._rows is None:
             batches = [] if first is None else [first]
             sample = pa.Table.from_batches(batches, self._schema)
-            self._rows = RowsWriter(self._sink, self._schema, sample, self._options)
+            self._rows = RowWriter(self._sink, self._schema, sample, self._options)
         return self._rows
 
-    def _take(self, part: _Part) -> list[Chunk]:
+    def _take(self, part: _Part) -> list[RowIdRange]:
         """Copy the rows of a source whose index is taken over; gives its chunks where they now are."""
         footer = part.source.footer
         assert footer is not None
         start = self._position
         if footer.schema.equals(self._schema):
-            for group in _guarded(part.source, part.source.groups):
-                self._take_group(group, part.chunks, start)
+            for group in _translate_errors(part.source, part.source.groups):
+                self._take_group(group, part.ranges, start)
         else:
-            for batch in _guarded(part.source, part.source.rows):
-                self._sample.take(batch, self._position, part.chunks, start)
+            for batch in _translate_errors(part.source, part.source.rows):
+                self._sample.take(batch, self._position, part.ranges, start)
                 self._write(batch)
         if self._position - start != footer.num_records:
             raise UnreadableSplitError(
                 footer.path, f"{self._position - start} rows instead of {footer.num_records}"
             )
-        self._recorded.append(Recorded(footer.min_values, footer.max_values, footer.stats, trusted=True))
-        return [Chunk(chunk.source, chunk.start + start, chunk.rows) for chunk in part.chunks]
+        self._recorded.append(
+            FileStatistics(footer.min_values, footer.max_values, footer.stats, trusted=True)
+        )
+        return [RowIdRange(each.source, each.start + start, each.rows) for each in part.ranges]
 
-    def _take_group(self, group: CodedGroup, chunks: tuple[Chunk, ...], start: int) -> None:
+    def _take_group(self, group: RowGroup, ranges: tuple[RowIdRange, ...], start: int) -> None:
         """Copy a row group as it is encoded; encode it again if it is too small to stand alone."""
         batches = group.rows.to_batches(max_chunksize=BATCH_ROWS)
-        copied = self._writer(batches[0]).takes(group.file, group.described)
+        copied = self._writer(batches[0]).can_copy(group.file, group.described)
         if copied:
             self._writer(None).copy(group.encoded, group.rows.nbytes)
         for batch in batches:
-            self._sample.take(batch, self._position, chunks, start)
+            self._sample.take(batch, self._position, ranges, start)
             if copied:
                 self._position += batch.num_rows
             else:
                 self._write(batch)
 
-    def _copy(self, part: _Part) -> Chunk:
+    def _copy(self, part: _Part) -> RowIdRange:
         """Copy the rows of a source, and index them anew."""
-        source, start = new_source(), self._position
+        source, start = new_source_id(), self._position
         builder = IndexBuilder(self._mapping, source, self._options)
         self._builders.append(builder)
         statistics = Statistics(self._schema, self._options, tuple(self._values))
-        for batch in _guarded(part.source, part.source.rows):
+        for batch in _translate_errors(part.source, part.source.rows):
             statistics.accumulate(batch)
             builder.add(batch)
             self._write(batch)
         builder.finish()
-        self._recorded.append(Recorded(*statistics.texts(), trusted=True))
-        return Chunk(source, start, self._position - start)
+        self._recorded.append(FileStatistics(*statistics.texts(), trusted=True))
+        return RowIdRange(source, start, self._position - start)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._writer(batch).write(batch)
@@ -331,7 +333,7 @@ class _Merge:
             json.loads(path.read_text("utf-8")) for path in sorted(self._work.glob("*.source"))
         ]
         for builder in self._builders:
-            for path in live_files(builder.folder):
+            for path in committed_files(builder.folder):
                 if path.name == META:
                     metas.append(json.loads(path.read_text("utf-8")))
                 else:
@@ -342,29 +344,29 @@ class _Merge:
             metas = [json.loads((empty.finish() / META).read_text("utf-8"))]
         merge_segments(metas, self._work, self._options.get(HEAP_SIZE))
 
-    def _check(self, rows: int, chunks: list[Chunk]) -> None:
+    def _check(self, rows: int, ranges: list[RowIdRange]) -> None:
         index = tantivy.Index.open(str(self._work))
         found = index.searcher().num_docs
-        if found != rows or rows != sum(chunk.rows for chunk in chunks):
+        if found != rows or rows != sum(each.rows for each in ranges):
             raise SplitError(f"the merged index holds {found} documents for {rows} rows; nothing was merged")
         self._sample.check(index)
 
 
-def _arranged(sources: Sequence[Source], mapping: Mapping) -> list[_Part]:
+def _arrange(sources: Sequence[MergeSource], mapping: Mapping) -> list[_Part]:
     """Which sources keep their index: the same fields, and row ids that nobody else has."""
     parts: list[_Part] = []
     used: set[int] = set()
     for source in sources:
         footer = source.footer
-        chunks = footer.chunks if footer is not None else ()
-        ids = {chunk.source for chunk in chunks}
+        ranges = footer.row_id_ranges if footer is not None else ()
+        ids = {each.source for each in ranges}
         native = footer is not None and footer.mapping == mapping and not ids & used
         used |= ids if native else set()
-        parts.append(_Part(source, chunks, native))
+        parts.append(_Part(source, ranges, native))
     return parts
 
 
-def _guarded(source: Source, read: Callable[[], Iterator[T]]) -> Iterator[T]:
+def _translate_errors(source: MergeSource, read: Callable[[], Iterator[T]]) -> Iterator[T]:
     try:
         yield from read()
     except (SplitError, StoreError, pa.ArrowException, OSError) as error:
@@ -385,7 +387,7 @@ def source_error(path: str, error: Exception) -> SplitError:
             return UnreadableSplitError(path, str(error))
 
 
-def _widened(rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _with_schema(rows: RowReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows with the columns of a schema; absent ones are null."""
     known = {name.lower(): name for name in rows.schema.names}
     present = [known[name.lower()] for name in schema.names if name.lower() in known]

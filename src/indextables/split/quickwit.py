@@ -57,7 +57,7 @@ _NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def original_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
+def bundle_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
     """The fields of a split of the original (facts of its `docMappingJson`), for the table's columns.
 
     Partition columns, whose values the log has, and columns that were not stored have none.
@@ -105,7 +105,7 @@ def _text_field(name: str, said: dict[str, Any]) -> Field:
 
 
 @dataclass(frozen=True, slots=True)
-class OriginalFacts:
+class BundleMetadata:
     """The columns of a split, its document mapping as its log would have it, and its number of rows."""
 
     schema: pa.Schema
@@ -113,7 +113,7 @@ class OriginalFacts:
     num_records: int
 
 
-def read_original(store: Store, path: str, size: int | None = None) -> OriginalFacts:
+def describe_bundle(store: Store, path: str, size: int | None = None) -> BundleMetadata:
     """Read what a bundle says of itself; SplitError if it is none, or none that can be understood."""
     bundle = read_bundle(store, path, size)
     if META not in bundle.files:
@@ -125,10 +125,10 @@ def read_original(store: Store, path: str, size: int | None = None) -> OriginalF
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SplitError(f"{store.url}/{path}: {META} cannot be understood ({error})") from error
     schema = pa.schema([pa.field(field["name"], _TYPES[field["type"]]) for field in fields])
-    return OriginalFacts(schema, json.dumps([_said(field) for field in fields]), rows)
+    return BundleMetadata(schema, json.dumps([_field_mapping(field) for field in fields]), rows)
 
 
-def _said(field: dict[str, Any]) -> dict[str, Any]:
+def _field_mapping(field: dict[str, Any]) -> dict[str, Any]:
     kind = str(field["type"])
     indexing = field["options"].get("indexing") or {}
     said = {"name": field["name"], "type": _NAMES.get(kind, kind), "stored": True, "indexed": True}
@@ -213,7 +213,7 @@ def _length(store: Store, path: str, end: int) -> int:
     return int.from_bytes(store.get_range(path, end - 4, end), "little")
 
 
-def original_rows(
+def bundle_rows(
     store: Store,
     path: str,
     schema: pa.Schema,
@@ -227,7 +227,7 @@ def original_rows(
     """
     bundle = read_bundle(store, path, size)
     where = f"{store.url}/{path}"
-    with _unpacked(store, bundle, options) as folder:
+    with _extract(store, bundle, options) as folder:
         try:
             meta = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_IndexMeta)
             searcher = tantivy.Index.open(str(folder)).searcher()
@@ -266,7 +266,7 @@ def _documents(
 
 
 @contextmanager
-def _unpacked(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
+def _extract(store: Store, bundle: Bundle, options: Options) -> Iterator[Path]:
     folder = temporary_folder(options)
     try:
         for name, (start, end) in bundle.files.items():

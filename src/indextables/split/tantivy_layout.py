@@ -35,7 +35,7 @@ import pyarrow as pa
 from indextables.errors import SplitError
 
 # The parts of an index by the names that commands use, with the suffixes of their files.
-PARTS = {
+INDEX_COMPONENTS = {
     "TERM": (".term",),
     "FASTFIELD": (".fast",),
     "POSTINGS": (".idx",),
@@ -44,13 +44,13 @@ PARTS = {
     "STORE": (".store",),
 }
 # Stands for a field where the stored documents lie: no search reads them.
-DOCUMENTS = "_documents"
+DOC_STORE_FIELD = "_documents"
 # Files that keep fields apart.
-BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
-POSITIONS = ".pos"
-STORE = ".store"
+FILES_BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
+POSITIONS_SUFFIX = ".pos"
+STORE_SUFFIX = ".store"
 # No directory of fields is longer: some thousand fields.
-DIRECTORY = 256 << 10
+MAX_DIRECTORY_BYTES = 256 << 10
 _TAIL = 8
 # After the table of a `.fast` file: its length, the number of rows, the version and a magic number.
 _FAST_TAIL = 20
@@ -64,7 +64,7 @@ Bytes: TypeAlias = bytes | mmap.mmap
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FieldRange:
     """The bytes of one field in a file of the index."""
 
     field: str
@@ -85,7 +85,7 @@ def column_of(field: str) -> str:
     return field.partition(":")[2] or field
 
 
-def stretches(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list[Stretch]:
+def field_ranges(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list[FieldRange]:
     """Where each field begins and ends in a file of `size` bytes whose last bytes are `end`.
 
     `fields` are the names by number. A field may have several stretches, one after the other. There are none
@@ -105,9 +105,9 @@ def stretches(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list
     return found
 
 
-def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[Stretch]:
+def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[FieldRange]:
     length = int.from_bytes(end[below - 4 : below], "little")
-    at = _inside(below - 4 - length)
+    at = _check_offset(below - 4 - length)
     last = size - len(end) + at
     count, at = _number(end, at)
     starts: list[tuple[int, int]] = []
@@ -119,17 +119,17 @@ def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list
         _, at = _number(end, at + 4)
     edges = [*(start for _, start in starts), last]
     named = zip(starts, pairwise(edges), strict=True)
-    return [Stretch(fields[field], start, stop) for (field, _), (start, stop) in named]
+    return [FieldRange(fields[field], start, stop) for (field, _), (start, stop) in named]
 
 
-def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[Stretch]:
+def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[FieldRange]:
     if any(mark in field for field in fields for mark in "\x00\x01"):
         return []  # names of fields cannot be told from paths
-    table = _inside(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
+    table = _check_offset(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
     last = size - len(end) + table
     # A key may be long, and there may be many that differ in nothing: none is kept.
     names = {field.encode(): field for field in fields}
-    found: list[Stretch] = []
+    found: list[FieldRange] = []
     reached = 0
     for block in _blocks(end, table):
         for key, start, stop in _keys(block):
@@ -138,28 +138,28 @@ def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[S
                 raise ValueError("it has columns of no field")
             if start != reached:
                 raise ValueError("its columns do not fill it")
-            found.append(Stretch(name, start, stop))
+            found.append(FieldRange(name, start, stop))
             reached = stop
     if reached != last:
         raise ValueError("its columns do not fill it")
     return found
 
 
-def _documents(end: Bytes, below: int, size: int) -> Stretch:
+def _documents(end: Bytes, below: int, size: int) -> FieldRange:
     stop = int.from_bytes(end[below - _STORE_TAIL + 4 : below - _STORE_TAIL + 12], "little")
     if not 0 <= stop <= size - len(end) + below - _STORE_TAIL:
         raise ValueError("its documents are longer than it is")
-    return Stretch(DOCUMENTS, 0, stop)
+    return FieldRange(DOC_STORE_FIELD, 0, stop)
 
 
 def _blocks(data: Bytes, at: int) -> Iterator[bytes]:
     while length := int.from_bytes(data[at : at + 4], "little"):
         packed, block = data[at + 4], data[at + 5 : at + 4 + length]
         at += 4 + length
-        yield _unpacked(block) if packed else block
+        yield _decompress(block) if packed else block
 
 
-def _unpacked(block: bytes) -> bytes:
+def _decompress(block: bytes) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(block), "zstd") as stream:
         data: bytes = stream.read(_KEYS_BYTES)
     return data
@@ -188,7 +188,7 @@ def _keys(block: bytes) -> Iterator[tuple[bytes, int, int]]:
         yield key, start, stop
 
 
-def _inside(at: int) -> int:
+def _check_offset(at: int) -> int:
     if at < 0:
         raise ValueError("its directory is longer than expected")
     return at

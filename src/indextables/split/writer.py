@@ -13,21 +13,21 @@ from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL
 from indextables.schema.statistics import Statistics
-from indextables.split.footer import OUR_TAG, ROW_BITS, Chunk, Facts, encode_footer
+from indextables.split.footer import PARQUET_TAG, ROW_BITS, RowIdRange, SplitMetadata, encode_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.files import pack
-from indextables.split.mapping import Mapping, settled
-from indextables.split.parquet.writer import RowsWriter
+from indextables.split.mapping import Mapping, resolve_fields
+from indextables.split.parquet.writer import RowWriter
 
 # How much is looked at before encodings and open choices of the mapping are settled.
 _SAMPLE_ROWS = 50_000
 _SAMPLE_BYTES = 32 << 20
 # Index and rows, packed, against the rows in memory: only a first guess until row groups are written.
-_GUESS = 0.45
+_SIZE_RATIO = 0.45
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class SplitFile:
     """A finished split: what the log's `add` says of it, but for its path."""
 
     size: int
@@ -41,7 +41,7 @@ class Built:
     mapping: Mapping
     uncompressed_bytes: int
     num_merge_ops: int = 0
-    split_tags: tuple[str, ...] = (OUR_TAG,)
+    split_tags: tuple[str, ...] = (PARQUET_TAG,)
 
     @property
     def doc_mapping_json(self) -> str:
@@ -49,7 +49,7 @@ class Built:
         return self.mapping.to_json()
 
 
-def new_source() -> int:
+def new_source_id() -> int:
     """A random number for the rows of a split, by which row ids stay apart when splits are merged."""
     return secrets.randbelow((1 << (63 - ROW_BITS)) - 1) + 1
 
@@ -77,10 +77,10 @@ class SplitWriter:
         self._options = options
         self._partition_values = dict(partition_values or {})
         self._statistics = Statistics(schema, options, tuple(self._partition_values))
-        self._source = new_source()
+        self._source = new_source_id()
         self._sample: list[pa.RecordBatch] = []
         self._sample_bytes = 0
-        self._rows: RowsWriter | None = None
+        self._rows: RowWriter | None = None
         self._index: IndexBuilder | None = None
         self.num_records = 0
 
@@ -108,12 +108,12 @@ class SplitWriter:
     def estimated_size(self) -> int:
         """About how large the split would be if it were finished now: to decide when to begin another."""
         if self._rows is None:
-            return int(self._sample_bytes * _GUESS)
+            return int(self._sample_bytes * _SIZE_RATIO)
         written, seen = self._sink.tell(), self._rows.uncompressed
-        ratio = 1.6 * written / seen if seen else _GUESS
+        ratio = 1.6 * written / seen if seen else _SIZE_RATIO
         return int(ratio * (seen + self._rows.pending_bytes))
 
-    def finish(self) -> Built:
+    def finish(self) -> SplitFile:
         """Write what is left, the index and the footer."""
         if self._rows is None:
             self._begin()
@@ -126,7 +126,7 @@ class SplitWriter:
             flushed.result()
         files = pack(folder, self._sink, self._options.get(COMPRESSION_LEVEL))
         texts = self._statistics.texts()
-        facts = Facts(
+        facts = SplitMetadata(
             num_records=self.num_records,
             schema=self._schema,
             mapping=self._mapping,
@@ -137,17 +137,17 @@ class SplitWriter:
             uncompressed_bytes=self._rows.uncompressed + sum(file.size for file in files),
             num_merge_ops=0,
             created_ms=time.time_ns() // 1_000_000,
-            chunks=(Chunk(self._source, 0, self.num_records),),
+            row_id_ranges=(RowIdRange(self._source, 0, self.num_records),),
             index_files=tuple(files),
         )
-        built = close_split(self._rows, self._sink, facts)
+        built = finish_split(self._rows, self._sink, facts)
         self._index.discard()
         return built
 
     def abort(self) -> None:
         """Give up: remove what is temporary. The sink is the caller's to abort."""
         if self._rows is not None:
-            self._rows.abandon()
+            self._rows.abort()
         if self._index is not None:
             self._index.discard()
 
@@ -162,8 +162,8 @@ class SplitWriter:
 
     def _begin(self) -> None:
         sample = pa.Table.from_batches(self._sample, self._schema)
-        self._mapping = settled(self._mapping, sample)
-        self._rows = RowsWriter(self._sink, self._schema, sample, self._options)
+        self._mapping = resolve_fields(self._mapping, sample)
+        self._rows = RowWriter(self._sink, self._schema, sample, self._options)
         self._index = IndexBuilder(self._mapping, self._source, self._options)
         batches, self._sample = self._sample, []
         for batch in batches:
@@ -176,11 +176,11 @@ class SplitWriter:
         self._index.add(batch)
 
 
-def close_split(rows: RowsWriter, sink: IO[bytes], facts: Facts) -> Built:
+def finish_split(rows: RowWriter, sink: IO[bytes], facts: SplitMetadata) -> SplitFile:
     """Write the footer; says what the split became."""
     start = rows.close(lambda checksums: encode_footer(facts, checksums))
     end = sink.tell()
-    return Built(
+    return SplitFile(
         size=end,
         num_records=facts.num_records,
         footer_start=start,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from indextables.log.format.block_index import Bounds
 from indextables.log.format.nested import map_of, map_parts, null_mask
-from indextables.schema.statistics import OURS_TAG
+from indextables.schema.statistics import PARQUET_TAG
 
 _CHARACTERS = {f"%{ord(character):02X}": character for character in '/\\:*?"<>| '}
 _ESCAPE = re.compile("|".join(_CHARACTERS))
@@ -76,7 +76,7 @@ def _escapes(maps: pa.MapArray) -> pa.Array:
 
 
 def _value(text: str, column: str, entry: dict[str, Any]) -> str:
-    if OURS_TAG in (entry["splitTags"] or ()):
+    if PARQUET_TAG in (entry["splitTags"] or ()):
         return text
     low, high = (dict(entry[name] or ()).get(column) for name in ("minValues", "maxValues"))
     return text if low == high == text else unescaped(text)

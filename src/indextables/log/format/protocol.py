@@ -6,7 +6,7 @@ import msgspec
 
 from indextables.errors import ProtocolError
 from indextables.log.format.actions import Add, Metadata, Protocol
-from indextables.schema.statistics import OURS_TAG
+from indextables.schema.statistics import PARQUET_TAG
 
 # Tables with states. The original's releases check this number and nothing else.
 STATES = 4
@@ -37,7 +37,7 @@ def new_table_protocol() -> Protocol:
 
 def upgrade_for(adds: Iterable[Add], protocol: Protocol) -> Protocol | None:
     """The protocol that a table needs once it holds these splits; nothing if it has it already."""
-    if not any(OURS_TAG in (add.split_tags or ()) for add in adds):
+    if not any(PARQUET_TAG in (add.split_tags or ()) for add in adds):
         return None
     needed = _with_parquet_splits(protocol)
     return None if needed == protocol else needed

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from indextables.log.format.nested import list_parts, lookup, owners_of
 from indextables.log.pruning.literal import to_scale
-from indextables.schema.statistics import OURS_TAG
+from indextables.schema.statistics import PARQUET_TAG
 from indextables.schema.types import is_collated
 from indextables.schema.values import parse_values
 
@@ -126,7 +126,7 @@ class Entries:
         if tags is None or tags.null_count == len(tags):
             return made
         offsets, values = list_parts(tags)
-        tagged = as_mask(pc.equal(values, OURS_TAG))
+        tagged = as_mask(pc.equal(values, PARQUET_TAG))
         if len(tagged) == self.count and (offsets[1:] > offsets[:-1]).all():
             return tagged
         made[owners_of(offsets, np.flatnonzero(tagged))] = True

@@ -22,10 +22,10 @@ from indextables.predicate import (
     And,
     Column,
     Compare,
-    Computed,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Op,
     Or,
@@ -110,7 +110,7 @@ class _Judge:
                 return self._text(kind, column, text)
             case Like():
                 return self._like(predicate)
-            case Search() | Computed():
+            case Search() | NestedCondition():
                 return self._unknown()
 
     def _all(self, value: bool) -> Mask:  # noqa: FBT001 - the value itself

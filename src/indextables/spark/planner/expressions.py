@@ -34,12 +34,12 @@ from indextables.predicate.operands import (
     ConditionOperand,
     LiteralOperand,
     Operand,
-    among,
-    compared,
+    combine,
+    comparison,
     condition_of,
-    inverted,
-    joined,
-    null_test,
+    in_list,
+    is_null,
+    negate,
     text_match,
 )
 from indextables.predicate.types import Family, family_of
@@ -93,7 +93,7 @@ def conditions(expressions: Sequence[Expression], scope: Scope) -> list[Predicat
 
 def conjunction(parts: Sequence[Predicate]) -> Predicate | None:
     """All parts together; None for none."""
-    return joined(And, parts) if parts else None
+    return combine(And, parts) if parts else None
 
 
 def _operand(expression: Expression, scope: Scope) -> Operand:
@@ -141,20 +141,20 @@ def _predicate(name: str, args: Sequence[Expression], scope: Scope) -> Predicate
     if name in _COMPARISONS or name == "<>":
         left, right = (_comparable(_operand(arg, scope)) for arg in args)
         if name == "<>":
-            return inverted(compared(Op.EQ, left, right, "UTC"))
-        return compared(_COMPARISONS[name], left, right, "UTC")
+            return negate(comparison(Op.EQ, left, right, "UTC"))
+        return comparison(_COMPARISONS[name], left, right, "UTC")
     if name in _TEXT_MATCHES:
         left, right = (_comparable(_operand(arg, scope)) for arg in args)
         return text_match(_TEXT_MATCHES[name], left, _text(right))
     match name:
         case "AND" | "OR":
             parts = [condition_of(_operand(arg, scope)) for arg in args]
-            return joined(And if name == "AND" else Or, parts)
+            return combine(And if name == "AND" else Or, parts)
         case "NOT":
-            return inverted(condition_of(_operand(args[0], scope)))
+            return negate(condition_of(_operand(args[0], scope)))
         case "IS_NULL" | "IS_NOT_NULL":
             found = _null_test(_operand(args[0], scope))
-            return found if name == "IS_NULL" else inverted(found)
+            return found if name == "IS_NULL" else negate(found)
         case "IN":
             return _among(_comparable(_operand(args[0], scope)), args[1:], scope)
         case "ALWAYS_TRUE" | "ALWAYS_FALSE":
@@ -170,7 +170,7 @@ def _among(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicat
     if isinstance(left, ColumnOperand) and len(types) == 1 and None not in types:
         values = Values(literals([item["value"] for item in items], str(types.pop())))
         return membership(left.column, left.type, values)
-    return among(left, [_comparable(_operand(item, scope)) for item in items], "UTC")
+    return in_list(left, [_comparable(_operand(item, scope)) for item in items], "UTC")
 
 
 def _membership(expression: Expression, scope: Scope) -> Predicate:
@@ -179,7 +179,7 @@ def _membership(expression: Expression, scope: Scope) -> Predicate:
     values = Values(packed_literals(expression["list"]))
     if isinstance(left, ColumnOperand):
         return membership(left.column, left.type, values)
-    return among(left, [LiteralOperand(value, 0) for value in values], "UTC")
+    return in_list(left, [LiteralOperand(value, 0) for value in values], "UTC")
 
 
 def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
@@ -204,7 +204,7 @@ def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
 def _null_test(operand: Operand) -> Predicate:
     if isinstance(operand, _Opaque):
         return IsNull(operand.column)
-    return null_test(operand)
+    return is_null(operand)
 
 
 def _comparable(operand: Operand) -> Operand:

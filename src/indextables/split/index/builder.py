@@ -16,7 +16,7 @@ from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, IND
 from indextables.split.footer import ROW_BITS
 from indextables.split.index.encode import documents
 from indextables.split.index.files import remove_folder, temporary_folder
-from indextables.split.index.tokenizers import register, tantivy_schema
+from indextables.split.index.tokenizers import register_tokenizers, tantivy_schema
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 
 # What Tantivy asks for at least, per thread.
@@ -39,7 +39,7 @@ class IndexBuilder:
         threads = options.get(INDEX_THREADS)
         heap = max(options.get(HEAP_SIZE), threads * _LEAST_HEAP)
         index = tantivy.Index(self._schema, path=str(self.folder))
-        register(index, mapping)
+        register_tokenizers(index, mapping)
         self._writer: tantivy.IndexWriter | None = index.writer(heap_size=heap, num_threads=threads)
 
     def add(self, batch: pa.RecordBatch) -> None:

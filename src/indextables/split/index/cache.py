@@ -43,22 +43,22 @@ from indextables.options import Options, reading
 from indextables.private_folder import NotPrivateError, make_own, make_private
 from indextables.split.index.cache_entry import (
     ENTRY,
-    Copied,
-    Facts,
-    Place,
-    alone,
-    bytes_there,
+    CachedPiece,
+    CacheEntry,
+    PieceKey,
+    allocated_bytes,
+    exclusive_lock,
+    file_stamps,
     identity,
+    lock_file,
     locked_folder,
-    read_facts,
-    sound,
-    stamps,
-    take_lock,
-    tell,
+    new_entry,
+    read_entry,
     try_lock,
     try_lock_folder,
-    verified_facts,
-    verify,
+    validate,
+    verify_locked,
+    write_entry,
 )
 
 # Other processes fill the cache too: what it holds is counted anew after so many seconds.
@@ -73,9 +73,9 @@ _MANY_ENTRIES = 64
 _logger = logging.getLogger(__name__)
 
 # Writes files into a folder; tells what it wrote.
-Writer = Callable[[Path], Sequence[Copied]]
+Writer = Callable[[Path], Sequence[CachedPiece]]
 # Writes the pieces that begin at these places to the files in a folder.
-Filler = Callable[[Path, Collection[Place]], Sequence[Copied]]
+Filler = Callable[[Path, Collection[PieceKey]], Sequence[CachedPiece]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class CacheStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class EvictionResult:
     """What a flush or an eviction freed."""
 
     entries: int
@@ -154,7 +154,7 @@ class Usage:
             self._taken, self._time = now - self._began, now
 
 
-def own_folder(folder: Path, make: Callable[[Path], None]) -> None:
+def make_cache_folder(folder: Path, make: Callable[[Path], None]) -> None:
     """Make a folder of this user; refuse what someone else put there."""
     try:
         make(folder)
@@ -217,30 +217,30 @@ os.register_at_fork(after_in_child=private_folder.cache_clear)
 class Lease:
     """The right to use an entry: it stays on disk until the lease is closed."""
 
-    def __init__(self, cache: "IndexCache", folder: Path, lock: int, facts: Facts) -> None:
+    def __init__(self, cache: "IndexCache", folder: Path, lock: int, facts: CacheEntry) -> None:
         self.folder = folder
         self._identity = identity(folder)
         self._cache = cache
-        self._hold(facts)
+        self._set_entry(facts)
         # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
         # the collector may run while they are held.
         self._unlock = weakref.finalize(self, os.close, lock)
 
-    def _hold(self, facts: Facts) -> None:
+    def _set_entry(self, facts: CacheEntry) -> None:
         """Know the pieces that are there, and how many bytes they have."""
         self._facts = facts
         sizes = {(piece.file, piece.start): piece.size for piece in facts.pieces}
         self.size = sum(sizes.values())
         self._places = sizes.keys()
 
-    def lacks(self, place: Place) -> bool:
+    def is_missing(self, place: PieceKey) -> bool:
         """Whether the piece that begins there was missing when this lease last looked."""
         return place not in self._places
 
-    def fill(self, places: Collection[Place], write: Filler) -> None:
+    def fill(self, places: Collection[PieceKey], write: Filler) -> None:
         """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
-        if any(map(self.lacks, places)):
-            self._hold(self._cache.fill(self.folder, self._facts.id, places, write))
+        if any(map(self.is_missing, places)):
+            self._set_entry(self._cache.fill(self.folder, self._facts.id, places, write))
 
     @property
     def files(self) -> int:
@@ -252,20 +252,20 @@ class Lease:
         try:
             if identity(self.folder) != self._identity:
                 return False
-            if stamps(self.folder, self._facts.files) == self._facts.files:
+            if file_stamps(self.folder, self._facts.files) == self._facts.files:
                 return True
         except OSError:
             return False
-        found = sound(self.folder, self._facts)
+        found = validate(self.folder, self._facts)
         if found is not None:
-            self._hold(found)
+            self._set_entry(found)
         return found is not None
 
     def discard(self) -> None:
         """Give the entry back and remove it, whoever else uses it."""
         self._unlock()
         with contextlib.suppress(FileNotFoundError), locked_folder(self.folder):
-            self._cache.take_away(self.folder)
+            self._cache.remove_entry(self.folder)
 
     def close(self) -> None:
         """Give the entry back; a second call does nothing."""
@@ -298,9 +298,9 @@ class IndexCache:
 
     def _make_folders(self) -> None:
         """Have the folders: someone may have deleted them since."""
-        own_folder(self.folder, make_own)
+        make_cache_folder(self.folder, make_own)
         for name in ("entries", "locks", "arriving"):
-            own_folder(self.folder / name, make_private)
+            make_cache_folder(self.folder / name, make_private)
 
     def lease(self, key: str, size: int | None, write: Writer) -> Lease:
         """The folder of an entry; if it is not there, `write(folder)` makes its files first.
@@ -315,7 +315,7 @@ class IndexCache:
         lease = self._enter(key, size)
         made = 0
         while lease is None:
-            with self._loading, alone(self.folder / "arriving" / f"{key}.lock"):
+            with self._loading, exclusive_lock(self.folder / "arriving" / f"{key}.lock"):
                 # Someone else may have made it meanwhile; or removed what was made here.
                 if (lease := self._enter(key, size)) is None:
                     if made == _ATTEMPTS:
@@ -323,7 +323,7 @@ class IndexCache:
                             f"the cache in {self.folder} does not keep what is written to it; check the "
                             "disk, or set spark.indextables.cache.disk.path to a folder on another one"
                         )
-                    self._arrive(self.folder / "entries" / key, size, write)
+                    self._create_entry(self.folder / "entries" / key, size, write)
                     made += 1
                     lease = self._enter(key, size)
         if made:
@@ -334,27 +334,27 @@ class IndexCache:
             self._count(hits=1)
         return lease
 
-    def fill(self, entry: Path, which: str, places: Collection[Place], write: Filler) -> Facts:
-        """Put pieces that an entry lacks in their place, for whoever holds a lease; what it has then."""
+    def fill(self, entry: Path, which: str, places: Collection[PieceKey], write: Filler) -> CacheEntry:
+        """Put pieces that an entry is_missing in their place, for whoever holds a lease; what it has then."""
         try:
             with self._loading, locked_folder(entry):
-                facts = read_facts(entry)
+                facts = read_entry(entry)
                 if facts is None or facts.id != which:
                     # Bytes in other files than those that are open would not be seen.
                     raise FileNotFoundError(0, "someone took files away that are in use")
-                if (facts := verify(entry, facts)) is None:
+                if (facts := verify_locked(entry, facts)) is None:
                     raise FileNotFoundError(0, "someone changed files that are in use")
                 missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
                 if not missing:
                     return facts
-                more: Sequence[Copied] = ()
+                more: Sequence[CachedPiece] = ()
                 try:
                     more = write(entry, missing)
                 finally:
                     # Bytes that were written in vain change the files too.
-                    files = stamps(entry, facts.files)
+                    files = file_stamps(entry, facts.files)
                     facts = replace(facts, files=files, pieces=(*facts.pieces, *more))
-                    tell(entry, facts)
+                    write_entry(entry, facts)
         except OSError as error:
             raise self._cannot_write(error) from error
         fetched = sum(piece.size for piece in more)
@@ -372,9 +372,9 @@ class IndexCache:
         """Whether the entry is on disk now."""
         return (self.folder / "entries" / key / ENTRY).exists()
 
-    def pieces(self, key: str) -> set[Place] | None:
+    def pieces(self, key: str) -> set[PieceKey] | None:
         """Which pieces of an entry are on disk now; None if it is not there."""
-        facts = read_facts(self.folder / "entries" / key)
+        facts = read_entry(self.folder / "entries" / key)
         return None if facts is None else {(piece.file, piece.start) for piece in facts.pieces}
 
     def stats(self) -> CacheStats:
@@ -390,18 +390,18 @@ class IndexCache:
         """How many index files the folder holds."""
         return sum(1 for path in (self.folder / "entries").glob("*/*") if path.name != ENTRY)
 
-    def flush(self) -> Removed:
+    def flush(self) -> EvictionResult:
         """Remove every entry that nobody uses."""
         self._make_folders()
         return self._remove(sorted(self._entries()), lambda _: True)
 
     def _enter(self, key: str, size: int | None) -> Lease | None:
-        lock = take_lock(self.folder / "locks" / key, fcntl.LOCK_SH)
+        lock = lock_file(self.folder / "locks" / key, fcntl.LOCK_SH)
         entry = self.folder / "entries" / key
         try:
-            facts = read_facts(entry)
+            facts = read_entry(entry)
             if facts is not None and size in (None, facts.size):
-                facts = sound(entry, facts)
+                facts = validate(entry, facts)
             if facts is None or size not in (None, facts.size):
                 os.close(lock)
                 return None
@@ -415,22 +415,22 @@ class IndexCache:
                 os.close(lock)
             raise
 
-    def _arrive(self, entry: Path, size: int | None, write: Writer) -> None:
+    def _create_entry(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
         # Held until it has its place: however long the copy takes, nobody takes it for abandoned.
         held = try_lock_folder(arriving)
         try:
             pieces = write(arriving)
-            facts = verified_facts(arriving, pieces, [path.name for path in arriving.iterdir()])
+            facts = new_entry(arriving, pieces, [path.name for path in arriving.iterdir()])
             if size not in (None, facts.size):
                 raise SplitError(
                     f"the index copied into {self.folder} has {facts.size} bytes, but {size} were "
                     "expected; the split is damaged or was cut: restore it from a backup"
                 )
-            tell(arriving, facts)
+            write_entry(arriving, facts)
             with contextlib.suppress(FileNotFoundError), locked_folder(entry):
-                if self.take_away(entry):
+                if self.remove_entry(entry):
                     _logger.warning(
                         "the cached index in %s was damaged; it was fetched from its split again", entry
                     )
@@ -455,7 +455,7 @@ class IndexCache:
             for item in found:
                 try:
                     used = (Path(item.path) / ENTRY).stat().st_mtime
-                    size = bytes_there(Path(item.path))
+                    size = allocated_bytes(Path(item.path))
                 except OSError:
                     continue
                 yield used, size, item.name
@@ -488,7 +488,7 @@ class IndexCache:
         finally:
             self._mutex.release()
 
-    def _remove(self, found: list[tuple[float, int, str]], more: Callable[[int], bool]) -> Removed:
+    def _remove(self, found: list[tuple[float, int, str]], more: Callable[[int], bool]) -> EvictionResult:
         entries = files = freed = 0
         for _, size, key in found:
             if not more(freed):
@@ -499,15 +499,15 @@ class IndexCache:
             try:
                 entry = self.folder / "entries" / key
                 files += sum(1 for file in entry.glob("*") if file.name != ENTRY)
-                if self.take_away(entry):
+                if self.remove_entry(entry):
                     entries, freed = entries + 1, freed + size
                 (self.folder / "locks" / key).unlink(missing_ok=True)
             finally:
                 os.close(lock)
         self._sweep()
-        return Removed(entries, files, freed)
+        return EvictionResult(entries, files, freed)
 
-    def take_away(self, entry: Path) -> bool:
+    def remove_entry(self, entry: Path) -> bool:
         """Remove an entry, at once for whoever looks for it; whether it was there."""
         gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
         try:

@@ -47,7 +47,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def take_lock(path: Path, kind: int) -> int:
+def lock_file(path: Path, kind: int) -> int:
     """Take a lock on the file at `path`, which may be removed by whoever held it before."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -62,9 +62,9 @@ def take_lock(path: Path, kind: int) -> int:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def exclusive_lock(path: Path) -> Iterator[None]:
     """Be the only one, of all threads and processes, who holds the lock file, which goes afterwards."""
-    held = take_lock(path, fcntl.LOCK_EX)
+    held = lock_file(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
@@ -104,7 +104,7 @@ def _same_file(handle: int, path: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CachedPiece:
     """Bytes that were written to their place in a file, with their checksum."""
 
     file: str
@@ -114,10 +114,10 @@ class Copied:
 
 
 # Where a piece begins: its file, and the first byte in it.
-Place: TypeAlias = tuple[str, int]
+PieceKey: TypeAlias = tuple[str, int]
 
 
-def bytes_there(entry: Path) -> int:
+def allocated_bytes(entry: Path) -> int:
     """How much of the disk an entry takes: its files have bytes only here and there."""
     with os.scandir(entry) as found:
         files = [item.stat() for item in found if item.name != ENTRY]
@@ -129,14 +129,14 @@ Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CacheEntry:
     """What `entry.json` says: the files with their stamps, and which of their bytes are there.
 
     All bytes were compared with their checksums at `verified` (seconds since 1970), during `boot`.
     """
 
     files: dict[str, Stamp]
-    pieces: tuple[Copied, ...]
+    pieces: tuple[CachedPiece, ...]
     boot: str
     verified: float
     # Another one for an entry that replaces this: it has other files at the same path.
@@ -153,27 +153,27 @@ class Facts:
         return self.boot == boot() and abs(time.time() - self.verified) < VERIFY_AFTER_S
 
 
-def stamps(entry: Path, names: Iterable[str]) -> dict[str, Stamp]:
+def file_stamps(entry: Path, names: Iterable[str]) -> dict[str, Stamp]:
     """The stamps of files in an entry's folder; OSError if one is missing."""
     folder = str(entry)
     found = ((name, os.stat(f"{folder}/{name}")) for name in names)  # noqa: PTH116 - on every search
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found}
 
 
-def verified_facts(entry: Path, pieces: Sequence[Copied], names: Iterable[str]) -> Facts:
+def new_entry(entry: Path, pieces: Sequence[CachedPiece], names: Iterable[str]) -> CacheEntry:
     """The facts of an entry whose bytes were compared with their checksums just now."""
-    return Facts(stamps(entry, names), tuple(pieces), boot(), time.time())
+    return CacheEntry(file_stamps(entry, names), tuple(pieces), boot(), time.time())
 
 
-def read_facts(entry: Path) -> Facts | None:
+def read_entry(entry: Path) -> CacheEntry | None:
     """What is known of an entry; None if it is not there, or damaged."""
     try:
         said: dict[str, Any] = json.loads((entry / ENTRY).read_bytes())
-        if said.pop("crc32") != _facts_crc(said):
+        if said.pop("crc32") != _entry_crc(said):
             return None
         files = {name: _stamp(*stamp) for name, stamp in said["files"].items()}
-        pieces = tuple(Copied(*piece) for piece in said["pieces"])
-        return Facts(files, pieces, said["boot"], said["verified"], said["id"])
+        pieces = tuple(CachedPiece(*piece) for piece in said["pieces"])
+        return CacheEntry(files, pieces, said["boot"], said["verified"], said["id"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -182,7 +182,7 @@ def _stamp(number: int, size: int, modified: int, changed: int) -> Stamp:
     return number, size, modified, changed
 
 
-def tell(entry: Path, facts: Facts) -> None:
+def write_entry(entry: Path, facts: CacheEntry) -> None:
     """Write `entry.json`, whole or not at all."""
     pieces = [[piece.file, piece.start, piece.size, piece.crc32] for piece in facts.pieces]
     said = {
@@ -193,37 +193,37 @@ def tell(entry: Path, facts: Facts) -> None:
         "verified": facts.verified,
     }
     renewed = entry / f".{uuid.uuid4().hex}"
-    renewed.write_text(json.dumps({**said, "crc32": _facts_crc(said)}))
+    renewed.write_text(json.dumps({**said, "crc32": _entry_crc(said)}))
     renewed.rename(entry / ENTRY)
 
 
-def _facts_crc(said: dict[str, Any]) -> int:
+def _entry_crc(said: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(said, sort_keys=True).encode())
 
 
-def sound(entry: Path, facts: Facts) -> Facts | None:
+def validate(entry: Path, facts: CacheEntry) -> CacheEntry | None:
     """The facts, if the files are as they were written; None if they are not.
 
     Bytes are compared with their checksums when the files changed since that was last done, after every boot,
     and now and then, since disks fail.
     """
     try:
-        if facts.recent and stamps(entry, facts.files) == facts.files:
+        if facts.recent and file_stamps(entry, facts.files) == facts.files:
             return facts
         with locked_folder(entry):
             # Someone may have added pieces meanwhile.
-            now = read_facts(entry)
-            checked = None if now is None or now.id != facts.id else verify(entry, now)
+            now = read_entry(entry)
+            checked = None if now is None or now.id != facts.id else verify_locked(entry, now)
             if checked is not None and checked is not now:
-                tell(entry, checked)
+                write_entry(entry, checked)
             return checked
     except OSError:
         return None
 
 
-def verify(entry: Path, facts: Facts) -> Facts | None:
+def verify_locked(entry: Path, facts: CacheEntry) -> CacheEntry | None:
     """The facts as they are now, for who has locked the entry; None if bytes are not what they were."""
-    found = stamps(entry, facts.files)
+    found = file_stamps(entry, facts.files)
     if facts.recent and found == facts.files:
         return facts
     if any(found[name][1] != size for name, (_, size, _, _) in facts.files.items()):
@@ -233,12 +233,12 @@ def verify(entry: Path, facts: Facts) -> Facts | None:
     return replace(facts, files=found, boot=boot(), verified=time.time())
 
 
-def whole_files(folder: Path) -> list[Copied]:
+def whole_files(folder: Path) -> list[CachedPiece]:
     """All files in a folder, each as one piece."""
     found = []
     for item in os.scandir(folder):
         size = item.stat().st_size
-        found.append(Copied(item.name, 0, size, _crc(Path(item.path), 0, size)))
+        found.append(CachedPiece(item.name, 0, size, _crc(Path(item.path), 0, size)))
     return found
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.options.indexing import ngram_bounds
-from indextables.split.index.json_text import Floats, Mask, bytes_of, escaped, float_text, json_text
+from indextables.split.index.json_text import Floats, Mask, bytes_of, escape_json, float_text, json_text
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 
 _SPACES = b" \t\n\r\x0c"
@@ -26,15 +26,15 @@ _raw_json = msgspec.json.Decoder(msgspec.Raw)
 _NOTHING = pa.scalar(None, pa.string())
 
 
-def _inside(members: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _byte_table(members: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
     table = np.zeros(256, np.bool_)
     table[list(members)] = True
     return table
 
 
 # Bytes that can stand within a token. Beyond ASCII every byte may: too many rows are better than too few.
-_WORD_BYTES = _inside(_WORDS)
-_NON_SPACE_BYTES = ~_inside(_SPACES)
+_WORD_BYTES = _byte_table(_WORDS)
+_NON_SPACE_BYTES = ~_byte_table(_SPACES)
 
 
 def rows_with_long_tokens(strings: pa.Array, tokenizer: str, limit: int) -> Mask | None:
@@ -54,13 +54,13 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: str, limit: int) -> Mask
         return long if long.any() else None
     inside = _NON_SPACE_BYTES if tokenizer == "whitespace" else _WORD_BYTES
     candidates = strings.filter(pa.array(long))
-    found = _runs_over(candidates, inside, limit)
+    found = _has_long_run(candidates, inside, limit)
     result: Mask = np.zeros(len(strings), np.bool_)
     result[np.flatnonzero(long)[found]] = True
     return result if result.any() else None
 
 
-def _runs_over(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Mask:
+def _has_long_run(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Mask:
     """Which of the strings (none is null or empty) have more than `limit` such bytes in a row."""
     offsets = np.frombuffer(strings.buffers()[1], np.int32)[
         strings.offset : strings.offset + len(strings) + 1
@@ -176,7 +176,7 @@ def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:
     floats: dict[int, dict[str, float]] = {}
     for each in mapping.fields:
         values = batch.column(each.column)
-        name = escaped(pa.array([each.name]))[0].as_py()
+        name = escape_json(pa.array([each.name]))[0].as_py()
         text, quote, incomplete = _text(each, values, floats)
         if text.null_count:
             pieces.append(pc.binary_join_element_wise(f',"{name}":{quote}', text, quote, ""))
@@ -214,12 +214,12 @@ def _text(
             return hash_values(values).cast(pa.string()), "", None
         case Kind.STRING:
             long = _longer(values, each.max_token)
-            return escaped(_without(values, long)), '"', long
+            return escape_json(_null_where(values, long)), '"', long
         case Kind.TEXT:
-            return escaped(values), '"', rows_with_long_tokens(values, each.tokenizer, each.max_token)
+            return escape_json(values), '"', rows_with_long_tokens(values, each.tokenizer, each.max_token)
         case Kind.IP:
-            odd = _not_addresses(values)
-            return _without(values, odd), '"', odd
+            odd = _invalid_addresses(values)
+            return _null_where(values, odd), '"', odd
         case Kind.JSON:
             return _json(each, values)
 
@@ -240,11 +240,11 @@ def _longer(strings: pa.Array, limit: int) -> Mask:
     return long
 
 
-def _without(strings: pa.Array, mask: Mask) -> pa.Array:
+def _null_where(strings: pa.Array, mask: Mask) -> pa.Array:
     return pc.if_else(pa.array(mask), _NOTHING, strings) if mask.any() else strings
 
 
-def _not_addresses(strings: pa.Array) -> Mask:
+def _invalid_addresses(strings: pa.Array) -> Mask:
     """Rows that hold something else than an IPv4 or IPv6 address."""
     plain = pc.match_substring_regex(strings, _IPV4).fill_null(True).to_numpy(zero_copy_only=False)
     odd: Mask = ~plain
@@ -267,21 +267,21 @@ def _is_address(text: str) -> bool:
 
 def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
     if pa.types.is_string(values.type):
-        text, partial = _checked_json(values)
+        text, partial = _validate_json(values)
         long = rows_with_long_tokens(values, each.tokenizer, each.max_token)
         partial |= long if long is not None else False
     else:
         text, partial = json_text(values)
         partial |= _longer(text, each.max_token)
-    partial |= _with_separators(text)
+    partial |= _has_path_separators(text)
     if each.root:
-        key = escaped(pa.array([each.root]))[0].as_py()
+        key = escape_json(pa.array([each.root]))[0].as_py()
         wrapped = pc.binary_join_element_wise(f'{{"{key}":', text, "}", "")
         text = pc.if_else(pc.starts_with(text, "{"), text, wrapped)
     return text, "", partial
 
 
-def _with_separators(texts: pa.Array) -> Mask:
+def _has_path_separators(texts: pa.Array) -> Mask:
     """Documents that may have a key with one of the characters by which the index separates keys."""
     found: Mask = np.zeros(len(texts), np.bool_)
     for escape in ("\\u0000", "\\u0001"):
@@ -289,12 +289,12 @@ def _with_separators(texts: pa.Array) -> Mask:
     return found
 
 
-def _checked_json(strings: pa.Array) -> tuple[pa.Array, Mask]:
+def _validate_json(strings: pa.Array) -> tuple[pa.Array, Mask]:
     """Texts that are one JSON value; the others become null and are partial."""
     stripped = pc.utf8_trim(strings, " \t\r\n")
     bad = [text is not None and not _is_json(text) for text in stripped.to_pylist()]
     mask: Mask = np.array(bad, np.bool_)
-    return _without(stripped, mask), mask
+    return _null_where(stripped, mask), mask
 
 
 def _is_json(text: str) -> bool:

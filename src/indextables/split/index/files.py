@@ -19,8 +19,14 @@ from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece
-from indextables.split.index.cache_entry import Copied
-from indextables.split.tantivy_layout import BY_FIELD, POSITIONS, STORE, field_names, stretches
+from indextables.split.index.cache_entry import CachedPiece
+from indextables.split.tantivy_layout import (
+    FILES_BY_FIELD,
+    POSITIONS_SUFFIX,
+    STORE_SUFFIX,
+    field_names,
+    field_ranges,
+)
 from indextables.store import Store
 
 # A reader of Tantivy's looks at the index once more from a thread of its own soon after it was opened, and
@@ -29,15 +35,15 @@ _ATTEMPTS = 3
 # A field's bytes in a file are a piece of their own from this size on; smaller ones are read with all others.
 PIECE_BYTES = 64 << 10
 # Packing is worth it if it saves at least a twentieth.
-_WORTH = 0.95
+_MAX_PACKED_RATIO = 0.95
 # One read takes so many bytes as they are stored: neighbouring pieces, or blocks of a large one.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
 # Below this many bytes, threads cost more than they save.
-_THREADS_WORTH = 1 << 20
+_MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
 # Tantivy's policy merges segments of like size once there are so many of them.
-_ENOUGH = 8
+_MERGE_FACTOR = 8
 # One merge is the work of one thread. Every merge at once leaves a segment of its own, so there are only two.
 _MERGES_AT_ONCE = 2
 
@@ -62,7 +68,7 @@ def remove_folder(folder: Path) -> None:
             return
 
 
-def live_files(folder: Path) -> list[Path]:
+def committed_files(folder: Path) -> list[Path]:
     """The files that belong to the index's last commit, its `meta.json` first."""
     meta = json.loads((folder / META).read_text("utf-8"))
     segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
@@ -75,7 +81,7 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
     codec = pa.Codec("zstd", compression_level=level)
     fields = field_names((folder / META).read_bytes())
     places: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(fields)}}
-    cuts = [cut for path in live_files(folder) for cut in _cuts(path, fields)]
+    cuts = [cut for path in committed_files(folder) for cut in _file_ranges(path, fields)]
     # What is needed together stands together: what every search needs, then field by field, positions last.
     cuts.sort(key=lambda cut: (cut.is_positions, places.get(cut.field, len(fields))))
     packed: dict[str, list[Piece]] = {}
@@ -88,7 +94,7 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _FileRange:
     """A stretch of a file that becomes a piece, and the field that alone needs it."""
 
     path: Path
@@ -98,29 +104,29 @@ class _Cut:
 
     @property
     def is_positions(self) -> bool:
-        return self.field is not None and self.path.suffix == POSITIONS
+        return self.field is not None and self.path.suffix == POSITIONS_SUFFIX
 
 
-def _cuts(path: Path, fields: Sequence[str]) -> list[_Cut]:
+def _file_ranges(path: Path, fields: Sequence[str]) -> list[_FileRange]:
     """A file in stretches: those of fields that are large enough, and what lies between them."""
     size = path.stat().st_size
-    cuts: list[_Cut] = []
+    cuts: list[_FileRange] = []
     reached = 0
-    for field, start, stop in _of_fields(path, size, fields):
+    for field, start, stop in _ranges_by_field(path, size, fields):
         if stop - start >= PIECE_BYTES:
             if start > reached:
-                cuts.append(_Cut(path, None, reached, start))
-            cuts.append(_Cut(path, field, start, stop))
+                cuts.append(_FileRange(path, None, reached, start))
+            cuts.append(_FileRange(path, field, start, stop))
             reached = stop
-    return [*cuts, _Cut(path, None, reached, size)] if size > reached or not cuts else cuts
+    return [*cuts, _FileRange(path, None, reached, size)] if size > reached or not cuts else cuts
 
 
-def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, int, int]]:
-    if path.suffix not in (*BY_FIELD, STORE) or size < PIECE_BYTES:
+def _ranges_by_field(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, int, int]]:
+    if path.suffix not in (*FILES_BY_FIELD, STORE_SUFFIX) or size < PIECE_BYTES:
         return []
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = stretches(path.suffix, data, size, fields)
+            found = field_ranges(path.suffix, data, size, fields)
     except SplitError:
         return []  # it is right, if not fine, to leave a file whole
     joined: list[tuple[str, int, int]] = []
@@ -132,7 +138,7 @@ def _of_fields(path: Path, size: int, fields: Sequence[str]) -> list[tuple[str, 
     return joined
 
 
-def _pack_piece(cut: _Cut, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
+def _pack_piece(cut: _FileRange, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
     offset, length, crc, blocks = sink.tell(), 0, 0, []
     packed: bool | None = None
     left = cut.stop - cut.start
@@ -147,7 +153,7 @@ def _pack_piece(cut: _Cut, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
             left -= len(block)
             small = codec.compress(block, asbytes=True) if packed in (None, True) else b""
             if packed is None:
-                packed = len(small) < _WORTH * len(block)
+                packed = len(small) < _MAX_PACKED_RATIO * len(block)
             stored = small if packed else block
             if packed:
                 blocks.append(len(stored))
@@ -158,16 +164,16 @@ def _pack_piece(cut: _Cut, sink: Any, codec: Any) -> Piece:  # noqa: ANN401
     return Piece(cut.path.name, cut.start, cut.field, size, offset, length, crc, tuple(blocks))
 
 
-def unpack(store: Store, footer: Footer, folder: Path) -> list[Copied]:
+def unpack(store: Store, footer: Footer, folder: Path) -> list[CachedPiece]:
     """Copy the whole index of a split into an empty folder; the copies with their checksums.
 
     Raises SplitError, naming the split and the file, if the bytes are not those that were written.
     """
-    lay_out(footer, folder)
-    return copy(store, footer, folder, [piece for file in footer.index_files for piece in file.pieces])
+    create_files(footer, folder)
+    return copy_pieces(store, footer, folder, [piece for file in footer.index_files for piece in file.pieces])
 
 
-def lay_out(footer: Footer, folder: Path) -> None:
+def create_files(footer: Footer, folder: Path) -> None:
     """Make the files of a split's index in an empty folder, as long as they will be, without their bytes."""
     for file in footer.index_files:
         # Names were checked against a grammar when the footer was read; nothing that is there is replaced.
@@ -175,22 +181,22 @@ def lay_out(footer: Footer, folder: Path) -> None:
             sink.truncate(file.size)
 
 
-def copy(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[Copied]:
+def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[CachedPiece]:
     """Copy pieces of a split's index to their places in the files of a folder; tells their checksums."""
-    runs = list(_runs(pieces))
+    runs = list(_adjacent_pieces(pieces))
     # The largest first, so that no thread is left alone with it at the end.
     runs.sort(key=lambda run: sum(piece.size for piece in run), reverse=True)
 
-    def work(run: list[Piece]) -> list[Copied]:
+    def work(run: list[Piece]) -> list[CachedPiece]:
         return _copy_run(store, footer.path, run, folder)
 
-    if len(runs) == 1 or sum(piece.size for piece in pieces) < _THREADS_WORTH:
+    if len(runs) == 1 or sum(piece.size for piece in pieces) < _MIN_BYTES_FOR_THREADS:
         return [copied for run in runs for copied in work(run)]
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="indextables-unpack") as threads:
         return [copied for done in threads.map(work, runs) for copied in done]
 
 
-def _runs(pieces: Collection[Piece]) -> Iterator[list[Piece]]:
+def _adjacent_pieces(pieces: Collection[Piece]) -> Iterator[list[Piece]]:
     """Pieces that lie side by side in the split, so many as one read takes."""
     run: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.offset):
@@ -203,7 +209,7 @@ def _runs(pieces: Collection[Piece]) -> Iterator[list[Piece]]:
         yield run
 
 
-def _copy_run(store: Store, path: str, run: list[Piece], folder: Path) -> list[Copied]:
+def _copy_run(store: Store, path: str, run: list[Piece], folder: Path) -> list[CachedPiece]:
     if len(run) == 1:
         only = run[0]
         reads = ((store.get_range(path, start, stop), lengths) for start, stop, lengths in _reads(only))
@@ -213,7 +219,7 @@ def _copy_run(store: Store, path: str, run: list[Piece], folder: Path) -> list[C
     copied = []
     for piece in run:
         own = data[piece.offset - start : piece.offset - start + piece.length]
-        copied.append(_copy_piece(store, path, piece, iter([(own, _steps(piece))]), folder))
+        copied.append(_copy_piece(store, path, piece, iter([(own, _block_lengths(piece))]), folder))
     return copied
 
 
@@ -223,7 +229,7 @@ def _copy_piece(
     piece: Piece,
     reads: Iterator[tuple[bytes | memoryview, Sequence[int]]],
     folder: Path,
-) -> Copied:
+) -> CachedPiece:
     codec = pa.Codec("zstd")
     stored = crc = 0
     left = piece.size
@@ -236,23 +242,23 @@ def _copy_piece(
                 block, data = data[:length], data[length:]
                 if piece.blocks:
                     what = f"{store.url}/{path}: {piece.file}"
-                    block = _decompressed(codec, block, min(BLOCK_BYTES, left), what)
+                    block = _decompress(codec, block, min(BLOCK_BYTES, left), what)
                     crc = zlib.crc32(block, crc)
                 sink.write(block)
                 left -= len(block)
     if stored != piece.crc32 or left:
         raise SplitError(f"{store.url}/{path}: the index file {piece.file} is damaged (its checksum differs)")
-    return Copied(piece.file, piece.start, piece.size, crc if piece.blocks else stored)
+    return CachedPiece(piece.file, piece.start, piece.size, crc if piece.blocks else stored)
 
 
-def _decompressed(codec: Any, block: memoryview, size: int, what: str) -> memoryview:  # noqa: ANN401
+def _decompress(codec: Any, block: memoryview, size: int, what: str) -> memoryview:  # noqa: ANN401
     try:
         return memoryview(codec.decompress(block, decompressed_size=size))
     except (pa.ArrowException, OSError) as error:
         raise SplitError(f"{what} is damaged (it cannot be unpacked)") from error
 
 
-def _steps(piece: Piece) -> Sequence[int]:
+def _block_lengths(piece: Piece) -> Sequence[int]:
     """The lengths of a piece's blocks as they are stored."""
     return piece.blocks or [
         min(BLOCK_BYTES, piece.length - start) for start in range(0, piece.length, BLOCK_BYTES)
@@ -262,7 +268,7 @@ def _steps(piece: Piece) -> Sequence[int]:
 def _reads(piece: Piece) -> Iterator[tuple[int, int, list[int]]]:
     """Ranged reads of a large piece: where each starts and ends, and the lengths of the blocks in it."""
     start, lengths = piece.offset, list[int]()
-    for length in _steps(piece):
+    for length in _block_lengths(piece):
         if lengths and sum(lengths) + length > _READ_BYTES:
             yield start, start + sum(lengths), lengths
             start, lengths = start + sum(lengths), []
@@ -277,11 +283,11 @@ def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> 
     Their files are in the folder already; the index that comes out is there as well.
     """
     segments = [segment for meta in metas for segment in meta["segments"]]
-    count = max(1, min(_MERGES_AT_ONCE, os.cpu_count() or 1, len(segments) // _ENOUGH))
+    count = max(1, min(_MERGES_AT_ONCE, os.cpu_count() or 1, len(segments) // _MERGE_FACTOR))
     if count == 1:
         _merge(metas[0], segments, folder, heap)
         return
-    shares = _shares(segments, count)
+    shares = _balance(segments, count)
     rooms = [folder / f"merging-{number}" for number in range(count)]
     for room, share in zip(rooms, shares, strict=True):
         room.mkdir()
@@ -291,7 +297,7 @@ def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> 
         list(threads.map(lambda share, room: _merge(metas[0], share, room, heap), shares, rooms))
     merged = [json.loads((room / META).read_text("utf-8")) for room in rooms]
     for room in rooms:
-        _move(live_files(room)[1:], folder)
+        _move(committed_files(room)[1:], folder)
     _write_meta(metas[0], [segment for meta in merged for segment in meta["segments"]], folder)
 
 
@@ -305,11 +311,11 @@ def _merge(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Path, h
 
 def _write_meta(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Path) -> None:
     (folder / META).write_text(json.dumps({**meta, "segments": segments}), "utf-8")
-    names = [path.name for path in live_files(folder)]
+    names = [path.name for path in committed_files(folder)]
     (folder / _MANAGED).write_text(json.dumps(names), "utf-8")
 
 
-def _shares(segments: list[dict[str, Any]], count: int) -> list[list[dict[str, Any]]]:
+def _balance(segments: list[dict[str, Any]], count: int) -> list[list[dict[str, Any]]]:
     """As many segments for each, and about as many documents: dealt out by size, there and back."""
     ordered = sorted(segments, key=lambda segment: (segment["max_doc"], _name(segment)))
     rounds = [ordered[i : i + count] for i in range(0, len(ordered), count)]

@@ -18,10 +18,10 @@ _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
 
 
-def escaped(strings: pa.Array) -> pa.Array:
+def escape_json(strings: pa.Array) -> pa.Array:
     r"""The strings with quotes, backslashes and control characters escaped, without outer quotes.
 
-    >>> print(escaped(pa.array(['say "hi"']))[0])
+    >>> print(escape_json(pa.array(['say "hi"']))[0])
     say \"hi\"
     """
     data = np.frombuffer(bytes_of(strings), np.uint8)
@@ -45,9 +45,9 @@ def bytes_of(strings: pa.Array) -> bytes | memoryview:
     return memoryview(data)[int(offsets[0]) : int(offsets[-1])]
 
 
-def quoted(strings: pa.Array) -> pa.Array:
+def quote_json(strings: pa.Array) -> pa.Array:
     """The strings as JSON strings."""
-    return pc.binary_join_element_wise('"', escaped(strings), '"', "")
+    return pc.binary_join_element_wise('"', escape_json(strings), '"', "")
 
 
 def float_text(values: Floats) -> tuple[pa.Array, Mask]:
@@ -73,10 +73,10 @@ def float_text(values: Floats) -> tuple[pa.Array, Mask]:
             break
         power = first[missing] + shift
         wanted = safe[missing]
-        near = _scaled(wanted, power)
+        near = _scale(wanted, power)
         for candidate in (near, np.nextafter(near, 0.0), np.nextafter(near, np.inf)):
             fits = (candidate < 2.0**63) & (candidate == np.floor(candidate)) & (digits[missing] == 0)
-            hit = fits & (_scaled(candidate, -power) == wanted)
+            hit = fits & (_scale(candidate, -power) == wanted)
             digits[missing[hit]] = candidate[hit]
             powers[missing[hit]] = power[hit]
         missing = missing[digits[missing] == 0]
@@ -90,7 +90,7 @@ def float_text(values: Floats) -> tuple[pa.Array, Mask]:
     return text, failed
 
 
-def _scaled(values: Floats, powers: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
+def _scale(values: Floats, powers: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
     ten = _TEN[np.minimum(np.abs(powers), 308)]
     return np.where(powers >= 0, values * np.where(powers >= 0, ten, 1.0), values / ten)
 
@@ -106,21 +106,21 @@ def json_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _list_text(values)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return quoted(values.cast(pa.string())), nothing
+        return quote_json(values.cast(pa.string())), nothing
     if pa.types.is_floating(kind):
         numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
         text, failed = float_text(numbers)
-        return pc.if_else(pa.array(failed), pa.scalar(None, pa.string()), _like(text, values)), failed
+        return pc.if_else(pa.array(failed), pa.scalar(None, pa.string()), _null_like(text, values)), failed
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         return values.cast(pa.string()), nothing
     if pa.types.is_timestamp(kind):
         return _timestamp_text(values), nothing
     if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return quoted(values.cast(pa.string())), nothing
+        return quote_json(values.cast(pa.string())), nothing
     return pa.nulls(len(values), pa.string()), values.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _like(text: pa.Array, values: pa.Array) -> pa.Array:
+def _null_like(text: pa.Array, values: pa.Array) -> pa.Array:
     """The text, null where the value is."""
     return (
         text if not values.null_count else pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
@@ -130,7 +130,7 @@ def _like(text: pa.Array, values: pa.Array) -> pa.Array:
 def _timestamp_text(values: pa.Array) -> pa.Array:
     """RFC 3339 in UTC, which the index takes as a date; a year it cannot write stays plain text."""
     text = values.cast(pa.timestamp("us")).cast(pa.string())
-    return quoted(pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", ""))
+    return quote_json(pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", ""))
 
 
 def _struct_text(values: pa.Array) -> tuple[pa.Array, Mask]:
@@ -139,15 +139,15 @@ def _struct_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     for i, field in enumerate(values.type):
         child = pc.struct_field(values, [i])
         text, incomplete = json_text(child)
-        key = escaped(pa.array([field.name]))[0].as_py()
+        key = escape_json(pa.array([field.name]))[0].as_py()
         pieces.append(pc.binary_join_element_wise(f',"{key}":', text, ""))
         partial |= incomplete
-    inner = _joined(pieces, len(values))
+    inner = _join_fields(pieces, len(values))
     text = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(inner, 1), "}", "")
-    return _like(text, values), partial
+    return _null_like(text, values), partial
 
 
-def _joined(pieces: list[Any], rows: int) -> pa.Array:
+def _join_fields(pieces: list[Any], rows: int) -> pa.Array:
     if not pieces:
         return pa.array([""] * rows, pa.string())
     return pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
@@ -156,20 +156,20 @@ def _joined(pieces: list[Any], rows: int) -> pa.Array:
 def _map_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     keys, incomplete_keys = json_text(values.keys)
     if not pa.types.is_string(values.type.key_type) and not pa.types.is_large_string(values.type.key_type):
-        keys = quoted(pc.replace_substring(keys, '"', ""))
+        keys = quote_json(pc.replace_substring(keys, '"', ""))
     items, incomplete = json_text(values.items)
     pairs = pc.binary_join_element_wise(keys, ":", items, "")
-    return _gathered(values, pairs, incomplete | incomplete_keys, "{", "}")
+    return _join_items(values, pairs, incomplete | incomplete_keys, "{", "}")
 
 
 def _list_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     if pa.types.is_fixed_size_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
     items, incomplete = json_text(values.values)
-    return _gathered(values, items, incomplete, "[", "]")
+    return _join_items(values, items, incomplete, "[", "]")
 
 
-def _gathered(
+def _join_items(
     values: pa.Array, items: pa.Array, incomplete: Mask, start: str, end: str
 ) -> tuple[pa.Array, Mask]:
     """Join the items of each list; null items are left out."""
@@ -179,4 +179,4 @@ def _gathered(
     lists = pa.ListArray.from_arrays(pa.array(before[offsets].astype(np.int32)), items.drop_null())
     text = pc.binary_join_element_wise(start, pc.binary_join(lists, ","), end, "")
     spoilt = np.concatenate(([0], np.cumsum(incomplete)))
-    return _like(text, values), spoilt[offsets[1:]] > spoilt[offsets[:-1]]
+    return _null_like(text, values), spoilt[offsets[1:]] > spoilt[offsets[:-1]]

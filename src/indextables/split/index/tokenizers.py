@@ -58,7 +58,7 @@ def analyzer_of(field: Field) -> tantivy.TextAnalyzer:
     return analyzer(field.tokenizer, field.max_token)
 
 
-def register(index: tantivy.Index, mapping: Mapping) -> None:
+def register_tokenizers(index: tantivy.Index, mapping: Mapping) -> None:
     """Make the analyzers of a mapping known to an index: needed after every opening."""
     for field in mapping.fields:
         if field.kind in (Kind.TEXT, Kind.JSON):
@@ -106,20 +106,20 @@ class Token(NamedTuple):
     text: str
 
 
-def cut(field: Field, text: str) -> list[Token]:
+def tokenize(field: Field, text: str) -> list[Token]:
     """The tokens of a text on this field, overlong ones too."""
     return _tokens(field.tokenizer, text)
 
 
-def plain_cut(field: Field, text: str) -> list[Token]:
+def tokenize_unstemmed(field: Field, text: str) -> list[Token]:
     """The tokens without stemming: for words that are only begun, or misspelt."""
     return _tokens("default" if field.tokenizer.endswith("_stem") else field.tokenizer, text)
 
 
-def begun_cut(field: Field, text: str) -> list[Token]:
+def tokenize_prefix(field: Field, text: str) -> list[Token]:
     """The tokens of a text whose last word is only begun: that one is not stemmed, the others are."""
-    begun = plain_cut(field, text)
-    return [*cut(field, text)[:-1], begun[-1]] if begun else []
+    begun = tokenize_unstemmed(field, text)
+    return [*tokenize(field, text)[:-1], begun[-1]] if begun else []
 
 
 def _tokens(tokenizer: str, text: str) -> list[Token]:
@@ -127,10 +127,10 @@ def _tokens(tokenizer: str, text: str) -> list[Token]:
     return [Token(token.position, token.text) for token in found]
 
 
-def lowered(text: str) -> str:
+def lower_case(text: str) -> str:
     """Lower case, letter by letter, as the index does it.
 
-    >>> lowered("ΟΔΟΣ")
+    >>> lower_case("ΟΔΟΣ")
     'οδοσ'
     """
     return "".join(c.lower() for c in text)

@@ -31,7 +31,7 @@ _LONGEST = 10
 
 def page_locations(page_index: Bytes) -> Ints:
     """Offset, length and first row of each page, a line for each."""
-    regular = _regular(page_index)
+    regular = _decode_regular(page_index)
     if regular is not None:
         return regular[0]
     try:
@@ -41,7 +41,7 @@ def page_locations(page_index: Bytes) -> Ints:
         raise ValueError(f"a page index is malformed ({error!r})") from error
 
 
-def with_checksums(page_index: bytes, chunk: Bytes, start: int) -> bytes:
+def add_page_checksums(page_index: bytes, chunk: Bytes, start: int) -> bytes:
     """The same index with the checksums of what it locates in a chunk, which begins at `start` of its file.
 
     The first is that of the bytes before the first data page: the dictionary page, or none.
@@ -63,27 +63,27 @@ def page_checksums(page_index: Bytes, pages: int) -> list[int]:
     return found
 
 
-def moved(page_index: bytes, by: int) -> bytes:
+def shift_pages(page_index: bytes, by: int) -> bytes:
     """The same index for pages that all lie `by` bytes further on.
 
     >>> there = write_struct({1: (LIST, (STRUCT, [{1: (I64, 4), 2: (I32, 90), 3: (I64, 0)}]))})
-    >>> page_locations(moved(there, 1000)).tolist()
+    >>> page_locations(shift_pages(there, 1000)).tolist()
     [[1004, 90, 0]]
     """
-    regular = _regular(page_index)
+    regular = _decode_regular(page_index)
     if regular is not None:
         table, start, end = regular
         table[:, 0] += by
         numbers = np.empty((len(table), _NUMBERS), np.int64)
         numbers[:, _HEADERS] = _HEADER_VALUES
         numbers[:, _VALUES] = (table << 1) ^ (table >> 63)
-        return page_index[:start] + _written(numbers.ravel()) + page_index[end:]
+        return page_index[:start] + _write_varints(numbers.ravel()) + page_index[end:]
     said, _ = read_struct(page_index)
     places = [{**place, 1: (I64, place[1][1] + by)} for place in said[1][1][1]]
     return write_struct({**said, 1: (LIST, (STRUCT, places))})
 
 
-def _regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
+def _decode_regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
     """The locations, and where their bytes begin and end.
 
     The list is a regular run of variable-length numbers (a field header is one byte, and so reads as one
@@ -106,14 +106,14 @@ def _regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
     ends = np.flatnonzero(data < 128)[: size * _NUMBERS]
     if len(ends) != size * _NUMBERS or not size:
         return None
-    table = _read(data, ends).reshape(size, _NUMBERS)
+    table = _read_varints(data, ends).reshape(size, _NUMBERS)
     if not (table[:, _HEADERS] == _HEADER_VALUES).all():
         return None
     numbers = table[:, _VALUES]
     return (numbers >> 1) ^ -(numbers & 1), start, start + int(ends[-1]) + 1
 
 
-def _read(data: Octets, ends: Ints) -> Ints:
+def _read_varints(data: Octets, ends: Ints) -> Ints:
     """The variable-length numbers that end at these places."""
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
@@ -126,7 +126,7 @@ def _read(data: Octets, ends: Ints) -> Ints:
     return values
 
 
-def _written(values: Ints) -> bytes:
+def _write_varints(values: Ints) -> bytes:
     """Numbers, none negative, in their variable-length form."""
     lengths = np.ones(len(values), np.int64)
     for i in range(1, 9):
@@ -172,7 +172,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FileLayout:
     """A Parquet footer taken apart: enough to make small files of pages.
 
     `leaves` are the numbers of the leaf columns of every column, `flat` the columns that are leaves, by name.
@@ -185,7 +185,7 @@ class Layout:
     groups: tuple[Group, ...]
 
     @classmethod
-    def of(cls, footer: bytes) -> "Layout":
+    def of(cls, footer: bytes) -> "FileLayout":
         """Take a footer (without length and magic) apart."""
         file, _ = read_struct(footer)
         groups, first = [], 0

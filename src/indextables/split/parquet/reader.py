@@ -23,14 +23,14 @@ from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
 from indextables.split.parquet.metadata import ROW_GROUPS
-from indextables.split.parquet.pages import Ints, Layout, Leaf, Pages
-from indextables.split.parquet.row_groups import EncodedGroup, RowGroups, chunk_range, unpacked_bytes
-from indextables.split.parquet.storage_types import carry
+from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
+from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter, chunk_range, unpacked_bytes
+from indextables.split.parquet.storage_types import convert_storage
 from indextables.split.parquet.thrift import Struct
 from indextables.store import Store
 
 # Below this many bytes of pages, threads cost more than they save.
-THREADS_WORTH = 256 << 10
+_MIN_BYTES_FOR_THREADS = 256 << 10
 T = TypeVar("T")
 
 BATCH_ROWS = 16_384
@@ -38,7 +38,7 @@ BATCH_BYTES = 16 << 20
 # Row groups that are decoded ahead have no more bytes together, unless one alone has.
 _AHEAD_BYTES = 128 << 20
 # So many rows are fetched together from several row groups: each call has its price, each row its pages.
-_TOGETHER = 1024
+_ROWS_PER_FETCH = 1024
 
 # By group: the first rows of pages, and the choice that was made among these pages.
 _Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
@@ -46,10 +46,10 @@ _Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
-    return ThreadPoolExecutor(cores(), thread_name_prefix="indextables-pages")
+    return ThreadPoolExecutor(cpu_count(), thread_name_prefix="indextables-pages")
 
 
-def cores() -> int:
+def cpu_count() -> int:
     """How many processors there are."""
     return os.cpu_count() or 2
 
@@ -74,17 +74,17 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
     return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
 
 
-def bounded(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     """A batch in slices of no more than `most` bytes each, or of one row."""
     if batch.num_rows <= 1 or batch.nbytes <= most:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from bounded(batch.slice(0, half), most)
-    yield from bounded(batch.slice(half), most)
+    yield from slice_batch(batch.slice(0, half), most)
+    yield from slice_batch(batch.slice(half), most)
 
 
-class FetchedFile(io.RawIOBase):
+class SparseFile(io.RawIOBase):
     """A file of which only some ranges are there: Arrow reads each column chunk as a whole."""
 
     def __init__(self, size: int, parts: dict[int, bytes]) -> None:
@@ -141,36 +141,36 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class CodedGroup:
+class RowGroup:
     """A row group: the metadata of its file and its own, its bytes, and its rows."""
 
     file: Struct
     described: Struct
-    encoded: EncodedGroup
+    encoded: EncodedRowGroup
     rows: pa.Table
 
 
-class RowFacts:
+class ReaderState:
     """What was read of a split beyond its footer; may be kept, and shared by threads.
 
     It has the mapping of a split on the local disk, and no store.
     """
 
     def __init__(self, local_path: str | None, size: int) -> None:
-        self.layout: Layout | None = None
+        self.layout: FileLayout | None = None
         self.pages: dict[tuple[int, int], Pages] = {}
-        self.map = _mapped(local_path, size) if local_path is not None else None
+        self.map = _map_file(local_path, size) if local_path is not None else None
 
 
-class Rows:
+class RowReader:
     """An open split, for reading rows; may be shared by threads."""
 
-    def __init__(self, store: Store, footer: Footer, facts: RowFacts | None = None) -> None:
+    def __init__(self, store: Store, footer: Footer, facts: ReaderState | None = None) -> None:
         """`facts` are those of the same split, if it was opened before."""
         self._store = store
         self._footer = footer
         self._path = footer.path
-        self._facts = facts or RowFacts(store.local_path(footer.path), footer.size)
+        self._facts = facts or ReaderState(store.local_path(footer.path), footer.size)
         self._pages = self._facts.pages
         self._map = self._facts.map
 
@@ -215,11 +215,11 @@ class Rows:
         for (end, reached), (following, next_size) in pairwise(
             [*zip(ends, sizes, strict=True), (np.inf, np.inf)]
         ):
-            if following - start > _TOGETHER or next_size - size > batch_bytes:
+            if following - start > _ROWS_PER_FETCH or next_size - size > batch_bytes:
                 # Every row group gave a piece of each column; as one they are one batch.
                 table = self.fetch(numbers[start:end], columns).combine_chunks()
                 for batch in table.to_batches(max_chunksize=BATCH_ROWS):
-                    yield from bounded(batch, batch_bytes)
+                    yield from slice_batch(batch, batch_bytes)
                 start, size = end, reached
 
     def scan(
@@ -237,14 +237,14 @@ class Rows:
         groups = [
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
-        if self._map is not None and len(names) >= cores():
+        if self._map is not None and len(names) >= cpu_count():
             for batch in self._streamed(groups, names, start, end, batch_rows, batch_bytes):
-                yield from bounded(batch, batch_bytes)
+                yield from slice_batch(batch, batch_bytes)
             return
         schema = self._typed_schema(names)
         # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
         largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
-        depth = min(cores(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
+        depth = min(cpu_count(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
         depth = max(1, depth)
         for table in self._decoded(
             [partial(self._group, group, names, start, end) for group in groups], depth
@@ -252,7 +252,7 @@ class Rows:
             typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
             rows = pa.Table.from_arrays(typed, schema=schema) if names else table
             for batch in rows.to_batches(max_chunksize=batch_rows):
-                yield from bounded(batch, batch_bytes)
+                yield from slice_batch(batch, batch_bytes)
 
     def _row_bytes(self, group: int, names: list[str]) -> float:
         """About how many bytes a row of a group has, before it is decoded."""
@@ -287,7 +287,7 @@ class Rows:
                     rows = pa.RecordBatch.from_arrays(typed, schema=schema)
                     yield rows if high - low == rows.num_rows else rows.slice(low, high - low)
 
-    def groups(self) -> Iterator["CodedGroup"]:
+    def groups(self) -> Iterator["RowGroup"]:
         """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
         yield from self._decoded(
             [partial(self._coded, number) for number in range(len(self._layout.groups))], 1
@@ -309,14 +309,14 @@ class Rows:
                     waiting.append(ahead.submit(works[number + depth]))
                 yield done
 
-    def _coded(self, number: int) -> "CodedGroup":
+    def _coded(self, number: int) -> "RowGroup":
         group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
-        encoded = EncodedGroup.read(group, self._ranges)
+        encoded = EncodedRowGroup.read(group, self._ranges)
         if self._footer.checksums is not None:
             encoded.check(self._footer.checksums[number])
         # Decoded from the copy, so that what will be written is known to be readable.
         copy = io.BytesIO()
-        file = RowGroups(copy, self._layout.file)
+        file = RowGroupWriter(copy, self._layout.file)
         file.add(encoded)
         file.close(lambda _: {})
         names = self._footer.schema.names
@@ -325,7 +325,7 @@ class Rows:
             raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
         schema = self._typed_schema(names)
         typed = [self._typed(table.column(name), schema.field(name).type) for name in names]
-        return CodedGroup(self._layout.file, group, encoded, pa.Table.from_arrays(typed, schema=schema))
+        return RowGroup(self._layout.file, group, encoded, pa.Table.from_arrays(typed, schema=schema))
 
     # --- the file -------------------------------------------------------------------------------------
 
@@ -344,12 +344,12 @@ class Rows:
             ) from error
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> FileLayout:
         if (found := self._facts.layout) is None:
             sink = pa.BufferOutputStream()
             with self._damage():
                 self._footer.parquet.write_metadata_file(sink)
-                found = self._facts.layout = Layout.of(sink.getvalue().to_pybytes()[4:-8])
+                found = self._facts.layout = FileLayout.of(sink.getvalue().to_pybytes()[4:-8])
         return found
 
     def _open(self, group: int, names: list[str]) -> pq.ParquetFile:
@@ -367,7 +367,7 @@ class Rows:
             source = pa.BufferReader(self._map)
         else:
             parts = {start: bytes(chunk) for (start, _), chunk in zip(places, data, strict=True)}
-            source = FetchedFile.open(self._footer.size, parts)
+            source = SparseFile.open(self._footer.size, parts)
         return pq.ParquetFile(source, metadata=self._footer.parquet, pre_buffer=False)
 
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
@@ -393,7 +393,7 @@ class Rows:
         return pa.schema([number if n == ROW_COLUMN else self._footer.schema.field(n) for n in names])
 
     def _typed(self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-        return column if column.type == kind else carry(column, kind)
+        return column if column.type == kind else convert_storage(column, kind)
 
     # --- rows by number --------------------------------------------------------------------------------
 
@@ -435,7 +435,7 @@ class Rows:
             if crc32s(read) != expected:
                 raise ValueError("a page differs from its checksum")
         data = iter(read)
-        many = len(plans) > 1 and sum(plan.size for plan in plans) > THREADS_WORTH
+        many = len(plans) > 1 and sum(plan.size for plan in plans) > _MIN_BYTES_FOR_THREADS
         decoded: list[Any] = [None] * len(plans)
         for i in order:
             held = []
@@ -509,7 +509,7 @@ class Rows:
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
 
 
-def _mapped(path: str, size: int) -> mmap.mmap:
+def _map_file(path: str, size: int) -> mmap.mmap:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -11,7 +11,7 @@ from typing import IO, Any, TypeAlias
 from indextables.split.checksum import ChunkChecksums, crc32, seal
 from indextables.split.footer import MAGIC, Checksums
 from indextables.split.parquet import metadata as fields
-from indextables.split.parquet.pages import Bytes, moved, with_checksums
+from indextables.split.parquet.pages import Bytes, add_page_checksums, shift_pages
 from indextables.split.parquet.thrift import (
     BINARY,
     I16,
@@ -49,14 +49,14 @@ class EncodedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedGroup:
+class EncodedRowGroup:
     """A row group: its number of rows, and a chunk for every leaf column."""
 
     rows: int
     chunks: tuple[EncodedChunk, ...]
 
     @classmethod
-    def read(cls, group: Struct, ranges: Ranges) -> "EncodedGroup":
+    def read(cls, group: Struct, ranges: Ranges) -> "EncodedRowGroup":
         """Take a row group out of a file; `ranges` gives the bytes of parts of that file."""
         columns: list[Struct] = group[fields.COLUMNS][1][1]
         places = [chunk_range(column) for column in columns]
@@ -74,9 +74,9 @@ class EncodedGroup:
             chunks.append(EncodedChunk(body, start, column, found[0], found[1]))
         return cls(group[fields.GROUP_ROWS][1], tuple(chunks))
 
-    def with_last(self, other: "EncodedGroup") -> "EncodedGroup":
+    def with_last(self, other: "EncodedRowGroup") -> "EncodedRowGroup":
         """The same with the last column of another group."""
-        return EncodedGroup(self.rows, (*self.chunks[:-1], other.chunks[-1]))
+        return EncodedRowGroup(self.rows, (*self.chunks[:-1], other.chunks[-1]))
 
     def check(self, checksums: Sequence[ChunkChecksums]) -> None:
         """Raise ValueError if a chunk or a page index is not what it was when its checksum was taken."""
@@ -114,7 +114,7 @@ def file_metadata(parquet: Bytes) -> Struct:
     return read_struct(parquet[len(parquet) - 8 - length :])[0]
 
 
-class RowGroups:
+class RowGroupWriter:
     """Writes row groups one after the other to a sink, then whatever the caller puts there, then the footer.
 
     `empty` is the metadata of a file with the same columns, which gives the schema, the key-values and the
@@ -131,7 +131,7 @@ class RowGroups:
         self._checksums: list[list[ChunkChecksums]] = []
         sink.write(MAGIC)
 
-    def add(self, group: EncodedGroup) -> None:
+    def add(self, group: EncodedRowGroup) -> None:
         """Append a row group."""
         start = self._sink.tell()
         self._checksums.append([])
@@ -181,7 +181,7 @@ class RowGroups:
             column.pop(index, None)
         offsets = chunk.offset_index
         if offsets is not None:
-            offsets = moved(with_checksums(offsets, chunk.data, chunk.start), by)
+            offsets = shift_pages(add_page_checksums(offsets, chunk.data, chunk.start), by)
         self._chunks.append((column, chunk.column_index, offsets))
         self._checksums[-1].append(
             EncodedChunk(chunk.data, 0, column, chunk.column_index, offsets).checksums()

@@ -17,53 +17,55 @@ _EMPTY = pa.struct([pa.field("_empty", pa.bool_())])
 _INTERVAL = pa.month_day_nano_interval()
 
 
-def carried_type(kind: pa.DataType) -> pa.DataType:
+def storage_type(kind: pa.DataType) -> pa.DataType:
     """The type in which values of this one stand in the Parquet part.
 
-    >>> carried_type(pa.struct([]))
+    >>> storage_type(pa.struct([]))
     StructType(struct<_empty: bool>)
     """
     if kind == _INTERVAL:
         return pa.binary(16)
     if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(carried_type(f.type)) for f in kind]) if kind.num_fields else _EMPTY
+        return pa.struct([f.with_type(storage_type(f.type)) for f in kind]) if kind.num_fields else _EMPTY
     if pa.types.is_map(kind):
         return pa.map_(
-            kind.key_field.with_type(carried_type(kind.key_type)),
-            kind.item_field.with_type(carried_type(kind.item_type)),
+            kind.key_field.with_type(storage_type(kind.key_type)),
+            kind.item_field.with_type(storage_type(kind.item_type)),
         )
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(carried_type(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(storage_type(kind.value_type)))
     return kind
 
 
-def carried_schema(schema: pa.Schema) -> pa.Schema:
+def storage_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of the Parquet part, without `_row`."""
-    return pa.schema([f.with_type(carried_type(f.type)) for f in schema], schema.metadata)
+    return pa.schema([f.with_type(storage_type(f.type)) for f in schema], schema.metadata)
 
 
-def carry(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def convert_storage(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A column as another type of the same layout: into Parquet's, or back from it."""
     if column.type == kind:
         return column
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([carry(chunk, kind) for chunk in column.chunks], kind)
+        return pa.chunked_array([convert_storage(chunk, kind) for chunk in column.chunks], kind)
     if _INTERVAL in (kind, column.type):
         buffers = column.buffers()
         return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, column.offset)
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
-        return _carry_struct(column, kind)
+        return _convert_struct(column, kind)
     if pa.types.is_map(kind) or pa.types.is_list(kind):
-        return _carry_lists(column, kind)
+        return _convert_lists(column, kind)
     return column.cast(kind)
 
 
-def _carry_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind.num_fields == 0 or column.type.num_fields == 0:
         children = [] if kind.num_fields == 0 else [pa.nulls(len(column), pa.bool_())]
         return _struct(column, children, kind)
     # Fields by position, without the parent's nulls: those are put back below.
-    children = [carry(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)]
+    children = [
+        convert_storage(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)
+    ]
     return _struct(column, children, kind)
 
 
@@ -76,72 +78,76 @@ def _struct(column: pa.Array, children: list[pa.Array], kind: pa.DataType) -> pa
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
 
 
-def _carry_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
     missing = column.is_null() if column.null_count else None
     offsets = column.offsets
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
     if pa.types.is_map(kind):
-        keys = carry(column.keys.slice(start, end - start), kind.key_type)
-        items = carry(column.items.slice(start, end - start), kind.item_type)
+        keys = convert_storage(column.keys.slice(start, end - start), kind.key_type)
+        items = convert_storage(column.items.slice(start, end - start), kind.item_type)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
-    values = carry(column.values.slice(start, end - start), kind.value_type)
+    values = convert_storage(column.values.slice(start, end - start), kind.value_type)
     return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
 
 
-def unmarked(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def strip_validity(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same column, without marks of nulls on fields that are never null."""
-    if not _promises(column.type):
+    if not _has_required(column.type):
         return column
-    return pa.chunked_array([_inside(chunk) for chunk in column.chunks], column.type)
+    return pa.chunked_array([_strip_nested(chunk) for chunk in column.chunks], column.type)
 
 
 @functools.cache
-def _promises(kind: pa.DataType) -> bool:
+def _has_required(kind: pa.DataType) -> bool:
     """Whether something within it is never null, beside the keys of maps."""
     if pt.is_struct(kind):
-        return any(not field.nullable or _promises(field.type) for field in kind)
+        return any(not field.nullable or _has_required(field.type) for field in kind)
     if pt.is_map(kind):
-        return not kind.item_field.nullable or _promises(kind.item_type) or _promises(kind.key_type)
+        return not kind.item_field.nullable or _has_required(kind.item_type) or _has_required(kind.key_type)
     if pt.is_list(kind):
-        return not kind.value_field.nullable or _promises(kind.value_type)
+        return not kind.value_field.nullable or _has_required(kind.value_type)
     return False
 
 
-def _field(values: pa.Array, field: pa.Field) -> pa.Array:
-    values = _inside(values) if _promises(field.type) else values
-    return values if field.nullable or not values.null_count else _without_marks(values)
+def _strip_field(values: pa.Array, field: pa.Field) -> pa.Array:
+    values = _strip_nested(values) if _has_required(field.type) else values
+    return values if field.nullable or not values.null_count else _drop_validity(values)
 
 
-def _inside(array: pa.Array) -> pa.Array:
+def _strip_nested(array: pa.Array) -> pa.Array:
     kind = array.type
     missing = array.is_null() if array.null_count else None
     if pt.is_struct(kind):
-        children = [_field(array.field(i), field) for i, field in enumerate(kind)]
+        children = [_strip_field(array.field(i), field) for i, field in enumerate(kind)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
     offsets = array.offsets
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
     if pt.is_map(kind):
-        keys = _field(array.keys.slice(start, end - start), kind.key_field)
-        items = _field(array.items.slice(start, end - start), kind.item_field)
+        keys = _strip_field(array.keys.slice(start, end - start), kind.key_field)
+        items = _strip_field(array.items.slice(start, end - start), kind.item_field)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
-    values = _field(array.values.slice(start, end - start), kind.value_field)
+    values = _strip_field(array.values.slice(start, end - start), kind.value_field)
     return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
 
 
-def _without_marks(array: pa.Array) -> pa.Array:
+def _drop_validity(array: pa.Array) -> pa.Array:
     kind = array.type
     if pt.is_struct(kind):
         children = [array.field(i) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(children, fields=list(kind)) if children else _whole(array)
+        return (
+            pa.StructArray.from_arrays(children, fields=list(kind))
+            if children
+            else _drop_validity_bitmap(array)
+        )
     if pt.is_map(kind):
         return pa.MapArray.from_arrays(array.offsets, array.keys, array.items, type=kind)
     if pt.is_list(kind):
         return pa.ListArray.from_arrays(array.offsets, array.values, type=kind)
-    return _whole(array)
+    return _drop_validity_bitmap(array)
 
 
-def _whole(array: pa.Array) -> pa.Array:
+def _drop_validity_bitmap(array: pa.Array) -> pa.Array:
     _, *values = array.buffers()
     return pa.Array.from_buffers(array.type, len(array), [None, *values], 0, array.offset)

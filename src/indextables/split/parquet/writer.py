@@ -15,26 +15,31 @@ from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROU
 from indextables.split.footer import ROW_COLUMN
 from indextables.split.parquet.metadata import ROW_GROUPS, SCHEMA
 from indextables.split.parquet.row_groups import (
-    EncodedGroup,
+    EncodedRowGroup,
     KeyValues,
-    RowGroups,
+    RowGroupWriter,
     file_metadata,
     group_bytes,
 )
-from indextables.split.parquet.storage_types import carried_schema, carried_type, carry, unmarked
+from indextables.split.parquet.storage_types import (
+    convert_storage,
+    storage_schema,
+    storage_type,
+    strip_validity,
+)
 from indextables.split.parquet.thrift import Struct
 
 # A row group is worth copying as it is if it is at least this part of a full one.
-_PARTS = 16
+_MIN_COPY_FRACTION = 16
 # A dictionary must be small, or every fetch of a row pays for reading it.
 _DICTIONARY_BYTES = 64 << 10
 # A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
 _PAGE_ROWS = 640
 # How many rows compression is tried on, and what share of the file it must save to be used for a column.
-_TRIED_ROWS = 10_000
-_COUNTS = 0.005
+_TRIAL_ROWS = 10_000
+_MIN_SAVING = 0.005
 # zstd unpacks a page in 20 us and more, LZ4 in a few: zstd must give less than this share of LZ4's bytes.
-_MUCH_SMALLER = 0.8
+_ZSTD_RATIO = 0.8
 # The first level at which LZ4 looks for the best matches; it unpacks as fast as others.
 _LZ4_LEVEL = 3
 # The least and greatest of longer strings say little, yet they stand in the file for every page.
@@ -43,10 +48,10 @@ _STATISTICS_BYTES = 64
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
     """The table's columns as Parquet holds them, and `_row`."""
-    return carried_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+    return storage_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
 
 
-class RowsWriter:
+class RowWriter:
     """Encodes row groups and writes them to a sink on a thread of its own, at most one row group ahead.
 
     The sink is left open and in place for what follows the rows; `close` writes the Parquet footer.
@@ -64,7 +69,7 @@ class RowsWriter:
         self.uncompressed = 0
         self._empty = file_metadata(self._encoded(self._schema.empty_table()))
         self._empty.pop(ROW_GROUPS)
-        self._groups = RowGroups(sink, self._empty)
+        self._groups = RowGroupWriter(sink, self._empty)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take in rows; they are written when a row group is full."""
@@ -74,17 +79,17 @@ class RowsWriter:
             if self._pending_bytes >= self._limit:
                 self._flush()
 
-    def takes(self, file: Struct, group: Struct) -> bool:
+    def can_copy(self, file: Struct, group: Struct) -> bool:
         """Whether a row group of another file can be copied as it is.
 
         It must have the same columns and be large enough, and rows that are too few for a row group of their
         own must not be waiting.
         """
-        least = self._limit // _PARTS
+        least = self._limit // _MIN_COPY_FRACTION
         few = 0 < self._pending_bytes < least
         return not few and group_bytes(group) >= least and file[SCHEMA] == self._empty[SCHEMA]
 
-    def copy(self, group: EncodedGroup, uncompressed: int) -> None:
+    def copy(self, group: EncodedRowGroup, uncompressed: int) -> None:
         """Append a row group as it is, but for its row numbers."""
         self._flush()
         self._wait()
@@ -107,7 +112,7 @@ class RowsWriter:
         self._thread.shutdown()
         return self._groups.close(footer)
 
-    def abandon(self) -> None:
+    def abort(self) -> None:
         """Stop; what is in the sink is no Parquet file."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -139,36 +144,37 @@ class RowsWriter:
     def _write_group(self, batches: list[pa.RecordBatch], first: int, count: int) -> None:
         table = pa.Table.from_batches(batches)
         columns = [
-            unmarked(carry(table.column(i), self._schema.field(i).type)) for i in range(table.num_columns)
+            strip_validity(convert_storage(table.column(i), self._schema.field(i).type))
+            for i in range(table.num_columns)
         ]
-        group = pa.Table.from_arrays([*columns, _numbers(first, count)], schema=self._schema)
+        group = pa.Table.from_arrays([*columns, _row_numbers(first, count)], schema=self._schema)
         self._groups.add(_only_group(self._encoded(group)))
 
-    def _copy_group(self, group: EncodedGroup, first: int) -> None:
+    def _copy_group(self, group: EncodedRowGroup, first: int) -> None:
         last = self._schema.field(len(self._schema) - 1)
-        numbers = pa.Table.from_arrays([_numbers(first, group.rows)], schema=pa.schema([last]))
+        numbers = pa.Table.from_arrays([_row_numbers(first, group.rows)], schema=pa.schema([last]))
         self._groups.add(group.with_last(_only_group(self._encoded(numbers))))
 
     def _encoded(self, rows: pa.Table) -> memoryview:
         """A Parquet file of one row group, or of none."""
         sink = pa.BufferOutputStream()
-        settings = _restricted(self._settings, rows.schema)
+        settings = _settings_for(self._settings, rows.schema)
         with pq.ParquetWriter(sink, rows.schema, **settings) as writer:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
         return memoryview(sink.getvalue()).cast("B")
 
 
-def _only_group(parquet: memoryview) -> EncodedGroup:
+def _only_group(parquet: memoryview) -> EncodedRowGroup:
     (group,) = file_metadata(parquet)[ROW_GROUPS][1][1]
-    return EncodedGroup.read(group, lambda ranges: [parquet[start:end] for start, end in ranges])
+    return EncodedRowGroup.read(group, lambda ranges: [parquet[start:end] for start, end in ranges])
 
 
-def _numbers(first: int, count: int) -> pa.Array:
+def _row_numbers(first: int, count: int) -> pa.Array:
     return pa.array(np.arange(first, first + count, dtype=np.int64))
 
 
-def _restricted(settings: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
+def _settings_for(settings: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
     """Settings for some of the columns: Arrow refuses those that speak of others."""
     names = set(schema.names)
 
@@ -229,17 +235,20 @@ def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, s
     """
     if not sample.num_rows:
         return {}
-    some = sample.slice(0, _TRIED_ROWS)
+    some = sample.slice(0, _TRIAL_ROWS)
     some = pa.table(
-        [unmarked(carry(c, carried_type(f.type))) for c, f in zip(some.columns, some.schema, strict=True)],
-        carried_schema(some.schema),
+        [
+            strip_validity(convert_storage(c, storage_type(f.type)))
+            for c, f in zip(some.columns, some.schema, strict=True)
+        ],
+        storage_schema(some.schema),
     )
-    layout = _restricted(layout, some.schema)
+    layout = _settings_for(layout, some.schema)
     plain = _sizes(some, layout, "none", None)
     lz4 = _sizes(some, layout, "lz4", _LZ4_LEVEL)
     zstd = _sizes(some, layout, "zstd", level)
-    least = _COUNTS * sum(zstd.values())
-    best = {path: "zstd" if zstd[path] < _MUCH_SMALLER * lz4[path] else "lz4" for path in plain}
+    least = _MIN_SAVING * sum(zstd.values())
+    best = {path: "zstd" if zstd[path] < _ZSTD_RATIO * lz4[path] else "lz4" for path in plain}
     size = {"zstd": zstd, "lz4": lz4}
     return {path: codec for path, codec in best.items() if plain[path] - size[codec][path] > least}
 
@@ -270,7 +279,7 @@ def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
     for path, top in _leaves(schema):
         field = schema.field(top)
         if pa.types.is_nested(field.type) or (
-            top < sample.num_columns and recurring(sample.column(top).combine_chunks())
+            top < sample.num_columns and is_repetitive(sample.column(top).combine_chunks())
         ):
             dictionaries.append(path)
         elif (encoding := _plain_encoding(field.type)) is not None:
@@ -304,7 +313,7 @@ def _leaf_count(kind: pa.DataType) -> int:
     return _leaf_count(kind.value_type) if pa.types.is_nested(kind) else 1
 
 
-def recurring(values: pa.Array) -> bool:
+def is_repetitive(values: pa.Array) -> bool:
     """Whether few distinct values stand for many rows."""
     kind = values.type
     if pa.types.is_boolean(kind) or pa.types.is_null(kind) or not len(values):

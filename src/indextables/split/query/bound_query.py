@@ -35,16 +35,16 @@ class FieldRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BoundQuery:
     """A search operator, understood: its query, and the fields that unqualified terms speak of."""
 
     query: QueryNode
     defaults: tuple[FieldRef, ...]
-    fields: "Fields"
+    fields: "SearchFields"
 
 
 @dataclass(frozen=True)
-class Fields:
+class SearchFields:
     """The columns of a table and how its splits index them."""
 
     schema: pa.Schema
@@ -106,7 +106,7 @@ class Fields:
     def _kinds_of(self, column: str) -> set[Kind]:
         return self._kinds.get(column.lower(), set())
 
-    def question(self, search: Search, options: Options) -> Question:
+    def bind(self, search: Search, options: Options) -> BoundQuery:
         """Understand a search operator: parse its query and check every field it names."""
         query = parse_query(search.query)
         use = fields_of(query)
@@ -119,7 +119,7 @@ class Fields:
             defaults = [FieldRef(name, exact=exact) for name in self._text_like()] if use.unqualified else []
             self._check_spread(defaults, options)
         self._check_kind(search.kind, defaults)
-        return Question(query, tuple(defaults), self)
+        return BoundQuery(query, tuple(defaults), self)
 
     def _text_like(self) -> list[str]:
         wanted = set(_TEXT_LIKE)
@@ -161,7 +161,7 @@ class Fields:
             )
 
     def _has_tokens(self, column: str) -> bool:
-        own = [field for mapping in self.mappings for field in mapping.of(column)]
+        own = [field for mapping in self.mappings for field in mapping.fields_of(column)]
         return any(f.kind is Kind.TEXT or (f.kind is Kind.JSON and f.tokenizer != "raw") for f in own)
 
 

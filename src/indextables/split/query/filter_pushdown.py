@@ -19,10 +19,10 @@ from indextables.predicate import (
     And,
     Column,
     Compare,
-    Computed,
     In,
     IsNull,
     Like,
+    NestedCondition,
     Not,
     Op,
     Or,
@@ -36,48 +36,48 @@ from indextables.predicate.query_tree import InSet, Term, Wild
 from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
-from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
-from indextables.split.query.query_compiler import ask, json_leaf
+from indextables.split.query.query_compiler import compile_json, compile_query
 from indextables.split.query.row_sets import (
-    ALL,
-    ANYTHING,
+    ALL_ROWS,
     FALSE,
-    NOTHING,
+    NO_ROWS,
     TRUE,
+    UNDECIDED,
     UNKNOWN,
-    Side,
-    Verdict,
-    all_of,
-    any_of,
-    either,
-    every,
-    negate,
-    plain,
-    without,
+    IndexAnswer,
+    RowSet,
+    and_,
+    intersect,
+    not_,
+    or_,
+    subtract,
+    two_valued,
+    union,
 )
-from indextables.split.query.text_queries import term_pattern, text_leaf, text_range, texts_of
+from indextables.split.query.text_queries import compile_text, regex_query, text_range_query, values_query
 from indextables.split.query.value_queries import (
-    MOST_RANGES,
+    MAX_RANGES,
     Value,
     address_block,
-    between,
-    each_address,
-    equal,
-    hashed,
-    most_terms,
-    one_of,
+    addresses_query,
+    equals_query,
+    hash_query,
+    in_query,
+    max_terms,
+    range_query,
 )
 
 # Literals of another type than the column's are converted one by one; of a longer list rows are looked at.
-_MOST_CONVERTED = 1024
+_MAX_CONVERTED = 1024
 # Up to here every whole number has a double of its own.
 _WHOLE_DOUBLES = 1 << 53
-Understand = Callable[[Search], Question]
+Bind = Callable[[Search], BoundQuery]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
 # Texts in longer lists are looked for in the rows: each is a phrase, or a term of its own.
-_MOST_PHRASES = 64
-_MOST_NESTED = 256
+_MAX_PHRASES = 64
+_MAX_NESTED_VALUES = 256
 # Tokenizers that keep every run of letters and digits together, so that a part of one is found in a term.
 _WHOLE_WORDS = ("default", "whitespace", "cjk")
 
@@ -92,7 +92,7 @@ def as_field_value(value: pa.Scalar, column: pa.DataType, field: Field) -> Value
     if pa.types.is_integer(column):
         return int(value.as_py()) if pa.types.is_integer(kind) else None
     if pa.types.is_decimal(column):
-        return _unscaled(value, column.scale)
+        return _unscaled_decimal(value, column.scale)
     if pa.types.is_timestamp(column):
         same = pa.types.is_timestamp(kind) and kind.unit == column.unit and bool(kind.tz) == bool(column.tz)
         return int(value.value) if same else None
@@ -105,7 +105,7 @@ def as_field_values(values: pa.Array, column: pa.DataType, field: Field) -> pa.A
         return integer_values(values).unique()
     if values.type == column and field.kind is Kind.F64:
         return pa.array(np.unique(float_values(values)))
-    if len(values) > _MOST_CONVERTED:
+    if len(values) > _MAX_CONVERTED:
         return None
     known = [as_field_value(value, column, field) for value in values]
     return None if any(value is None for value in known) else _distinct(known)
@@ -138,7 +138,7 @@ def _as_double(value: pa.Scalar) -> float | None:
     return 0.0 if found == 0 else float(found)
 
 
-def _unscaled(value: pa.Scalar, scale: int) -> int | None:
+def _unscaled_decimal(value: pa.Scalar, scale: int) -> int | None:
     found = value.as_py()
     if isinstance(found, bool) or not isinstance(found, (int, decimal.Decimal)):
         return None
@@ -149,23 +149,23 @@ def _unscaled(value: pa.Scalar, scale: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Narrowed:
-    """The rows for which a condition may be true; those in doubt are true if `check` is."""
+class FilterPlan:
+    """The rows for which a condition may be true; those in doubt are true if `residual` is."""
 
-    side: Side
-    check: Predicate | None
+    candidates: RowSet
+    residual: Predicate | None
 
 
-def narrow(predicate: Predicate, view: IndexView, understand: Understand, options: Options) -> Narrowed:
+def plan_filter(predicate: Predicate, view: IndexView, bind: Bind, options: Options) -> FilterPlan:
     """Split a condition into what the index answers and what is left to check."""
-    decider = _Decider(view, understand, options)
+    decider = _FilterCompiler(view, bind, options)
     parts = _conjuncts(predicate)
     verdicts = [decider.decide(part) for part in parts]
-    side = all_of(verdicts).true
+    candidates = and_(verdicts).true
     left = tuple(part for part, verdict in zip(parts, verdicts, strict=True) if not verdict.true.exact)
-    if side.exact:
-        return Narrowed(Side(side.rows), None)
-    return Narrowed(side, left[0] if len(left) == 1 else And(left))
+    if candidates.exact:
+        return FilterPlan(RowSet(candidates.rows), None)
+    return FilterPlan(candidates, left[0] if len(left) == 1 else And(left))
 
 
 def _conjuncts(predicate: Predicate) -> list[Predicate]:
@@ -174,46 +174,46 @@ def _conjuncts(predicate: Predicate) -> list[Predicate]:
     return [predicate]
 
 
-class _Decider:
-    def __init__(self, view: IndexView, understand: Understand, options: Options) -> None:
+class _FilterCompiler:
+    def __init__(self, view: IndexView, bind: Bind, options: Options) -> None:
         self.view = view
-        self.understand = understand
+        self.bind = bind
         self.options = options
 
-    def decide(self, predicate: Predicate) -> Verdict:
+    def decide(self, predicate: Predicate) -> IndexAnswer:
         match predicate:
             case And(parts):
-                return all_of(self.decide(part) for part in parts)
+                return and_(self.decide(part) for part in parts)
             case Or(parts):
-                return ANYTHING if self._many_ranges(parts) else any_of(self.decide(part) for part in parts)
+                return UNDECIDED if self._many_ranges(parts) else or_(self.decide(part) for part in parts)
             case Not(part):
-                return negate(self.decide(part))
+                return not_(self.decide(part))
             case Always(value):
                 return UNKNOWN if value is None else TRUE if value else FALSE
             case Search():
-                return ask(self.understand(predicate), self.view)
-            case Computed():
-                return ANYTHING
+                return compile_query(self.bind(predicate), self.view)
+            case NestedCondition():
+                return UNDECIDED
             case _:
                 return self.leaf(predicate)
 
     def _many_ranges(self, parts: Sequence[Predicate]) -> bool:
         """Whether there are so many ranges of numbers that all rows are looked at sooner."""
-        if len(parts) <= MOST_RANGES:
+        if len(parts) <= MAX_RANGES:
             return False
         leaves = (part.parts[0] if isinstance(part, And) and part.parts else part for part in parts)
         ranges = (
             isinstance(leaf, Compare) and self.view.mapping.find(leaf.column.path[0], *_VALUES) is not None
             for leaf in leaves
         )
-        return sum(ranges) > MOST_RANGES
+        return sum(ranges) > MAX_RANGES
 
-    def leaf(self, leaf: Compare | In | IsNull | TextMatch | Like) -> Verdict:
+    def leaf(self, leaf: Compare | In | IsNull | TextMatch | Like) -> IndexAnswer:
         name, *inner = leaf.column.path
         column = self.view.column(name)
         constant = self.view.constants.get(name.lower())
         if constant is None and column is None:
-            return ANYTHING
+            return UNDECIDED
         if constant is not None:
             return self._constant(leaf, name, constant)
         if inner:
@@ -228,74 +228,74 @@ class _Decider:
             case TextMatch() | Like():
                 return self._pattern(leaf, name)
 
-    def _constant(self, leaf: Predicate, name: str, value: pa.Scalar) -> Verdict:
+    def _constant(self, leaf: Predicate, name: str, value: pa.Scalar) -> IndexAnswer:
         row = pa.table([pa.array([value], value.type)], names=[name])
         answer = evaluate(leaf, row)[0].as_py()
         return UNKNOWN if answer is None else TRUE if answer else FALSE
 
-    def _is_null(self, name: str) -> Verdict:
+    def _is_null(self, name: str) -> IndexAnswer:
         present = self.view.present(name)
-        return Verdict(Side(without(ALL, present.sure), present.doubt), present)
+        return IndexAnswer(RowSet(subtract(ALL_ROWS, present.certain), present.recheck), present)
 
-    def _known(self, name: str, rows: tantivy.Query, doubt: tantivy.Query = NOTHING) -> Verdict:
+    def _known(self, name: str, rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAnswer:
         """True for some rows, false for the others that have a value."""
         present = self.view.present(name)
-        fails = every((present.rows, without(ALL, without(rows, doubt))))
-        return Verdict(Side(rows, doubt), Side(fails, either((doubt, present.doubt))))
+        fails = intersect((present.rows, subtract(ALL_ROWS, subtract(rows, recheck))))
+        return IndexAnswer(RowSet(rows, recheck), RowSet(fails, union((recheck, present.recheck))))
 
-    def _compare(self, leaf: Compare, name: str) -> Verdict:
+    def _compare(self, leaf: Compare, name: str) -> IndexAnswer:
         if not leaf.value.is_valid:
             return self._is_null(name) if leaf.op is Op.NULL_SAFE else UNKNOWN
         if leaf.op is Op.NULL_SAFE:
             same = self._equal(name, pa.array([leaf.value], leaf.value.type)).true
-            return plain(same.rows, same.doubt)
+            return two_valued(same.rows, same.recheck)
         if leaf.op is Op.EQ:
             return self._equal(name, pa.array([leaf.value], leaf.value.type))
         field = self.view.find(name, *_VALUES, Kind.STRING)
         if field is None:
-            return ANYTHING
+            return UNDECIDED
         return self._ordered(field, leaf.op, leaf.value)
 
-    def _in(self, leaf: In, name: str) -> Verdict:
+    def _in(self, leaf: In, name: str) -> IndexAnswer:
         if leaf.array is None:
-            return ANYTHING
+            return UNDECIDED
         values = leaf.array.drop_null()
-        found = self._equal(name, values) if len(values) else self._known(name, NOTHING)
+        found = self._equal(name, values) if len(values) else self._known(name, NO_ROWS)
         # A null in the list leaves every other row unknown.
-        return found if len(values) == len(leaf.values) else Verdict(found.true, Side(NOTHING))
+        return found if len(values) == len(leaf.values) else IndexAnswer(found.true, RowSet(NO_ROWS))
 
-    def _equal(self, name: str, values: pa.Array) -> Verdict:
+    def _equal(self, name: str, values: pa.Array) -> IndexAnswer:
         if (field := self.view.find(name, *_VALUES)) is not None:
             return self._equal_values(field, values)
         field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
-        most = _MOST_PHRASES if field is not None and field.kind is Kind.TEXT else most_terms(self.view)
+        most = _MAX_PHRASES if field is not None and field.kind is Kind.TEXT else max_terms(self.view)
         if field is None or len(values) > most or not pa.types.is_string(values.type):
-            return ANYTHING
+            return UNDECIDED
         texts = values.unique().to_pylist()
         match field.kind:
             case Kind.STRING:
-                found = texts_of(field, self.view, texts)
-                return self._known(name, found.rows, found.doubt)
+                found = values_query(field, self.view, texts)
+                return self._known(name, found.rows, found.recheck)
             case Kind.HASH:
-                rows = hashed(self.view, field, texts)
+                rows = hash_query(self.view, field, texts)
             case Kind.IP:
                 rows = self._same_address(field, texts)
             case _:
-                rows = either(self._same_words(field, text) for text in texts)
+                rows = union(self._same_words(field, text) for text in texts)
         return self._known(name, rows, rows)
 
-    def _equal_values(self, field: Field, values: pa.Array) -> Verdict:
+    def _equal_values(self, field: Field, values: pa.Array) -> IndexAnswer:
         column = self.view.column(field.column)
         known = None if column is None else as_field_values(values, column.type, field)
         if known is None:
-            return ANYTHING
+            return UNDECIDED
         if field.kind is not Kind.BOOL and len(known) == 1:
             only = known[0].as_py()
-            low = between(self.view, field, None, only, upper_inclusive=False)
-            high = between(self.view, field, only, None, lower_inclusive=False)
-            return Verdict(Side(equal(self.view, field, only)), Side(either((low, high))))
-        found = one_of(self.view, field, known)
-        return self._known(field.column, found.rows, found.doubt)
+            low = range_query(self.view, field, None, only, upper_inclusive=False)
+            high = range_query(self.view, field, only, None, lower_inclusive=False)
+            return IndexAnswer(RowSet(equals_query(self.view, field, only)), RowSet(union((low, high))))
+        found = in_query(self.view, field, known)
+        return self._known(field.column, found.rows, found.recheck)
 
     def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
         """Rows with the same address, however it is written; or with no address, if a text is none."""
@@ -306,15 +306,15 @@ class _Decider:
             except QuerySyntaxError:
                 continue
             known += [low] if low == high else []
-        others = self.view.partial(field) if len(known) < len(texts) else NOTHING
-        return either((each_address(self.view, field, known), others))
+        others = self.view.partial(field) if len(known) < len(texts) else NO_ROWS
+        return union((addresses_query(self.view, field, known), others))
 
     def _same_words(self, field: Field, text: str) -> tantivy.Query:
         """Rows with the words of a text: all that are equal to it are among them."""
-        found = text_leaf(Term(text), field, self.view).true
-        return either((found.rows, self.view.partial(field))) if found.rows is not NOTHING else ALL
+        found = compile_text(Term(text), field, self.view).true
+        return union((found.rows, self.view.partial(field))) if found.rows is not NO_ROWS else ALL_ROWS
 
-    def _ordered(self, field: Field, op: Op, value: pa.Scalar) -> Verdict:
+    def _ordered(self, field: Field, op: Op, value: pa.Scalar) -> IndexAnswer:
         upward = op in (Op.GT, Op.GE)
         inclusive = op in (Op.GE, Op.LE)
         if field.kind is Kind.STRING:
@@ -322,45 +322,49 @@ class _Decider:
         column = self.view.column(field.column)
         bound = None if column is None else as_field_value(value, column.type, field)
         if bound is None:
-            return ANYTHING
-        above = between(self.view, field, bound, None, lower_inclusive=inclusive == upward)
-        below = between(self.view, field, None, bound, upper_inclusive=inclusive != upward)
-        return Verdict(Side(above), Side(below)) if upward else Verdict(Side(below), Side(above))
+            return UNDECIDED
+        above = range_query(self.view, field, bound, None, lower_inclusive=inclusive == upward)
+        below = range_query(self.view, field, None, bound, upper_inclusive=inclusive != upward)
+        return (
+            IndexAnswer(RowSet(above), RowSet(below)) if upward else IndexAnswer(RowSet(below), RowSet(above))
+        )
 
-    def _ordered_text(self, field: Field, value: pa.Scalar, *, upward: bool, inclusive: bool) -> Verdict:
+    def _ordered_text(self, field: Field, value: pa.Scalar, *, upward: bool, inclusive: bool) -> IndexAnswer:
         bound = value.as_py()
         if not isinstance(bound, str):
-            return ANYTHING
+            return UNDECIDED
         low, high = (bound, None) if upward else (None, bound)
-        rows, sure = text_range(
+        rows, certain = text_range_query(
             self.view, field, low, high, lower_inclusive=inclusive, upper_inclusive=inclusive
         )
         partial = self.view.partial(field)
-        rows = either((rows, partial))
-        return self._known(field.column, rows, partial if sure else rows)
+        rows = union((rows, partial))
+        return self._known(field.column, rows, partial if certain else rows)
 
-    def _pattern(self, leaf: TextMatch | Like, name: str) -> Verdict:
+    def _pattern(self, leaf: TextMatch | Like, name: str) -> IndexAnswer:
         parts = _parts(leaf)
         if parts is None or not self._wanted(leaf):
-            return ANYTHING
+            return UNDECIDED
         field = self.view.find(name, Kind.STRING)
         if field is None:
             return self._pattern_in_words(parts, name)
-        found = term_pattern(self.view, field, patterns.wildcard(parts))
+        found = regex_query(self.view, field, patterns.wildcard(parts))
         if found is None:
-            return ANYTHING
+            return UNDECIDED
         partial = self.view.partial(field)
-        return self._known(name, either((found, partial)), partial)
+        return self._known(name, union((found, partial)), partial)
 
-    def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> Verdict:
+    def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> IndexAnswer:
         """Rows that have a term with the longest plain part of the pattern in it; to be checked."""
         field = self.view.find(name, Kind.TEXT)
-        plain_parts = [p for p in _joined(parts) if not isinstance(p, Wild) and p.isascii() and p.isalnum()]
+        plain_parts = [
+            p for p in _join_literals(parts) if not isinstance(p, Wild) and p.isascii() and p.isalnum()
+        ]
         if field is None or field.tokenizer not in _WHOLE_WORDS or not plain_parts:
-            return ANYTHING
+            return UNDECIDED
         needle = max(plain_parts, key=len).lower()
-        found = term_pattern(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
-        rows = either((found or ALL, self.view.partial(field)))
+        found = regex_query(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
+        rows = union((found or ALL_ROWS, self.view.partial(field)))
         return self._known(name, rows, rows)
 
     def _wanted(self, leaf: TextMatch | Like) -> bool:
@@ -375,25 +379,25 @@ class _Decider:
         }
         return self.options.get(allowed[leaf.kind])
 
-    def _nested(self, leaf: Predicate) -> Verdict:
+    def _nested(self, leaf: Predicate) -> IndexAnswer:
         """A field within a struct: equality is narrowed by the index, the rest is looked at."""
         match leaf:
             case Compare(op=Op.EQ | Op.NULL_SAFE, column=column, value=value) if value.is_valid:
                 values: tuple[pa.Scalar, ...] = (value,)
-            case In(column=column, values=given) if len(given) <= _MOST_NESTED:
+            case In(column=column, values=given) if len(given) <= _MAX_NESTED_VALUES:
                 values = tuple(given)
                 if not all(value.is_valid for value in values):
-                    return ANYTHING
+                    return UNDECIDED
             case _:
-                return ANYTHING
+                return UNDECIDED
         field = self.view.find(column.path[0], Kind.JSON)
         terms = [as_json_term(value) for value in values]
         if field is None or field.tokenizer != "raw" or not all(terms):
-            return ANYTHING
+            return UNDECIDED
         paths = json_paths(field, FieldRef(column.path[0], _path_within(self.view, column)))
         wanted = InSet(tuple(term for term in terms if term is not None))
-        rows = json_leaf(wanted, field, paths, self.view).true.rows
-        return Verdict(Side(rows, rows), Side(ALL, ALL))
+        rows = compile_json(wanted, field, paths, self.view).true.rows
+        return IndexAnswer(RowSet(rows, rows), RowSet(ALL_ROWS, ALL_ROWS))
 
 
 def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
@@ -421,7 +425,7 @@ def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:
             return patterns.like_parts(pattern, escape)
 
 
-def _joined(parts: Sequence[str | Wild]) -> list[str | Wild]:
+def _join_literals(parts: Sequence[str | Wild]) -> list[str | Wild]:
     """Neighbouring literals as one."""
     found: list[str | Wild] = []
     for part in parts:

@@ -15,8 +15,8 @@ from tantivy import Query
 
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.index_view import IndexView
-from indextables.split.query.row_sets import ALL, NOTHING, Side, every, without
-from indextables.split.query.searcher import NotAggregatedError, OpenIndex
+from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, intersect, subtract
+from indextables.split.query.searcher import AggregationRefusedError, IndexSearcher
 
 # Tantivy refuses more groups than this; asking for all it can give makes a cut visible.
 _MOST_GROUPS = 65_000
@@ -27,7 +27,7 @@ _MEASURED = (Kind.I64, Kind.F64)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class GroupKey:
     """What rows are grouped by: a column's values, or steps of them in the field's own units."""
 
     column: str
@@ -44,7 +44,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasureResult:
     """A measure's result; bounds and sum are whole numbers for fields of whole numbers."""
 
     count: int
@@ -59,44 +59,44 @@ class IndexGroup:
 
     keys: tuple[Any, ...]
     rows: int
-    measures: tuple[Measured, ...]
+    measures: tuple[MeasureResult, ...]
 
 
-class _Inexact(Exception):  # noqa: N818 - not an error: a reason to go over the rows
+class _NotExact(Exception):  # noqa: N818 - not an error: a reason to go over the rows
     """The index cannot give the exact answer."""
 
 
 def index_groups(
-    index: OpenIndex, view: IndexView, rows: Side, keys: Sequence[Key], measures: Sequence[Measure]
+    index: IndexSearcher, view: IndexView, rows: RowSet, keys: Sequence[GroupKey], measures: Sequence[Measure]
 ) -> list[IndexGroup] | None:
     """The groups of some rows, of which the index must be sure; None if it cannot give them exactly."""
     if not rows.exact:
         return None
     try:
         return list(_Groups(index, view, keys, measures).of(rows.rows))
-    except _Inexact:
+    except _NotExact:
         return None
 
 
 class _Groups:
     def __init__(
-        self, index: OpenIndex, view: IndexView, keys: Sequence[Key], measures: Sequence[Measure]
+        self, index: IndexSearcher, view: IndexView, keys: Sequence[GroupKey], measures: Sequence[Measure]
     ) -> None:
         self.index = index
         self.view = view
         self.keys = [(key, self._field(key.column, _VALUES)) for key in keys]
         self.measures = [(m, self._field(m.column, _MEASURED if m.numbers else _VALUES)) for m in measures]
         if any(key.interval is not None and field.kind is not Kind.I64 for key, field in self.keys):
-            raise _Inexact
+            raise _NotExact
         fields = [field for _, field in self.keys] + [field for _, field in self.measures]
         view.load([field.name for field in fields])
-        if any(view.partial(field) is not NOTHING for field in fields):
-            raise _Inexact
+        if any(view.partial(field) is not NO_ROWS for field in fields):
+            raise _NotExact
 
     def _field(self, column: str, kinds: Sequence[Kind]) -> Field:
         field = self.view.mapping.find(column, *kinds)
         if field is None or not field.fast:
-            raise _Inexact
+            raise _NotExact
         return field
 
     def of(self, query: Query) -> Iterator[IndexGroup]:
@@ -114,9 +114,9 @@ class _Groups:
         parts = [query]
         for i in can_be_null:
             present = Query.exists_query(self.keys[i][1].name)
-            parts.append(without(ALL, present) if i in absent else present)
-        chosen = every(parts)
-        if chosen is NOTHING:
+            parts.append(subtract(ALL_ROWS, present) if i in absent else present)
+        chosen = intersect(parts)
+        if chosen is NO_ROWS:
             return
         present_keys = [i for i in range(len(self.keys)) if i not in absent]
         rows = self.index.count(chosen) if absent or not present_keys else None
@@ -139,8 +139,8 @@ class _Groups:
             return {}
         try:
             return self.index.aggregate(query, request)
-        except NotAggregatedError as error:
-            raise _Inexact from error
+        except AggregationRefusedError as error:
+            raise _NotExact from error
 
     def _request(self, present: Sequence[int]) -> dict[str, Any]:
         request: dict[str, Any] = {}
@@ -174,7 +174,7 @@ class _Groups:
             return
         level = answer[f"k{present[0]}"]
         if level.get("sum_other_doc_count", 0) or level.get("doc_count_error_upper_bound", 0):
-            raise _Inexact
+            raise _NotExact
         for bucket in level["buckets"]:
             key = self._key(present[0], bucket["key"])
             for place, inner_rows, inner in self._buckets(bucket, present[1:], bucket["doc_count"]):
@@ -187,7 +187,7 @@ class _Groups:
         match field.kind:
             case Kind.I64:
                 if not isinstance(said, int):
-                    raise _Inexact
+                    raise _NotExact
                 return said
             case Kind.F64:
                 return float(said)
@@ -199,22 +199,22 @@ class _Groups:
     def _check_bounds(self, stats: dict[str, Any]) -> None:
         bounds = [stats["min"], stats["max"]]
         if any(bound is not None and abs(bound) >= _WHOLE_DOUBLES for bound in bounds):
-            raise _Inexact
+            raise _NotExact
 
-    def _measured(self, answer: dict[str, Any], number: int) -> Measured:
+    def _measured(self, answer: dict[str, Any], number: int) -> MeasureResult:
         measure, field = self.measures[number]
         said = answer[f"m{number}"]
         if not measure.numbers:
-            return Measured(int(said["value"] or 0))
+            return MeasureResult(int(said["value"] or 0))
         count = int(said["count"])
         if not count:
-            return Measured(0)
+            return MeasureResult(0)
         total, low, high = said["sum"], said["min"], said["max"]
         if field.kind is Kind.F64:
             # Tantivy neither orders NaN nor tells infinities from the largest numbers.
             if not math.isfinite(total):
-                raise _Inexact
-            return Measured(count, total, low, high)
+                raise _NotExact
+            return MeasureResult(count, total, low, high)
         if max(abs(low), abs(high)) * count >= _WHOLE_DOUBLES:
-            raise _Inexact
-        return Measured(count, int(total), int(low), int(high))
+            raise _NotExact
+        return MeasureResult(count, int(total), int(low), int(high))

@@ -22,9 +22,9 @@ import pyarrow as pa
 import tantivy
 from tantivy import Query
 
-from indextables.split.footer import positions_of
+from indextables.split.footer import positions_key
 from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
-from indextables.split.query.row_sets import ALL, NOTHING, Side, either
+from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, union
 
 # A field of an index, and a word in it.
 FieldTerm: TypeAlias = tuple[str, str]
@@ -75,7 +75,7 @@ def idf(rows: int, frequency: int) -> float:
     return math.log1p((max(rows - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
-def summed(parts: Iterable[TermStatistics], rows: int) -> TermStatistics:
+def sum_statistics(parts: Iterable[TermStatistics], rows: int) -> TermStatistics:
     """Statistics of some splits together, scaled up to so many rows."""
     counted = 0
     frequencies: dict[FieldTerm, int] = {}
@@ -140,15 +140,15 @@ class IndexView:
 
     def load_positions(self, field: Field) -> None:
         """Have what phrases need of a field."""
-        self.load((positions_of(field.name),))
+        self.load((positions_key(field.name),))
 
     def partial(self, field: Field) -> tantivy.Query:
         """The rows whose value is not wholly in the field."""
         if not field.may_be_partial:
-            return NOTHING
+            return NO_ROWS
         self.load((PARTIAL_FIELD,))
         if not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
-            return NOTHING
+            return NO_ROWS
         named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
         return Query.const_score_query(named, 0.0)
 
@@ -186,15 +186,15 @@ class IndexView:
             left += part.get("details") or ()
         return None
 
-    def present(self, column: str) -> Side:
+    def present(self, column: str) -> RowSet:
         """The rows in which a column has a value."""
         nulls = self.null_counts.get(column)
         if nulls == 0:
-            return Side(ALL)
+            return RowSet(ALL_ROWS)
         if nulls == self.num_rows:
-            return Side(NOTHING)
-        for own in self.mapping.of(column):
+            return RowSet(NO_ROWS)
+        for own in self.mapping.fields_of(column):
             if own.fast and own.kind is not Kind.JSON:
                 self.load((own.name,))
-                return Side(either((Query.exists_query(own.name), self.partial(own))))
-        return Side(ALL, ALL)
+                return RowSet(union((Query.exists_query(own.name), self.partial(own))))
+        return RowSet(ALL_ROWS, ALL_ROWS)

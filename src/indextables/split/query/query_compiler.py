@@ -21,55 +21,55 @@ from indextables.predicate.query_tree import (
     QueryNode,
     Term,
 )
-from indextables.split.index.tokenizers import cut
+from indextables.split.index.tokenizers import tokenize
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
-from indextables.split.query.row_matcher import constant_matches, is_moment, json_number
+from indextables.split.query.row_matcher import is_timestamp_text, json_number, match_constant
 from indextables.split.query.row_sets import (
-    ALL,
-    ANYTHING,
+    ALL_ROWS,
     FALSE,
     TRUE,
-    Side,
-    Verdict,
-    all_of,
-    any_of,
-    either,
-    every,
-    negate,
-    plain,
+    UNDECIDED,
+    IndexAnswer,
+    RowSet,
+    and_,
+    intersect,
+    not_,
+    or_,
+    two_valued,
+    union,
 )
-from indextables.split.query.text_queries import text_leaf
-from indextables.split.query.value_queries import hashed, ip_leaf, value_leaf
+from indextables.split.query.text_queries import compile_text
+from indextables.split.query.value_queries import compile_address, compile_value, hash_query
 
 
-def json_leaf(leaf: QueryLeaf, field: Field, paths: list[tuple[str, ...]], view: IndexView) -> Verdict:
+def compile_json(leaf: QueryLeaf, field: Field, paths: list[tuple[str, ...]], view: IndexView) -> IndexAnswer:
     """What the index says about one leaf on the values at any of the paths."""
-    return any_of(_at(leaf, field, path, view) for path in paths)
+    return or_(_at(leaf, field, path, view) for path in paths)
 
 
-def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -> Verdict:
+def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -> IndexAnswer:
     partial = view.partial(field)
     name = _name(field, path, view)
     if name is None:
-        return plain(ALL, ALL)
-    present = Query.exists_query(name, json_subpaths=True) if field.fast else ALL
-    lookup = either((present, partial))
+        return two_valued(ALL_ROWS, ALL_ROWS)
+    present = Query.exists_query(name, json_subpaths=True) if field.fast else ALL_ROWS
+    lookup = union((present, partial))
     match leaf:
         case Exists():
-            return plain(lookup, partial if field.fast else ALL)
+            return two_valued(lookup, partial if field.fast else ALL_ROWS)
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             values: tuple[str, ...] = (text,)
         case InSet(values=values):
             pass
         case _:
-            return plain(lookup, lookup)
-    if any(is_moment(text) for text in values):
-        return plain(lookup, lookup)
+            return two_valued(lookup, lookup)
+    if any(is_timestamp_text(text) for text in values):
+        return two_valued(lookup, lookup)
     found = [_value(text, field, name, view) for text in values]
-    rows = either((*(query for query, _ in found), partial))
-    return plain(rows, partial if all(sure for _, sure in found) else rows)
+    rows = union((*(query for query, _ in found), partial))
+    return two_valued(rows, partial if all(certain for _, certain in found) else rows)
 
 
 def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
@@ -87,8 +87,8 @@ def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
 
 def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy.Query, bool]:
     """Rows with the text, or the number or truth value it stands for; and whether that is certain."""
-    tokens = cut(field, text)
-    sure = len(tokens) < 2 or field.record == "position"
+    tokens = tokenize(field, text)
+    certain = len(tokens) < 2 or field.record == "position"
     if len(tokens) > 1 and field.record == "position":
         words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
         view.load_positions(field)
@@ -96,13 +96,13 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
         ways = [view.scored(phrase, name, [token.text for token in tokens])]
     else:
         terms = ((t.text, Query.term_query(view.schema, name, t.text, field.term_record)) for t in tokens)
-        ways = [every(view.scored(query, name, [word]) for word, query in terms)] if tokens else []
+        ways = [intersect(view.scored(query, name, [word]) for word, query in terms)] if tokens else []
     number = json_number(text)
     if number is not None:
         ways.append(_value_query(view, field, name, number))
     if text.lower() in ("true", "false"):
         ways.append(_value_query(view, field, name, text.lower() == "true"))
-    return either(ways), sure
+    return union(ways), certain
 
 
 def _value_query(view: IndexView, field: Field, name: str, value: float | bool) -> tantivy.Query:  # noqa: FBT001 - the value itself
@@ -110,82 +110,84 @@ def _value_query(view: IndexView, field: Field, name: str, value: float | bool) 
     return Query.const_score_query(Query.term_query(view.schema, name, value, field.term_record), 1.0)
 
 
-def ask(question: Question, view: IndexView) -> Verdict:
+def compile_query(bound: BoundQuery, view: IndexView) -> IndexAnswer:
     """What an index says about a search operator."""
-    return _node(question.query, question, view)
+    return _node(bound.query, bound, view)
 
 
-def _node(node: QueryNode, question: Question, view: IndexView) -> Verdict:
+def _node(node: QueryNode, bound: BoundQuery, view: IndexView) -> IndexAnswer:
     match node:
         case AllOf(parts):
-            return all_of(_node(part, question, view) for part in parts)
+            return and_(_node(part, bound, view) for part in parts)
         case AnyOf(parts):
-            return any_of(_node(part, question, view) for part in parts)
+            return or_(_node(part, bound, view) for part in parts)
         case Negation(part):
-            return negate(_node(part, question, view))
+            return not_(_node(part, bound, view))
         case Boost(part, factor):
-            inner = _node(part, question, view)
-            return Verdict(Side(Query.boost_query(inner.true.rows, factor), inner.true.doubt), inner.false)
+            inner = _node(part, bound, view)
+            return IndexAnswer(
+                RowSet(Query.boost_query(inner.true.rows, factor), inner.true.recheck), inner.false
+            )
         case AllDocs():
             return TRUE
         case _:
-            return _leaf(node, question, view)
+            return _leaf(node, bound, view)
 
 
-def _leaf(leaf: QueryLeaf, question: Question, view: IndexView) -> Verdict:
+def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
     path = leaf.field if not isinstance(leaf, AllDocs) else None
     if path is not None:
-        return leaf_on(leaf, question.fields.resolve(path), view)
-    answers: list[Verdict] = []
+        return compile_leaf(leaf, bound.fields.resolve(path), view)
+    answers: list[IndexAnswer] = []
     refused: IndexTablesError | None = None
-    for ref in question.defaults:
+    for ref in bound.defaults:
         try:
-            answers.append(leaf_on(leaf, ref, view))
+            answers.append(compile_leaf(leaf, ref, view))
         except QuerySyntaxError as error:
             # Among several fields, those that cannot hold such a value do not match.
             refused = error
     if refused is not None and not answers:
         raise refused
-    return any_of(answers)
+    return or_(answers)
 
 
-def leaf_on(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> Verdict:
+def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer:
     """What the index says about a leaf on one column."""
     constant = view.constants.get(ref.column.lower())
     if constant is not None:
-        return TRUE if constant.is_valid and constant_matches(leaf, ref.column, constant) else FALSE
+        return TRUE if constant.is_valid and match_constant(leaf, ref.column, constant) else FALSE
     field = view.find(ref.column, *ref.kinds)
     if field is None:
         # A column that came later is null here; one that is there but not indexed is looked at.
-        return FALSE if view.column(ref.column) is None else ANYTHING
+        return FALSE if view.column(ref.column) is None else UNDECIDED
     if field.kind is Kind.JSON:
-        return json_leaf(leaf, field, json_paths(field, ref), view)
+        return compile_json(leaf, field, json_paths(field, ref), view)
     if ref.path:
         raise QuerySyntaxError(f"'{ref.column}' has no fields within it: {'.'.join(ref.path)}")
     if isinstance(leaf, Exists):
         present = view.present(ref.column)
-        return plain(present.rows, present.doubt)
-    return _on_field(leaf, field, view)
+        return two_valued(present.rows, present.recheck)
+    return _compile_field(leaf, field, view)
 
 
-def _on_field(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+def _compile_field(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     match field.kind:
         case Kind.TEXT | Kind.STRING:
-            return text_leaf(leaf, field, view)
+            return compile_text(leaf, field, view)
         case Kind.HASH:
-            return _hash_leaf(leaf, field, view)
+            return _compile_hash(leaf, field, view)
         case Kind.IP:
-            return ip_leaf(leaf, field, view)
+            return compile_address(leaf, field, view)
         case _:
-            return value_leaf(leaf, field, view)
+            return compile_value(leaf, field, view)
 
 
-def _hash_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+def _compile_hash(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     match leaf:
         case Term(text=text) | Phrase(text=text, prefix=False):
-            rows = hashed(view, field, [text])
+            rows = hash_query(view, field, [text])
         case InSet(values=values):
-            rows = hashed(view, field, values)
+            rows = hash_query(view, field, values)
         case _:
             rows = view.present(field.column).rows
-    return plain(rows, rows)
+    return two_valued(rows, rows)

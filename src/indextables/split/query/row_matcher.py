@@ -41,13 +41,19 @@ from indextables.predicate.query_tree import (
     Wildcard,
     fields_of,
 )
-from indextables.split.index.tokenizers import Token, begun_cut, cut, lowered, plain_cut
+from indextables.split.index.tokenizers import (
+    Token,
+    lower_case,
+    tokenize,
+    tokenize_prefix,
+    tokenize_unstemmed,
+)
 from indextables.split.mapping import Field, Kind, field_name, value_kind
 from indextables.split.query import patterns
-from indextables.split.query.bound_query import FieldRef, Question, json_paths
+from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.text_queries import matches_with_slop
-from indextables.split.query.value_queries import address_block, address_range, read_as, unfit
+from indextables.split.query.value_queries import address_block, address_range, parse_value, unsupported_leaf
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # The index keeps texts of this form as moments in time, under any spelling of the same moment.
@@ -56,7 +62,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TokenTable:
     """The tokens of many texts in one array, each with the number of its text and its place there."""
 
     words: pa.Array
@@ -65,19 +71,19 @@ class Texts:
     count: int
 
     @classmethod
-    def whole(cls, values: pa.Array) -> "Texts":
+    def untokenized(cls, values: pa.Array) -> "TokenTable":
         """Texts that are one token each; null has none."""
         present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         return cls(values.drop_null(), present, np.zeros(len(present), np.int64), len(values))
 
     @classmethod
-    def cut(cls, values: Sequence[str | None], field: Field) -> "Texts":
+    def tokenize(cls, values: Sequence[str | None], field: Field) -> "TokenTable":
         """Texts cut by the field's tokenizer."""
         words: list[str] = []
         owners: list[int] = []
         places: list[int] = []
         for owner, text in enumerate(values):
-            for token in cut(field, text) if text is not None else ():
+            for token in tokenize(field, text) if text is not None else ():
                 words.append(token.text)
                 owners.append(owner)
                 places.append(token.position)
@@ -95,7 +101,7 @@ class Texts:
         return _mask(pc.equal(self.words, word))
 
 
-def text_matches(leaf: QueryLeaf, texts: Texts, field: Field) -> Mask:
+def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
     """Which texts the leaf matches."""
     finder = _Finder(texts, field)
     match leaf:
@@ -122,16 +128,16 @@ def text_matches(leaf: QueryLeaf, texts: Texts, field: Field) -> Mask:
 
 
 class _Finder:
-    def __init__(self, texts: Texts, field: Field) -> None:
+    def __init__(self, texts: TokenTable, field: Field) -> None:
         self.texts = texts
         self.field = field
         self.tokenized = field.kind in (Kind.TEXT, Kind.JSON) and field.tokenizer != "raw"
 
     def folded(self, text: str) -> str:
-        return lowered(text) if self.tokenized else text
+        return lower_case(text) if self.tokenized else text
 
     def words(self, text: str, slop: int = 0) -> Mask:
-        tokens = cut(self.field, text) if self.tokenized else [Token(0, text)]
+        tokens = tokenize(self.field, text) if self.tokenized else [Token(0, text)]
         if not tokens:
             return np.zeros(self.texts.count, np.bool_)
         if len(tokens) == 1:
@@ -146,7 +152,7 @@ class _Finder:
         return self._in_order(together, every, [token.position for token in tokens])
 
     def beginning(self, text: str) -> Mask:
-        tokens = begun_cut(self.field, text) if self.tokenized else []
+        tokens = tokenize_prefix(self.field, text) if self.tokenized else []
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)
         if len(tokens) < 2:
@@ -164,10 +170,10 @@ class _Finder:
             raise QuerySyntaxError(f"the regular expression /{expression}/ cannot be used: {error}") from None
 
     def fuzzy(self, text: str, distance: int) -> Mask:
-        tokens = plain_cut(self.field, text) if self.tokenized else [Token(0, text)]
+        tokens = tokenize_unstemmed(self.field, text) if self.tokenized else [Token(0, text)]
         if len(tokens) != 1:
             return np.zeros(self.texts.count, np.bool_)
-        near = [within(tokens[0].text, word, distance) for word in self.texts.words.to_pylist()]
+        near = [within_edit_distance(tokens[0].text, word, distance) for word in self.texts.words.to_pylist()]
         return self.texts.having(np.array(near, np.bool_))
 
     def between(self, leaf: Range, lower: str | None, upper: str | None) -> Mask:
@@ -212,10 +218,10 @@ class _Finder:
         return by_text
 
 
-def within(one: str, other: str, distance: int) -> bool:
+def within_edit_distance(one: str, other: str, distance: int) -> bool:
     """Whether so many edits (put in, leave out, replace, swap neighbours) turn one text into the other.
 
-    >>> within("tiemout", "timeout", 1), within("abc", "xyz", 2)
+    >>> within_edit_distance("tiemout", "timeout", 1), within_edit_distance("abc", "xyz", 2)
     (True, False)
     """
     if abs(len(one) - len(other)) > distance:
@@ -238,13 +244,13 @@ def _mask(answer: pa.Array) -> Mask:
     return found
 
 
-def value_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
+def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     """Which values the leaf matches; null matches nothing."""
     rows = pa.table({"v": values})
     own = Column(("v",))
 
     def read(text: str) -> pa.Scalar:
-        return read_as(text, values.type, column)
+        return parse_value(text, values.type, column)
 
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
@@ -258,12 +264,12 @@ def value_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
             if upper is not None:
                 parts.append(Compare(Op.LE if leaf.upper_inclusive else Op.LT, own, read(upper)))
         case _:
-            raise unfit(leaf, column, str(values.type))
+            raise unsupported_leaf(leaf, column, str(values.type))
     found: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
     return found
 
 
-def address_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
+def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     """Which texts are addresses that the leaf matches."""
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
@@ -277,24 +283,24 @@ def address_matches(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
         case Range():
             blocks = [address_range(leaf)]
         case _:
-            raise unfit(leaf, column, "address")
+            raise unsupported_leaf(leaf, column, "address")
     numbers = [_address(text) for text in values.to_pylist()]
     return np.array(
         [n is not None and any(low <= n <= high for low, high in blocks) for n in numbers], np.bool_
     )
 
 
-def constant_matches(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:
+def match_constant(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:
     """Whether a column that is the same in every row matches."""
     if isinstance(leaf, Exists):
         return bool(value.is_valid)
     values = pa.array([value], value.type)
     if value_kind(value.type) is not None:
-        return bool(value_matches(leaf, values, column)[0])
+        return bool(match_values(leaf, values, column)[0])
     if not pa.types.is_string(value.type):
-        raise unfit(leaf, column, str(value.type))
+        raise unsupported_leaf(leaf, column, str(value.type))
     plain = Field(column, field_name(Kind.STRING, column), Kind.STRING)
-    return bool(text_matches(leaf, Texts.whole(values), plain)[0])
+    return bool(match_text(leaf, TokenTable.untokenized(values), plain)[0])
 
 
 def _address(text: str | None) -> int | None:
@@ -320,12 +326,12 @@ def json_number(text: str) -> int | float | None:
     return number if "_" not in text and abs(number) < float("inf") else None
 
 
-def is_moment(text: str) -> bool:
+def is_timestamp_text(text: str) -> bool:
     """Whether JSON text of this form is indexed as a moment in time."""
     return _MOMENT.fullmatch(text) is not None
 
 
-def json_matches(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
+def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
     """Which rows have a value that the leaf matches at one of the paths."""
     owners: list[int] = []
     found: list[Any] = []
@@ -342,7 +348,7 @@ def json_matches(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tu
 def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
     text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     for value in values.to_pylist(maps_as_pydicts="lossy"):
-        document = _parsed(value) if text else value
+        document = _parse_json(value) if text else value
         if document is None:
             yield {}
         elif field.root and not isinstance(document, dict):
@@ -351,7 +357,7 @@ def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
             yield document
 
 
-def _parsed(text: str | None) -> Any:  # noqa: ANN401 - JSON
+def _parse_json(text: str | None) -> Any:  # noqa: ANN401 - JSON
     try:
         return None if text is None else json.loads(text)
     except ValueError:
@@ -384,31 +390,33 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
         return np.ones(len(values), np.bool_)
     texts = [_text(value) for value in values]
     tokens = (
-        Texts.whole(pa.array(texts, pa.string())) if field.tokenizer == "raw" else Texts.cut(texts, field)
+        TokenTable.untokenized(pa.array(texts, pa.string()))
+        if field.tokenizer == "raw"
+        else TokenTable.tokenize(texts, field)
     )
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
-            return text_matches(leaf, tokens, field) | _same(values, text)
+            return match_text(leaf, tokens, field) | _equal_values(values, text)
         case InSet(values=wanted):
-            same: Mask = np.logical_or.reduce([_same(values, text) for text in wanted])
-            return text_matches(leaf, tokens, field) | same
+            same: Mask = np.logical_or.reduce([_equal_values(values, text) for text in wanted])
+            return match_text(leaf, tokens, field) | same
         case Range():
-            return text_matches(leaf, tokens, field) | np.array([_inside(v, leaf) for v in values], np.bool_)
+            return match_text(leaf, tokens, field) | np.array([_inside(v, leaf) for v in values], np.bool_)
         case _:
-            return text_matches(leaf, tokens, field)
+            return match_text(leaf, tokens, field)
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON
     """What stands as text; moments in time do not, nor do numbers."""
     if isinstance(value, str):
-        return None if is_moment(value) else value
+        return None if is_timestamp_text(value) else value
     if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
         return value.isoformat()
     return None
 
 
-def _same(values: list[Any], text: str) -> Mask:
-    number, moment = json_number(text), _moment(text)
+def _equal_values(values: list[Any], text: str) -> Mask:
+    number, moment = json_number(text), _timestamp(text)
     truth = {"true": True, "false": False}.get(text.lower())
 
     def same(value: Any) -> bool:  # noqa: ANN401 - JSON
@@ -416,7 +424,7 @@ def _same(values: list[Any], text: str) -> Mask:
             return value is truth
         if isinstance(value, (int, float, decimal.Decimal)):
             return number is not None and _number(value) == number
-        return moment is not None and _moment(value) == moment
+        return moment is not None and _timestamp(value) == moment
 
     return np.array([same(value) for value in values], np.bool_)
 
@@ -425,8 +433,8 @@ def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
     """Whether a number or a moment is between bounds of its kind."""
     if isinstance(value, bool):
         return False
-    read = json_number if isinstance(value, (int, float, decimal.Decimal)) else _moment
-    own = _number(value) if read is json_number else _moment(value)
+    read = json_number if isinstance(value, (int, float, decimal.Decimal)) else _timestamp
+    own = _number(value) if read is json_number else _timestamp(value)
     if own is None:
         return False
     for bound, inclusive, sign in (
@@ -450,9 +458,9 @@ def _number(value: Any) -> Any:  # noqa: ANN401 - a number of any kind
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def _moment(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
+def _timestamp(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
     if isinstance(value, str):
-        if not is_moment(value):
+        if not is_timestamp_text(value):
             return None
         try:
             value = dt.datetime.fromisoformat(value.upper().replace(" ", "T"))
@@ -463,24 +471,24 @@ def _moment(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
     return value if value.tzinfo else value.replace(tzinfo=dt.UTC)
 
 
-def columns_needed(question: Question) -> list[str]:
+def required_columns(bound: BoundQuery) -> list[str]:
     """The columns that have to be read to look at rows."""
-    named = [question.fields.resolve(path) for path in fields_of(question.query).fields]
-    return list(dict.fromkeys(ref.column for ref in (*question.defaults, *named)))
+    named = [bound.fields.resolve(path) for path in fields_of(bound.query).fields]
+    return list(dict.fromkeys(ref.column for ref in (*bound.defaults, *named)))
 
 
-def rows_matching(question: Question, rows: pa.Table | pa.RecordBatch, view: IndexView) -> Mask:
+def match_rows(bound: BoundQuery, rows: pa.Table | pa.RecordBatch, view: IndexView) -> Mask:
     """Which rows the search operator matches."""
-    return _Matcher(question, rows, view).node(question.query)
+    return _Matcher(bound, rows, view).node(bound.query)
 
 
 class _Matcher:
-    def __init__(self, question: Question, rows: pa.Table | pa.RecordBatch, view: IndexView) -> None:
-        self.question = question
+    def __init__(self, bound: BoundQuery, rows: pa.Table | pa.RecordBatch, view: IndexView) -> None:
+        self.bound = bound
         self.rows = rows
         self.view = view
         self.columns = {name.lower(): name for name in rows.schema.names}
-        self.cut: dict[str, Texts] = {}
+        self.cut: dict[str, TokenTable] = {}
 
     def node(self, node: QueryNode) -> Mask:
         match node:
@@ -504,23 +512,23 @@ class _Matcher:
         found: Mask = np.zeros(self.rows.num_rows, np.bool_)
         path = None if isinstance(leaf, AllDocs) else leaf.field
         if path is not None:
-            return self.on(leaf, self.question.fields.resolve(path))
+            return self.on(leaf, self.bound.fields.resolve(path))
         refused: QuerySyntaxError | None = None
-        for ref in self.question.defaults:
+        for ref in self.bound.defaults:
             try:
                 found |= self.on(leaf, ref)
             except QuerySyntaxError as error:
                 refused = error
-                if len(self.question.defaults) == 1:
+                if len(self.bound.defaults) == 1:
                     raise
-        if refused is not None and not self.question.defaults:
+        if refused is not None and not self.bound.defaults:
             raise refused
         return found
 
     def on(self, leaf: QueryLeaf, ref: FieldRef) -> Mask:
         constant = self.view.constants.get(ref.column.lower())
         if constant is not None:
-            same = constant.is_valid and constant_matches(leaf, ref.column, constant)
+            same = constant.is_valid and match_constant(leaf, ref.column, constant)
             return np.full(self.rows.num_rows, same, np.bool_)
         name = self.columns.get(ref.column.lower())
         if name is None:
@@ -528,21 +536,21 @@ class _Matcher:
         values = _one_array(self.rows[name])
         field = self.view.mapping.find(ref.column, *ref.kinds) or _plain_field(ref.column, values.type)
         if field.kind is Kind.JSON:
-            return json_matches(leaf, values, field, json_paths(field, ref))
+            return match_json(leaf, values, field, json_paths(field, ref))
         if isinstance(leaf, Exists):
             present: Mask = values.is_valid().to_numpy(zero_copy_only=False)
             return present
         match field.kind:
             case Kind.TEXT:
                 if field.name not in self.cut:
-                    self.cut[field.name] = Texts.cut(values.to_pylist(), field)
-                return text_matches(leaf, self.cut[field.name], field)
+                    self.cut[field.name] = TokenTable.tokenize(values.to_pylist(), field)
+                return match_text(leaf, self.cut[field.name], field)
             case Kind.STRING | Kind.HASH:
-                return text_matches(leaf, Texts.whole(values), field)
+                return match_text(leaf, TokenTable.untokenized(values), field)
             case Kind.IP:
-                return address_matches(leaf, values, ref.column)
+                return match_addresses(leaf, values, ref.column)
             case _:
-                return value_matches(leaf, values, ref.column)
+                return match_values(leaf, values, ref.column)
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

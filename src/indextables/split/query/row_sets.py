@@ -1,8 +1,8 @@
 """Sets of rows that an index returns for a condition: where it is true, false, or needs a recheck.
 
-A condition is true, false or unknown for a row. A `Side` is a superset of rows together with the rows of
-which the index is not sure; a `Verdict` has a side for *true* and one for *false*, and a row on neither is
-unknown. So NOT swaps the sides, AND and OR combine them, and three-valued logic needs no case of its own.
+A condition is true, false or unknown for a row. A `RowSet` is a superset of rows together with the rows of
+which the index is not sure; a `IndexAnswer` has a side for *true* and one for *false*, and a row on neither
+is unknown. So NOT swaps the sides, AND and OR combine them, and three-valued logic needs no case of its own.
 """
 
 from collections.abc import Iterable
@@ -12,141 +12,142 @@ import tantivy
 from tantivy import Occur, Query
 
 # Told apart by identity: combining with them costs nothing.
-ALL: Query = Query.all_query()
-NOTHING: Query = Query.empty_query()
+ALL_ROWS: Query = Query.all_query()
+NO_ROWS: Query = Query.empty_query()
 
 
-def every(queries: Iterable[Query]) -> Query:
+def intersect(queries: Iterable[Query]) -> Query:
     """Rows that all of the queries match."""
     parts: dict[int, Query] = {}
     for query in queries:
-        if query is NOTHING:
-            return NOTHING
-        if query is not ALL:
+        if query is NO_ROWS:
+            return NO_ROWS
+        if query is not ALL_ROWS:
             parts[id(query)] = query
     if len(parts) < 2:
-        return next(iter(parts.values()), ALL)
+        return next(iter(parts.values()), ALL_ROWS)
     return Query.boolean_query([(Occur.Must, part) for part in parts.values()])
 
 
-def either(queries: Iterable[Query]) -> Query:
+def union(queries: Iterable[Query]) -> Query:
     """Rows that at least one of the queries matches."""
     parts: dict[int, Query] = {}
     for query in queries:
-        if query is ALL:
-            return ALL
-        if query is not NOTHING:
+        if query is ALL_ROWS:
+            return ALL_ROWS
+        if query is not NO_ROWS:
             parts[id(query)] = query
     if len(parts) < 2:
-        return next(iter(parts.values()), NOTHING)
+        return next(iter(parts.values()), NO_ROWS)
     return Query.boolean_query([(Occur.Should, part) for part in parts.values()])
 
 
-def without(query: Query, other: Query) -> Query:
+def subtract(query: Query, other: Query) -> Query:
     """Rows that the query matches and the other does not."""
-    if other is NOTHING or query is NOTHING:
+    if other is NO_ROWS or query is NO_ROWS:
         return query
-    if other is ALL or other is query:
-        return NOTHING
+    if other is ALL_ROWS or other is query:
+        return NO_ROWS
     return Query.boolean_query([(Occur.Must, query), (Occur.MustNot, other)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """Rows that may be on this side: no row of it is missing; those in `doubt` may not belong to it."""
+class RowSet:
+    """Rows that may be on this side: no row of it is missing; those in `recheck` may not belong to it."""
 
     rows: tantivy.Query
-    doubt: tantivy.Query = NOTHING
+    recheck: tantivy.Query = NO_ROWS
 
     @property
     def exact(self) -> bool:
         """Whether the index is sure of every row."""
-        return self.doubt is NOTHING or self.rows is NOTHING
+        return self.recheck is NO_ROWS or self.rows is NO_ROWS
 
     @property
-    def all_unsure(self) -> bool:
+    def all_uncertain(self) -> bool:
         """Whether every row has to be looked at."""
-        return self.doubt is ALL or self.doubt is self.rows
+        return self.recheck is ALL_ROWS or self.recheck is self.rows
 
     @property
-    def sure(self) -> tantivy.Query:
+    def certain(self) -> tantivy.Query:
         """The rows that surely are on this side."""
-        return without(self.rows, self.doubt)
+        return subtract(self.rows, self.recheck)
 
     @property
-    def unsure(self) -> tantivy.Query:
+    def uncertain(self) -> tantivy.Query:
         """The rows that have to be looked at."""
-        return every((self.rows, self.doubt))
+        return intersect((self.rows, self.recheck))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class IndexAnswer:
     """What the index says about a condition."""
 
-    true: Side
-    false: Side
+    true: RowSet
+    false: RowSet
 
 
-UNKNOWN = Verdict(Side(NOTHING), Side(NOTHING))
-TRUE = Verdict(Side(ALL), Side(NOTHING))
-FALSE = Verdict(Side(NOTHING), Side(ALL))
+UNKNOWN = IndexAnswer(RowSet(NO_ROWS), RowSet(NO_ROWS))
+TRUE = IndexAnswer(RowSet(ALL_ROWS), RowSet(NO_ROWS))
+FALSE = IndexAnswer(RowSet(NO_ROWS), RowSet(ALL_ROWS))
 # The index cannot tell: every row has to be looked at.
-ANYTHING = Verdict(Side(ALL, ALL), Side(ALL, ALL))
+UNDECIDED = IndexAnswer(RowSet(ALL_ROWS, ALL_ROWS), RowSet(ALL_ROWS, ALL_ROWS))
 
 
-def plain(rows: tantivy.Query, doubt: tantivy.Query = NOTHING) -> Verdict:
+def two_valued(rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAnswer:
     """A condition that is never unknown: what it does not match, it fails for."""
-    return Verdict(Side(rows, doubt), Side(without(ALL, without(rows, doubt)), doubt))
+    return IndexAnswer(RowSet(rows, recheck), RowSet(subtract(ALL_ROWS, subtract(rows, recheck)), recheck))
 
 
-def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+def and_(verdicts: Iterable[IndexAnswer]) -> IndexAnswer:
     """AND."""
     listed = list(verdicts)
-    return Verdict(_both(v.true for v in listed), _any(v.false for v in listed))
+    return IndexAnswer(_intersect_sets(v.true for v in listed), _union_sets(v.false for v in listed))
 
 
-def any_of(verdicts: Iterable[Verdict]) -> Verdict:
+def or_(verdicts: Iterable[IndexAnswer]) -> IndexAnswer:
     """OR."""
     listed = list(verdicts)
-    return Verdict(_any(v.true for v in listed), _both(v.false for v in listed))
+    return IndexAnswer(_union_sets(v.true for v in listed), _intersect_sets(v.false for v in listed))
 
 
-def negate(verdict: Verdict) -> Verdict:
+def not_(verdict: IndexAnswer) -> IndexAnswer:
     """NOT."""
-    return Verdict(verdict.false, verdict.true)
+    return IndexAnswer(verdict.false, verdict.true)
 
 
-def _both(sides: Iterable[Side]) -> Side:
+def _intersect_sets(sides: Iterable[RowSet]) -> RowSet:
     listed = list(sides)
-    return Side(every(s.rows for s in listed), either(s.doubt for s in listed))
+    return RowSet(intersect(s.rows for s in listed), union(s.recheck for s in listed))
 
 
-def _any(sides: Iterable[Side]) -> Side:
+def _union_sets(sides: Iterable[RowSet]) -> RowSet:
     # A side without rows has no doubt to add.
-    listed = [s for s in sides if s.rows is not NOTHING]
-    return Side(either(s.rows for s in listed), either(s.doubt for s in listed))
+    listed = [s for s in sides if s.rows is not NO_ROWS]
+    return RowSet(union(s.rows for s in listed), union(s.recheck for s in listed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
+class ScoredQueries:
     """Rows that are found for certain, and rows that have to be looked at; both with scores."""
 
-    sure: tantivy.Query
-    unsure: tantivy.Query
+    certain: tantivy.Query
+    uncertain: tantivy.Query
 
 
-def ranking(search: Side, condition: Side) -> Ranking:
+def scored_queries(search: RowSet, condition: RowSet) -> ScoredQueries:
     """Score rows by a search, among those that a condition lets pass."""
-    doubt = either((search.doubt, condition.doubt))
-    sure = _filtered(search.rows, condition.rows, outside=doubt)
-    return Ranking(sure, NOTHING if doubt is NOTHING else _filtered(search.rows, condition.rows, doubt))
+    recheck = union((search.recheck, condition.recheck))
+    certain = _filter(search.rows, condition.rows, outside=recheck)
+    uncertain = NO_ROWS if recheck is NO_ROWS else _filter(search.rows, condition.rows, recheck)
+    return ScoredQueries(certain, uncertain)
 
 
-def _filtered(scored: Query, *passing: Query, outside: Query = NOTHING) -> Query:
-    if scored is NOTHING or any(query is NOTHING for query in passing) or outside is ALL:
-        return NOTHING
+def _filter(scored: Query, *passing: Query, outside: Query = NO_ROWS) -> Query:
+    if scored is NO_ROWS or any(query is NO_ROWS for query in passing) or outside is ALL_ROWS:
+        return NO_ROWS
     parts = [(Occur.Must, scored)]
-    parts += [(Occur.Must, Query.const_score_query(query, 0.0)) for query in passing if query is not ALL]
-    if outside is not NOTHING:
+    parts += [(Occur.Must, Query.const_score_query(query, 0.0)) for query in passing if query is not ALL_ROWS]
+    if outside is not NO_ROWS:
         parts.append((Occur.MustNot, outside))
     return Query.boolean_query(parts) if len(parts) > 1 else scored

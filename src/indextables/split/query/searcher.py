@@ -25,16 +25,23 @@ from indextables import metrics
 from indextables.errors import SplitError
 from indextables.options import Options, reading
 from indextables.schema.statistics import null_counts
-from indextables.split.file_limits import files_to_keep, is_exhausted, maps_to_keep
-from indextables.split.footer import META, Footer, positions_of
+from indextables.split.file_limits import is_resource_exhausted, max_mapped_files, max_open_files
+from indextables.split.footer import META, Footer, positions_key
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
-from indextables.split.index.cache_entry import Copied, Place, whole_files
-from indextables.split.index.files import copy, lay_out, live_files, remove_folder
-from indextables.split.index.tokenizers import register
-from indextables.split.mapping import OWN_FIELDS, ROW_FIELD, Kind
+from indextables.split.index.cache_entry import CachedPiece, PieceKey, whole_files
+from indextables.split.index.files import committed_files, copy_pieces, create_files, remove_folder
+from indextables.split.index.tokenizers import register_tokenizers
+from indextables.split.mapping import ROW_FIELD, SYSTEM_FIELDS, Kind
 from indextables.split.query.index_view import FieldTerm, IndexView, TermStatistics
-from indextables.split.query.row_sets import ALL, NOTHING, without
-from indextables.split.tantivy_layout import BY_FIELD, DIRECTORY, PARTS, column_of, field_names, stretches
+from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, subtract
+from indextables.split.tantivy_layout import (
+    FILES_BY_FIELD,
+    INDEX_COMPONENTS,
+    MAX_DIRECTORY_BYTES,
+    column_of,
+    field_names,
+    field_ranges,
+)
 from indextables.store import Store
 
 P = ParamSpec("P")
@@ -47,21 +54,21 @@ CACHE_HIT = "indextables.index_cache.hit"
 CACHE_MISS = "indextables.index_cache.miss"
 
 # No more indexes are kept open, whatever the limits of the process.
-_MOST_OPEN = 1024
+_MAX_OPEN = 1024
 # An open index has its files mapped, and the stack of a thread.
 _MAPS_BESIDE = 2
 
 # So many hits are taken along with their count in one call.
 # What a local index of a split of the original holds; a new number when its rows are read otherwise.
-_BUILT_FORM = "2"
+_REBUILD_VERSION = "2"
 _FIRST_HITS = 1024
 
 
-class NotAggregatedError(Exception):
+class AggregationRefusedError(Exception):
     """More groups than the index gives, or a field that it cannot aggregate."""
 
 
-class Guarded(Protocol):
+class _Searchable(Protocol):
     """An open index: where its split is, and how to get rid of its copy."""
 
     where: str
@@ -71,7 +78,7 @@ class Guarded(Protocol):
         ...
 
 
-G = TypeVar("G", bound=Guarded)
+G = TypeVar("G", bound=_Searchable)
 
 
 def is_panic(error: BaseException) -> bool:
@@ -79,7 +86,7 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def guarded(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+def translate_errors(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
     """A search whose errors of the library and panics become a SplitError."""
 
     @wraps(method)
@@ -99,14 +106,14 @@ def guarded(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class TopRows:
     """Row numbers with their scores, the best first."""
 
     rows: Rows
     scores: Scores
 
 
-class Opened:
+class CachedIndex:
     """An index in the disk cache, open in this process; it has no store, so all readers may share it."""
 
     def __init__(self, lease: Lease, index: tantivy.Index) -> None:
@@ -117,10 +124,10 @@ class Opened:
         self.loaded: set[str] = set()
 
 
-class Loader:
+class FieldLoader:
     """Brings fields of a split's index to the disk: its files have bytes only where someone needed them."""
 
-    def __init__(self, store: Store, footer: Footer, opened: Opened) -> None:
+    def __init__(self, store: Store, footer: Footer, opened: CachedIndex) -> None:
         self._store = store
         self._footer = footer
         self._lease = opened.lease
@@ -132,8 +139,8 @@ class Loader:
             return
         wanted = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
 
-        def write(folder: Path, missing: Collection[Place]) -> list[Copied]:
-            return copy(self._store, self._footer, folder, [wanted[place] for place in missing])
+        def write(folder: Path, missing: Collection[PieceKey]) -> list[CachedPiece]:
+            return copy_pieces(self._store, self._footer, folder, [wanted[place] for place in missing])
 
         try:
             self._lease.fill(wanted.keys(), write)
@@ -143,14 +150,14 @@ class Loader:
         self._loaded.update(fields)
 
 
-class OpenIndex:
+class IndexSearcher:
     """The index of one split, open for searching; what is missing of it is read through a store."""
 
-    def __init__(self, store: Store, footer: Footer, opened: Opened) -> None:
+    def __init__(self, store: Store, footer: Footer, opened: CachedIndex) -> None:
         self.where = f"{store.url}/{footer.path}"
         self.footer = footer
         self.lease = opened.lease
-        self.load = Loader(store, footer, opened)
+        self.load = FieldLoader(store, footer, opened)
         self.view = IndexView(
             index=opened.index,
             searcher=opened.searcher,
@@ -163,7 +170,7 @@ class OpenIndex:
 
     def load_columns(self, columns: Iterable[str]) -> None:
         """Bring what will be asked about columns to the disk at once, where one field is all they have."""
-        own = (self.footer.mapping.of(column) for column in columns)
+        own = (self.footer.mapping.fields_of(column) for column in columns)
         self.load({fields[0].name for fields in own if len(fields) == 1})
 
     def discard(self) -> None:
@@ -175,24 +182,24 @@ class OpenIndex:
         """The index as conditions see it, given the columns that are the same in every row."""
         return replace(self.view, constants=constants) if constants else self.view
 
-    @guarded
+    @translate_errors
     def count(self, query: Query) -> int:
         """How many rows match."""
-        if query is ALL:
+        if query is ALL_ROWS:
             return self.footer.num_records
-        return 0 if query is NOTHING else _count(self.view.searcher.search(query, limit=1))
+        return 0 if query is NO_ROWS else _count(self.view.searcher.search(query, limit=1))
 
     def rows(self, query: Query) -> Rows:
         """The numbers of all rows that match, in order."""
-        found = self.rows_unless_many(query, self.footer.num_records)
+        found = self.rows_up_to(query, self.footer.num_records)
         assert found is not None, "there are no more rows than all"
         return found
 
-    def rows_unless_many(self, query: Query, most: int) -> Rows | None:
+    def rows_up_to(self, query: Query, most: int) -> Rows | None:
         """The numbers of all rows that match, in order; None if there are more than `most`."""
         total = self.footer.num_records
-        if query is ALL or query is NOTHING or not total:
-            rows = np.arange(total if query is ALL else 0, dtype=np.int64)
+        if query is ALL_ROWS or query is NO_ROWS or not total:
+            rows = np.arange(total if query is ALL_ROWS else 0, dtype=np.int64)
             return rows if len(rows) <= most else None
         first = self._by_row(query, min(_FIRST_HITS, total))
         count = _count(first)
@@ -205,33 +212,33 @@ class OpenIndex:
         if 2 * count > total:
             # A hit costs more than a bit: take the fewer ones, those that do not match.
             mask = np.ones(total, np.bool_)
-            mask[self.rows(without(ALL, query))] = False
+            mask[self.rows(subtract(ALL_ROWS, query))] = False
             return np.flatnonzero(mask)
         return self._numbers(self._by_row(query, count))
 
     def first(self, query: Query, limit: int) -> Rows:
         """The numbers of some rows that match, no more than `limit`, in order."""
-        if query is ALL or query is NOTHING:
-            return np.arange(min(limit, self.footer.num_records) if query is ALL else 0, dtype=np.int64)
+        if query is ALL_ROWS or query is NO_ROWS:
+            return np.arange(min(limit, self.footer.num_records) if query is ALL_ROWS else 0, dtype=np.int64)
         limit = min(limit, self.footer.num_records)
         return self._numbers(self._by_row(query, limit)) if limit else np.arange(0, dtype=np.int64)
 
-    @guarded
-    def top(self, query: Query, limit: int) -> Top:
+    @translate_errors
+    def top(self, query: Query, limit: int) -> TopRows:
         """The rows that match best, by BM25; equal scores in the order of the rows."""
         limit = min(limit, self.footer.num_records)
-        if query is NOTHING or limit <= 0:
-            return Top(np.arange(0, dtype=np.int64), np.zeros(0, np.float32))
+        if query is NO_ROWS or limit <= 0:
+            return TopRows(np.arange(0, dtype=np.int64), np.zeros(0, np.float32))
         self.load((ROW_FIELD,))
         hits = self.view.searcher.search(query, limit=limit, count=False).hits
         scores = np.array([score for score, _ in hits], np.float32)
         ids = self.view.searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
         rows = self.footer.row_numbers(np.array(ids, np.int64))
         order = np.lexsort((rows, -scores))
-        return Top(rows[order], scores[order])
+        return TopRows(rows[order], scores[order])
 
-    @guarded
-    def counts(self, words: Iterable[FieldTerm]) -> TermStatistics:
+    @translate_errors
+    def term_statistics(self, words: Iterable[FieldTerm]) -> TermStatistics:
         """How many rows have each word, and how long the texts of their fields are."""
         listed = list(words)
         lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
@@ -239,16 +246,16 @@ class OpenIndex:
         found = {word: self.view.frequency(word) for word in listed}
         return TermStatistics(self.footer.num_records, found, known)
 
-    @guarded
+    @translate_errors
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
         """Tantivy's aggregation over the rows that match; NotAggregatedError if it refuses."""
         try:
             answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
         except ValueError as error:
-            raise NotAggregatedError(str(error)) from error
+            raise AggregationRefusedError(str(error)) from error
         return answer
 
-    @guarded
+    @translate_errors
     def highlight(
         self, query: Query, column: str, texts: Sequence[str | None], length: int
     ) -> list[str | None]:
@@ -257,7 +264,7 @@ class OpenIndex:
         Of a column that the split does not index there are none: it may have come to the table later.
         """
         field = self.view.find(column, Kind.TEXT)
-        if field is None and not self.view.mapping.of(column):
+        if field is None and not self.view.mapping.fields_of(column):
             return [None] * len(texts)
         if field is None:
             raise SplitError(f"'{column}' is not indexed as text, so nothing in it can be highlighted")
@@ -270,18 +277,18 @@ class OpenIndex:
             found.append(snippet.to_html() if snippet.highlighted() else None)
         return found
 
-    @guarded
+    @translate_errors
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
         self.load((ROW_FIELD,))
         return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
 
-    @guarded
+    @translate_errors
     def _numbers(self, found: tantivy.SearchResult) -> Rows:
         hits = found.hits
         ids = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
         rows = self.footer.row_numbers(ids)
         # Chunks of a merged split may stand in another order than their ids.
-        return np.sort(rows) if len(self.footer.chunks) > 1 else rows
+        return np.sort(rows) if len(self.footer.row_id_ranges) > 1 else rows
 
 
 def _count(result: tantivy.SearchResult) -> int:
@@ -290,42 +297,44 @@ def _count(result: tantivy.SearchResult) -> int:
 
 
 # Under the content of an index, which only those can name who have read the split.
-_open: OrderedDict[str, Opened] = OrderedDict()
+_open_indexes: OrderedDict[str, CachedIndex] = OrderedDict()
 _open_lock = threading.Lock()
 
 
-def open_index(store: Store, footer: Footer, options: Options) -> OpenIndex:
+def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
     """The index of a split: open already, or from the disk cache, or laid out there first."""
 
-    def write(folder: Path) -> list[Copied]:
-        lay_out(footer, folder)
-        return copy(store, footer, folder, footer.pieces[None])
+    def write(folder: Path) -> list[CachedPiece]:
+        create_files(footer, folder)
+        return copy_pieces(store, footer, folder, footer.pieces[None])
 
-    return _kept_open(_key(store, footer), store, footer, options, write)
+    return _open_cached(_cache_key(store, footer), store, footer, options, write)
 
 
-def open_built(store: Store, footer: Footer, options: Options, build: Callable[[], Path]) -> OpenIndex:
+def open_rebuilt_index(
+    store: Store, footer: Footer, options: Options, build: Callable[[], Path]
+) -> IndexSearcher:
     """The index of a split that has none we can search: built once, then kept like others.
 
     `build` makes the index in a folder, which is taken over.
     """
 
-    def move(folder: Path) -> list[Copied]:
+    def move(folder: Path) -> list[CachedPiece]:
         made = build()
         try:
-            for file in live_files(made):
+            for file in committed_files(made):
                 shutil.move(file, folder / file.name)
         finally:
             remove_folder(made)
         return whole_files(folder)
 
     mapping = footer.mapping.to_json()
-    facts = [store.url, footer.path, str(footer.size), mapping, _BUILT_FORM]
+    facts = [store.url, footer.path, str(footer.size), mapping, _REBUILD_VERSION]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()
-    return _kept_open(key, store, footer, options, move, built=True)
+    return _open_cached(key, store, footer, options, move, built=True)
 
 
-def _kept_open(
+def _open_cached(
     key: str,
     store: Store,
     footer: Footer,
@@ -333,39 +342,39 @@ def _kept_open(
     write: Writer,
     *,
     built: bool = False,
-) -> OpenIndex:
+) -> IndexSearcher:
     cache = index_cache(options)
     name = f"{cache.folder}/{key}"
     with _open_lock:
-        found = _open.get(name)
+        found = _open_indexes.get(name)
         if found is not None:
-            _open.move_to_end(name)
+            _open_indexes.move_to_end(name)
     if found is not None:
         if found.lease.is_current():
             metrics.record(CACHE_HIT, 1)
-            return OpenIndex(store, footer, found)
+            return IndexSearcher(store, footer, found)
         _close(found.lease)
     before = cache.misses
     size = None if built else footer.index_bytes
     try:
-        made = _opened(cache, key, size, write, store, footer)
+        made = _open_entry(cache, key, size, write, store, footer)
     except SplitError as error:
-        if not is_exhausted(error) or not close_indexes():
+        if not is_resource_exhausted(error) or not close_indexes():
             raise
-        made = _opened(cache, key, size, write, store, footer)
+        made = _open_entry(cache, key, size, write, store, footer)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
-        kept = _open.setdefault(name, made)
-        dropped = _overflow(limit)
+        kept = _open_indexes.setdefault(name, made)
+        dropped = _evict_over_limit(limit)
     # Indexes that somebody still searches stay open until he is done; their lock goes with them.
     del dropped
-    return OpenIndex(store, footer, kept)
+    return IndexSearcher(store, footer, kept)
 
 
-def _opened(
+def _open_entry(
     cache: IndexCache, key: str, size: int | None, write: Writer, store: Store, footer: Footer
-) -> Opened:
+) -> CachedIndex:
     where = f"{store.url}/{footer.path}"
     for last in (False, True):
         try:
@@ -374,14 +383,14 @@ def _opened(
             raise _cannot_open(where, error) from error
         try:
             index = tantivy.Index.open(str(lease.folder))
-            register(index, footer.mapping)
-            return Opened(lease, index)
+            register_tokenizers(index, footer.mapping)
+            return CachedIndex(lease, index)
         except BaseException as error:
             if not isinstance(error, ValueError | OSError) and not is_panic(error):
                 lease.close()
                 raise
             # The bytes in the cache are those of the split, unless they changed since they were compared.
-            if is_exhausted(error) or last:
+            if is_resource_exhausted(error) or last:
                 lease.close()
                 raise _cannot_open(where, error) from error
             lease.discard()
@@ -389,7 +398,7 @@ def _opened(
 
 
 def _cannot_open(where: str, error: BaseException) -> SplitError:
-    if is_exhausted(error):
+    if is_resource_exhausted(error):
         return SplitError(
             f"{where}: its index cannot be opened ({error}); raise the number of files that this process may "
             "open (ulimit -n), or close some"
@@ -397,38 +406,38 @@ def _cannot_open(where: str, error: BaseException) -> SplitError:
     return SplitError(f"{where}: its index cannot be opened ({error}); the split is damaged")
 
 
-def _overflow(limit: int) -> list[Opened]:
+def _evict_over_limit(limit: int) -> list[CachedIndex]:
     """Take the longest unused indexes out of the list until the others fit; one always stays.
 
     Each keeps a lock file open, has its files mapped, and a thread of Tantivy's that watches them.
     """
     dropped = []
-    size = sum(each.lease.size for each in _open.values())
-    maps = sum(each.lease.files + _MAPS_BESIDE for each in _open.values())
-    count, most_maps = files_to_keep(_MOST_OPEN), maps_to_keep()
-    while (size > limit or maps > most_maps or len(_open) > count) and len(_open) > 1:
-        _, oldest = _open.popitem(last=False)
+    size = sum(each.lease.size for each in _open_indexes.values())
+    maps = sum(each.lease.files + _MAPS_BESIDE for each in _open_indexes.values())
+    count, most_maps = max_open_files(_MAX_OPEN), max_mapped_files()
+    while (size > limit or maps > most_maps or len(_open_indexes) > count) and len(_open_indexes) > 1:
+        _, oldest = _open_indexes.popitem(last=False)
         size -= oldest.lease.size
         maps -= oldest.lease.files + _MAPS_BESIDE
         dropped.append(oldest)
     return dropped
 
 
-def _key(store: Store, footer: Footer) -> str:
+def _cache_key(store: Store, footer: Footer) -> str:
     """Names the content of an index: the split, and the checksums of its files."""
     sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
     said = [store.url, footer.path, str(footer.size), *sums]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def _forget() -> None:
+def _after_fork() -> None:
     """A forked child opens indexes of its own; the parent's lock may be held for ever."""
     global _open_lock  # noqa: PLW0603 - the child's own
     _open_lock = threading.Lock()
-    _open.clear()
+    _open_indexes.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
@@ -436,14 +445,14 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
     wanted = [
         (piece.file, piece.start)
         for column in columns
-        for field in footer.mapping.of(column)
+        for field in footer.mapping.fields_of(column)
         for piece in footer.pieces.get(field.name, ())
     ]
-    key = _key(store, footer)
+    key = _cache_key(store, footer)
     cache = index_cache(options)
     with _open_lock:
-        opened = _open.get(f"{cache.folder}/{key}")
-    if opened is not None and not any(map(opened.lease.lacks, wanted)):
+        opened = _open_indexes.get(f"{cache.folder}/{key}")
+    if opened is not None and not any(map(opened.lease.is_missing, wanted)):
         return True
     if not wanted:
         return cache.holds(key)
@@ -453,16 +462,16 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
 
 def _close(lease: Lease) -> None:
     with _open_lock:
-        gone = [name for name, each in _open.items() if each.lease is lease]
-        dropped = [_open.pop(name) for name in gone]
+        gone = [name for name, each in _open_indexes.items() if each.lease is lease]
+        dropped = [_open_indexes.pop(name) for name in gone]
     del dropped
 
 
 def close_indexes() -> int:
     """Close every index that this process keeps open; returns how many there were."""
     with _open_lock:
-        dropped = list(_open.values())
-        _open.clear()
+        dropped = list(_open_indexes.values())
+        _open_indexes.clear()
     return len(dropped)
 
 
@@ -475,29 +484,29 @@ def prewarm(
 ) -> int:
     """Bring a split's index into the disk cache, open it, and read the named parts into memory.
 
-    Returns how many bytes were read. Parts are the keys of `PARTS`. With columns, only what belongs to their
-    fields comes into the cache, and of files that keep fields apart only theirs are read.
+    Returns how many bytes were read. Parts are the keys of `INDEX_COMPONENTS`. With columns, only what
+    belongs to their fields comes into the cache, and of files that keep fields apart only theirs are read.
     """
     opened = open_index(store, footer, options)
     folder = opened.lease.folder
     fields = field_names((folder / META).read_bytes())
     wanted = {name for name in fields if not columns or column_of(name) in columns}
-    opened.load(wanted | OWN_FIELDS | set(map(positions_of, wanted)))
-    suffixes = tuple(suffix for part in parts for suffix in PARTS[part])
+    opened.load(wanted | SYSTEM_FIELDS | set(map(positions_key, wanted)))
+    suffixes = tuple(suffix for part in parts for suffix in INDEX_COMPONENTS[part])
     return sum(
-        _read_through(Path(item.path), fields, wanted if columns else None)
+        _read_file(Path(item.path), fields, wanted if columns else None)
         for item in os.scandir(folder)
         if item.name.endswith(suffixes)
     )
 
 
-def _read_through(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
+def _read_file(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         spans = [(0, size)]
-        if wanted is not None and path.suffix in BY_FIELD:
-            file.seek(max(0, size - DIRECTORY))
-            found = stretches(path.suffix, file.read(), size, fields)
+        if wanted is not None and path.suffix in FILES_BY_FIELD:
+            file.seek(max(0, size - MAX_DIRECTORY_BYTES))
+            found = field_ranges(path.suffix, file.read(), size, fields)
             spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in wanted]
         return sum(_read_span(file, start, end) for start, end in spans)
 

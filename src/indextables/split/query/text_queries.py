@@ -20,20 +20,26 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
-from indextables.split.index.tokenizers import Token, begun_cut, cut, lowered, plain_cut
+from indextables.split.index.tokenizers import (
+    Token,
+    lower_case,
+    tokenize,
+    tokenize_prefix,
+    tokenize_unstemmed,
+)
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.row_sets import (
-    ALL,
+    ALL_ROWS,
     FALSE,
-    NOTHING,
-    Side,
-    Verdict,
-    any_of,
-    either,
-    every,
-    plain,
+    NO_ROWS,
+    IndexAnswer,
+    RowSet,
+    intersect,
+    or_,
+    two_valued,
+    union,
 )
 
 # Lower case and stemming shorten a token by no more than this; longer ones may have been left out.
@@ -70,12 +76,12 @@ def _fits(words: Sequence[Token], positions: Mapping[str, Sequence[int]], low: i
     return True
 
 
-def neighbours(phrase: Sequence[Token]) -> list[tuple[Token, Token]]:
+def adjacent_pairs(phrase: Sequence[Token]) -> list[tuple[Token, Token]]:
     """Pairs of different words that follow each other: a text that matches has each pair within the slop."""
     return [(one, other) for one, other in pairwise(phrase) if one.text != other.text]
 
 
-def text_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     """What the index says about one leaf on a text field, or on a string field taken as a whole."""
     found = _Terms(field, view)
     match leaf:
@@ -95,12 +101,12 @@ def text_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
         case Range(lower=lower, upper=upper):
             return found.between(leaf, lower, upper)
         case InSet(values=values):
-            return any_of(found.words(value) for value in values)
+            return or_(found.words(value) for value in values)
         case _:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
 
 
-def texts_of(field: Field, view: IndexView, texts: Sequence[str]) -> Side:
+def values_query(field: Field, view: IndexView, texts: Sequence[str]) -> RowSet:
     """Rows of a string field with one of the values."""
     return _Terms(field, view).one_of(texts)
 
@@ -115,31 +121,31 @@ class _Terms:
 
     def folded(self, text: str) -> str:
         """A piece of a pattern, in the case of the terms."""
-        return lowered(text) if self.tokenized and self.field.tokenizer != "raw" else text
+        return lower_case(text) if self.tokenized and self.field.tokenizer != "raw" else text
 
-    def words(self, text: str, slop: int = 0) -> Verdict:
+    def words(self, text: str, slop: int = 0) -> IndexAnswer:
         if not self.tokenized:
             return self._complete_unless_long(self._term(text), [text], exactly=True)
-        tokens = cut(self.field, text)
+        tokens = tokenize(self.field, text)
         if not tokens:
             return FALSE
         texts = [token.text for token in tokens]
-        rows, sure = self._together(tokens, slop)
-        if not sure:
-            candidates = either((rows, self._lacking(texts)))
-            return plain(candidates, candidates)
+        rows, certain = self._together(tokens, slop)
+        if not certain:
+            candidates = union((rows, self._lacking(texts)))
+            return two_valued(candidates, candidates)
         return self._complete_unless_long(rows, texts)
 
-    def one_of(self, texts: Sequence[str]) -> Side:
+    def one_of(self, texts: Sequence[str]) -> RowSet:
         """Whole values, of which rows have one."""
         found = Query.term_set_query(self.view.schema, self.field.name, texts)
         rows = self._plain_term(texts[0]) if len(texts) == 1 else found
         lacking = self._lacking(texts, exactly=True)
-        return Side(either((rows, lacking)), lacking)
+        return RowSet(union((rows, lacking)), lacking)
 
-    def beginning(self, text: str) -> Verdict:
+    def beginning(self, text: str) -> IndexAnswer:
         """Words of which the last is only begun; or the beginning of a value."""
-        tokens = begun_cut(self.field, text) if self.tokenized else []
+        tokens = tokenize_prefix(self.field, text) if self.tokenized else []
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
             return self.words(text)  # n-grams: any part of a word is found as it is
         if len(tokens) < 2:
@@ -147,33 +153,33 @@ class _Terms:
             return self.pattern(patterns.literal(start) + patterns.ANY)
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
-        narrow = every((*map(self._plain_term, (w.text for w in words)), self._begun(last.text)))
-        candidates = either((Query.const_score_query(narrow, 1.0), partial))
+        narrow = intersect((*map(self._plain_term, (w.text for w in words)), self._begun(last.text)))
+        candidates = union((Query.const_score_query(narrow, 1.0), partial))
         if self.field.record != "position":
-            return plain(candidates, candidates)
+            return two_valued(candidates, candidates)
         endings = [t for t, _ in self.view.searcher.terms_with_prefix(self.field.name, last.text)]
         if len(endings) <= _FEW_PHRASES:
-            phrases = either(self._plain_phrase([*words, Token(last.position, e)]) for e in endings)
-            rows = NOTHING if phrases is NOTHING else Query.const_score_query(phrases, 1.0)
-            return plain(either((rows, partial)), partial)
+            phrases = union(self._plain_phrase([*words, Token(last.position, e)]) for e in endings)
+            rows = NO_ROWS if phrases is NO_ROWS else Query.const_score_query(phrases, 1.0)
+            return two_valued(union((rows, partial)), partial)
         if len(endings) < _MAX_EXPANSIONS:
             pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
             pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
             self.view.load_positions(self.field)
             found = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
             rows = Query.const_score_query(found, 1.0)
-            return plain(either((rows, partial)), partial)
-        return plain(candidates, candidates)
+            return two_valued(union((rows, partial)), partial)
+        return two_valued(candidates, candidates)
 
-    def pattern(self, expression: str, user: Regex | None = None) -> Verdict:
+    def pattern(self, expression: str, user: Regex | None = None) -> IndexAnswer:
         partial = self.view.partial(self.field)
         rows = self._matching(expression, user)
         if rows is None:
-            return plain(ALL, ALL)
-        return plain(either((rows, partial)), partial)
+            return two_valued(ALL_ROWS, ALL_ROWS)
+        return two_valued(union((rows, partial)), partial)
 
-    def fuzzy(self, text: str, distance: int) -> Verdict:
-        tokens = plain_cut(self.field, text) if self.tokenized else [Token(0, text)]
+    def fuzzy(self, text: str, distance: int) -> IndexAnswer:
+        tokens = tokenize_unstemmed(self.field, text) if self.tokenized else [Token(0, text)]
         if not tokens:
             return FALSE
         if len(tokens) > 1:
@@ -189,15 +195,15 @@ class _Terms:
         # An edit may put in a character of up to four bytes.
         return self._complete_unless_long(rows, [word + "\U0010ffff" * distance])
 
-    def between(self, leaf: Range, lower: str | None, upper: str | None) -> Verdict:
+    def between(self, leaf: Range, lower: str | None, upper: str | None) -> IndexAnswer:
         low = None if lower is None else self.folded(lower)
         high = None if upper is None else self.folded(upper)
-        rows, sure = text_range(
+        rows, certain = text_range_query(
             self.view, self.field, low, high,
             lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
         )  # fmt: skip
         partial = self.view.partial(self.field)
-        return plain(either((rows, partial)), partial if sure else either((rows, partial)))
+        return two_valued(union((rows, partial)), partial if certain else union((rows, partial)))
 
     def _together(self, tokens: Sequence[Token], slop: int) -> tuple[tantivy.Query, bool]:
         """Rows that have the tokens next to each other, or with some slop, and whether that is exact.
@@ -209,13 +215,13 @@ class _Terms:
             return self._term(tokens[0].text), True
         if len({token.position for token in tokens}) == 1:
             # n-grams all stand at one place, so there is no order to ask for
-            return every(self._term(token.text) for token in tokens), True
+            return intersect(self._term(token.text) for token in tokens), True
         if self.field.record != "position":
-            return every(self._term(token.text) for token in tokens), False
+            return intersect(self._term(token.text) for token in tokens), False
         if slop == 0 or (len(tokens) == 2 and tokens[0].text != tokens[1].text):
             return self._phrase(tokens, slop), True
-        pairs = neighbours(tokens)
-        return every(self._phrase(pair, slop) for pair in pairs) if pairs else self._term(
+        pairs = adjacent_pairs(tokens)
+        return intersect(self._phrase(pair, slop) for pair in pairs) if pairs else self._term(
             tokens[0].text
         ), False
 
@@ -237,10 +243,10 @@ class _Terms:
         return Query.term_query(self.view.schema, self.field.name, text, record)
 
     def _begun(self, start: str) -> tantivy.Query:
-        return self._matching(patterns.literal(start) + patterns.ANY) or ALL
+        return self._matching(patterns.literal(start) + patterns.ANY) or ALL_ROWS
 
     def _matching(self, expression: str, user: Regex | None = None) -> tantivy.Query | None:
-        return term_pattern(self.view, self.field, expression, user)
+        return regex_query(self.view, self.field, expression, user)
 
     def _lacking(self, texts: Sequence[str], *, exactly: bool = False) -> tantivy.Query:
         """The rows that may have one of these terms though the index has not."""
@@ -249,16 +255,16 @@ class _Terms:
             longest = size if exactly else _SHRINK_FACTOR * size + _SHRINK_BYTES
             if longest > self.field.max_token:
                 return self.view.partial(self.field)
-        return NOTHING
+        return NO_ROWS
 
     def _complete_unless_long(
         self, rows: tantivy.Query, texts: Sequence[str], *, exactly: bool = False
-    ) -> Verdict:
+    ) -> IndexAnswer:
         lacking = self._lacking(texts, exactly=exactly)
-        return plain(either((rows, lacking)), lacking)
+        return two_valued(union((rows, lacking)), lacking)
 
 
-def text_range(
+def text_range_query(
     view: IndexView,
     field: Field,
     lower: str | None,
@@ -273,18 +279,18 @@ def text_range(
             lower, upper, lower_inclusive=lower_inclusive, upper_inclusive=upper_inclusive
         )
         if expression is None:
-            return NOTHING, True
-        if (found := term_pattern(view, field, expression)) is not None:
+            return NO_ROWS, True
+        if (found := regex_query(view, field, expression)) is not None:
             return found, True
     # Too long for one automaton: the beginnings of the bounds leave few rows to look at.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)
     end = None if upper is None else patterns.between(None, upper[:_NARROW_CHARACTERS] + "\U0010ffff")
-    narrow = [term_pattern(view, field, e) or ALL for e in (start, end) if e is not None]
-    return (every(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
+    narrow = [regex_query(view, field, e) or ALL_ROWS for e in (start, end) if e is not None]
+    return (intersect(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
 
 
-def term_pattern(
+def regex_query(
     view: IndexView, field: Field, expression: str, user: Regex | None = None
 ) -> tantivy.Query | None:
     """Rows with a term that the expression matches; None if it is too large for Tantivy."""

@@ -10,52 +10,52 @@ import tantivy
 from tantivy import FieldType, Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
-from indextables.predicate.literals import parsed
+from indextables.predicate.literals import parse_literal
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.index_view import IndexView
-from indextables.split.query.row_sets import ALL, NOTHING, Side, Verdict, either, plain
+from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, IndexAnswer, RowSet, two_valued, union
 
 Value: TypeAlias = int | float | bool
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 _TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: FieldType.Float}
 _I64 = (-(1 << 63), (1 << 63) - 1)
 # More ranges than this cost more than looking at all rows.
-MOST_RANGES = 16
+MAX_RANGES = 16
 _FEW_TERMS, _ROWS_PER_TERM = 1024, 128
 _LAST_ADDRESS = (1 << 128) - 1
 _V4_START = 0xFFFF << 32
 
 
-def value_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     """What the index says about one leaf on a field of numbers, dates or truth values."""
     column = view.column(field.column)
     assert column is not None, "a field has its column"
 
     def value(text: str) -> Value:
-        return encoded(read_as(text, column.type, field.column), field)
+        return encode_value(parse_value(text, column.type, field.column), field)
 
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
-            return plain(equal(view, field, value(text)))
+            return two_valued(equals_query(view, field, value(text)))
         case InSet(values=values):
-            found = one_of(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
-            return plain(found.rows, found.doubt)
+            found = in_query(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
+            return two_valued(found.rows, found.recheck)
         case Range(lower=lower, upper=upper):
             low = None if lower is None else value(lower)
             high = None if upper is None else value(upper)
-            return plain(
-                between(
+            return two_valued(
+                range_query(
                     view, field, low, high,
                     lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
                 )
             )  # fmt: skip
         case _:
-            raise unfit(leaf, field.column, str(column.type))
+            raise unsupported_leaf(leaf, field.column, str(column.type))
 
 
-def unfit(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
+def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
     """The leaf asks for letters of something that has none."""
     asked = type(leaf).__name__.lower()
     return QuerySyntaxError(
@@ -64,10 +64,10 @@ def unfit(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
     )
 
 
-def read_as(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
+def parse_value(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
     """A text of a query as a value of the column's type."""
     try:
-        found = parsed(text, arrow, "UTC")
+        found = parse_literal(text, arrow, "UTC")
     except IndexTablesError:
         found = pa.scalar(None, arrow)
     if not found.is_valid:
@@ -77,7 +77,7 @@ def read_as(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
     return found
 
 
-def encoded(value: pa.Scalar, field: Field) -> Value:
+def encode_value(value: pa.Scalar, field: Field) -> Value:
     """A value of the column's own type as its field holds it."""
     if field.kind is Kind.I64:
         return int(integer_values(pa.array([value], value.type))[0].as_py())
@@ -87,48 +87,48 @@ def encoded(value: pa.Scalar, field: Field) -> Value:
     return bool(value.as_py())
 
 
-def equal(view: IndexView, field: Field, value: Value) -> tantivy.Query:
+def equals_query(view: IndexView, field: Field, value: Value) -> tantivy.Query:
     """Rows with exactly this value."""
     if field.kind is Kind.I64 and not _I64[0] <= value <= _I64[1]:
-        return NOTHING
+        return NO_ROWS
     if field.indexed:
         return Query.const_score_query(Query.term_query(view.schema, field.name, value, "basic"), 1.0)
     # A term that is not in the dictionary is looked for in the column of values.
     return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
 
 
-def one_of(view: IndexView, field: Field, values: pa.Array) -> Side:
+def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
     """Rows with one of the values, which are distinct and as the field holds them.
 
     A range costs a pass over the field's column, so many of them cost more than looking at all rows. Then the
     rows between the least and the greatest value are left to be looked at.
     """
     if field.kind is Kind.BOOL:
-        return Side(either(equal(view, field, value) for value in values.to_pylist()))
-    if field.indexed and len(values) <= most_terms(view):
-        return Side(Query.term_set_query(view.schema, field.name, values.to_pylist()))
+        return RowSet(union(equals_query(view, field, value) for value in values.to_pylist()))
+    if field.indexed and len(values) <= max_terms(view):
+        return RowSet(Query.term_set_query(view.schema, field.name, values.to_pylist()))
     numbers = np.sort(values.to_numpy(zero_copy_only=False))
     whole = field.kind is not Kind.F64
     first: Mask = np.ones(len(numbers), np.bool_)
     if whole:  # neighbouring whole numbers are one range
         first[1:] = numbers[1:] - 1 != numbers[:-1]
     starts = np.flatnonzero(first)
-    if len(starts) <= MOST_RANGES:
+    if len(starts) <= MAX_RANGES:
         stops = np.append(starts[1:], len(numbers)) - 1
         bounds = zip(numbers[starts].tolist(), numbers[stops].tolist(), strict=True)
-        return Side(either(between(view, field, low, high) for low, high in bounds))
+        return RowSet(union(range_query(view, field, low, high) for low, high in bounds))
     if not whole and np.isnan(numbers[-1]):
-        return Side(ALL, ALL)
-    rows = between(view, field, numbers[0].item(), numbers[-1].item())
-    return Side(rows, rows)
+        return RowSet(ALL_ROWS, ALL_ROWS)
+    rows = range_query(view, field, numbers[0].item(), numbers[-1].item())
+    return RowSet(rows, rows)
 
 
-def most_terms(view: IndexView) -> int:
+def max_terms(view: IndexView) -> int:
     """So many terms are looked up faster than all rows are looked at."""
     return max(_FEW_TERMS, view.num_rows // _ROWS_PER_TERM)
 
 
-def between(
+def range_query(
     view: IndexView,
     field: Field,
     lower: Value | None,
@@ -140,12 +140,12 @@ def between(
     """Rows with a value between the bounds; None is an open end."""
     if field.kind is Kind.I64:
         if (lower is not None and lower > _I64[1]) or (upper is not None and upper < _I64[0]):
-            return NOTHING
+            return NO_ROWS
         lower = None if lower is not None and lower < _I64[0] else lower
         upper = None if upper is not None and upper > _I64[1] else upper
     if field.kind is Kind.BOOL:
         wanted = [v for v in (False, True) if _inside(v, lower, upper, lower_inclusive, upper_inclusive)]
-        return either(equal(view, field, v) for v in wanted)
+        return union(equals_query(view, field, v) for v in wanted)
     return Query.range_query(
         view.schema, field.name, _TYPES[field.kind], lower, upper,
         lower_inclusive or lower is None, upper_inclusive or upper is None,
@@ -158,40 +158,40 @@ def _inside(value: Any, low: Any, high: Any, low_in: bool, high_in: bool) -> boo
     return above and (high is None or value < high or (high_in and value == high))
 
 
-def hashed(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
+def hash_query(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
     """Rows whose value has the hash of one of the texts."""
-    return one_of(view, field, hash_values(pa.array(texts, pa.string())).unique()).rows
+    return in_query(view, field, hash_values(pa.array(texts, pa.string())).unique()).rows
 
 
-def ip_leaf(leaf: QueryLeaf, field: Field, view: IndexView) -> Verdict:
+def compile_address(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     """What the index says about one leaf on a field of addresses.
 
     Values that are no addresses are not in the field; no address block or range holds them.
     """
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
-            return plain(_block(view, field, text))
+            return two_valued(_block(view, field, text))
         case InSet(values=values):
-            return plain(either(_block(view, field, text) for text in values))
+            return two_valued(union(_block(view, field, text) for text in values))
         case Prefix(text=text):
-            return plain(_block(view, field, text + "*"))
+            return two_valued(_block(view, field, text + "*"))
         case Wildcard(parts=parts):
             text = "".join(part.value if isinstance(part, Wild) else part for part in parts)
-            return plain(_block(view, field, text))
+            return two_valued(_block(view, field, text))
         case Range():
-            return plain(addresses(view, field, *address_range(leaf)))
+            return two_valued(address_range_query(view, field, *address_range(leaf)))
         case _:
-            raise unfit(leaf, field.column, "address")
+            raise unsupported_leaf(leaf, field.column, "address")
 
 
 def _block(view: IndexView, field: Field, text: str) -> tantivy.Query:
-    return addresses(view, field, *address_block(text))
+    return address_range_query(view, field, *address_block(text))
 
 
-def addresses(view: IndexView, field: Field, low: int, high: int) -> tantivy.Query:
+def address_range_query(view: IndexView, field: Field, low: int, high: int) -> tantivy.Query:
     """Rows with an address between two, both included."""
     if low > high or high < 0 or low > _LAST_ADDRESS:
-        return NOTHING
+        return NO_ROWS
     first, last = str(ipaddress.IPv6Address(low)), str(ipaddress.IPv6Address(high))
     if low == high:
         return Query.const_score_query(Query.term_query(view.schema, field.name, first, "basic"), 1.0)
@@ -200,12 +200,12 @@ def addresses(view: IndexView, field: Field, low: int, high: int) -> tantivy.Que
     )
 
 
-def each_address(view: IndexView, field: Field, numbers: Sequence[int]) -> tantivy.Query:
+def addresses_query(view: IndexView, field: Field, numbers: Sequence[int]) -> tantivy.Query:
     """Rows with one of the addresses."""
     if not numbers:
-        return NOTHING
+        return NO_ROWS
     if not field.indexed or len(numbers) == 1:
-        return either(addresses(view, field, number, number) for number in numbers)
+        return union(address_range_query(view, field, number, number) for number in numbers)
     texts = [str(ipaddress.IPv6Address(number)) for number in numbers]
     return Query.term_set_query(view.schema, field.name, texts)
 
