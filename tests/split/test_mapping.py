@@ -35,7 +35,7 @@ def mapping(partitions=(), **options):
 
 
 def only(found, column):
-    (field,) = found.of(column)
+    (field,) = found.fields_of(column)
     return field
 
 
@@ -56,11 +56,11 @@ def test_every_column_gets_the_field_that_holds_its_type():
 
 
 def test_partition_columns_have_no_field():
-    assert mapping(partitions=("DAY",)).of("day") == ()
+    assert mapping(partitions=("DAY",)).fields_of("day") == ()
 
 
 def test_a_column_can_be_exact_and_text():
-    fields = mapping(typemap__body="string,text").of("body")
+    fields = mapping(typemap__body="string,text").fields_of("body")
     assert [(f.kind, f.name, f.exact) for f in fields] == [
         (Kind.STRING, "s:body", Exact.VALUE),
         (Kind.TEXT, "t:body", Exact.SEARCH),
@@ -100,14 +100,14 @@ def test_tokenizer_record_and_length_go_to_the_text_field():
 
 def test_fast_fields_are_added_and_left_out():
     found = mapping(typemap__body="text", fastfields="body", nonfastfields="id,name")
-    assert [(f.kind, f.fast) for f in found.of("body")] == [(Kind.TEXT, False), (Kind.STRING, True)]
+    assert [(f.kind, f.fast) for f in found.fields_of("body")] == [(Kind.TEXT, False), (Kind.STRING, True)]
     assert (only(found, "id").fast, only(found, "id").indexed) == (False, True)
     assert (only(found, "name").fast, only(found, "name").indexed) == (False, True)
     assert (only(found, "at").fast, only(found, "at").indexed) == (True, False)
 
 
 def test_store_only_columns_have_no_field():
-    assert mapping(storeonlyfields="body,id").of("body") == ()
+    assert mapping(storeonlyfields="body,id").fields_of("body") == ()
 
 
 def test_json_mode_minimal_leaves_out_fast_fields():

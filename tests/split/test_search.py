@@ -120,12 +120,12 @@ def test_what_the_index_answers_exactly_leaves_nothing_to_check(index):
         IsNull(Column(("s",))),
         In(Column(("id",)), (pa.scalar(3), pa.scalar(None, pa.int64()))),
     ):
-        assert narrowed(index, predicate).check is None
+        assert narrowed(index, predicate).residual is None
 
 
 def test_not_over_nulls_leaves_unknown_rows_out(index):
-    assert index.rows(narrowed(index, Not(EVEN)).side.rows).tolist() == []
-    assert len(index.rows(narrowed(index, Or((Not(EVEN), FEW))).side.rows)) == 800
+    assert index.rows(narrowed(index, Not(EVEN)).candidates.rows).tolist() == []
+    assert len(index.rows(narrowed(index, Or((Not(EVEN), FEW))).candidates.rows)) == 800
 
 
 def test_only_the_part_that_the_index_cannot_answer_is_checked(index):
@@ -188,7 +188,7 @@ def test_an_index_that_a_stranger_damaged_is_an_error_of_ours(tmp_path, monkeypa
     rows = [{"id": n, "s": f"s{n % 7}", "t": f"word{n % 5} other", "blob": b""} for n in range(200)]
     store, footer, _ = split_of(tmp_path, rows)
     dice = random.Random(7)
-    copy = searching.copy  # type: ignore[attr-defined]
+    copy = searching.copy_pieces  # type: ignore[attr-defined]
 
     def damaged(store, footer, folder, pieces):
         copied = copy(store, footer, folder, pieces)
