@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
-from indextables.cli import render
+from indextables.cli import output
 from indextables.cli.main import main
-from indextables.cli.terminal import ProgressBar
+from indextables.cli.output import ProgressBar
+from indextables.cli.parameters import OutputFormat
 from tests.upkeep_tables import appended, ids, orphan
 
 LINES = [
@@ -96,7 +97,7 @@ def test_a_date_in_json_is_a_date(tmp_path: Path, capsys, monkeypatch: pytest.Mo
     assert (tmp_path / "t" / "day=2026-05-01").is_dir()
     (tmp_path / "bad.jsonl").write_text('{"day": "2026-05-01"}\n' * 300 + '{"day": "noon"}\n')
     assert main(["write", str(tmp_path / "u"), str(tmp_path / "bad.jsonl")]) == 1
-    assert "has dates first, and then other texts" in capsys.readouterr().err
+    assert "has dates first and other strings later" in capsys.readouterr().err
 
 
 def test_an_existing_table_may_be_ignored(logs: Path, tmp_path: Path, capsys) -> None:
@@ -146,13 +147,17 @@ def test_exit_codes(logs: Path, capsys) -> None:
         ["merge", str(logs), "--max-source-splits", "1"],
         ["prewarm", str(logs), "--parallelism", "0"],
         ["describe", str(logs), "weather"],
+        ["restore", str(logs), "--to-version", "0", "--to-timestamp", "2026-05-01"],
+        ["count", str(logs), "--json", "--csv"],
+        ["search", str(logs), "x", "--limit", "-1"],
+        [],
     ):
-        with pytest.raises(SystemExit) as caught:
-            main(wrong)
-        assert caught.value.code == 2
+        assert main(wrong) == 2
     told = capsys.readouterr().err
-    assert "'cont' is unknown; did you mean count? there are search, scan, count" in told
-    assert "'weather' is unknown; there are table, splits, state" in told
+    assert "No such command 'cont'. Did you mean 'count'?" in told
+    assert "'weather' is not one of 'table', 'splits', 'state'" in told
+    assert "Give one of --to-version and --to-timestamp." in told
+    assert "Give --json or --csv, not both." in told
 
 
 def test_what_a_command_does_not_take_is_refused(logs: Path, capsys) -> None:
@@ -241,16 +246,26 @@ def test_upkeep_from_the_shell(tmp_path: Path, capsys) -> None:
 def test_progress_is_drawn_for_people_only(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ProgressBar("merging") as bar:
+    with ProgressBar("merge") as bar:
         bar(1, 2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("indextables.cli.terminal.is_terminal", lambda _: True)
-    with ProgressBar("merging") as bar:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with ProgressBar("merge") as bar:
         bar(2, 2)
-    assert "merging [##############################] 2/2" in capsys.readouterr().err
-    with ProgressBar("merging", quiet=True) as bar:
+    assert "2/2" in capsys.readouterr().err
+    with ProgressBar("merge", quiet=True) as bar:
         bar(2, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_output_that_cannot_be_written_is_one_line(logs: Path, tmp_path: Path, capsys) -> None:
+    assert main(["report", str(logs), "--output", str(tmp_path / "no" / "where.html")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "indextables.cli", "scan", str(logs)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
@@ -284,10 +299,10 @@ def test_wrong_input_is_told(tmp_path: Path, capsys) -> None:
 
 
 def test_values_are_shown_safely() -> None:
-    assert render.text_of("a\x1b[31mb\nc") == "a [31mb c"
+    assert output.text_of("a\x1b[31mb\nc") == "a [31mb c"
     out = io.StringIO()
-    render.show([pa.table({"n": [1.5, None], "t": ["世界", "x"]})], render.Form.TABLE, out)
-    assert out.getvalue().splitlines() == ["   n  t", "----  ----", " 1.5  世界", "null  x"]
+    output.write_tables([pa.table({"n": [1.5, None], "t": ["世界", "a\tb"]})], OutputFormat.TABLE, out)
+    assert out.getvalue() == "n\tt\n1.5\t世界\nnull\ta b\n"
     out = io.StringIO()
-    render.show([pa.table({"n": [float("nan"), float("inf")]})], render.Form.JSON, out)
+    output.write_tables([pa.table({"n": [float("nan"), float("inf")]})], OutputFormat.JSON, out)
     assert [json.loads(line)["n"] for line in out.getvalue().splitlines()] == ["nan", "inf"]

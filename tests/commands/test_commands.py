@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import indextables as it
-from indextables.commands import COMMANDS, Place, Work
+from indextables.commands import COMMANDS, TableArgument
 from indextables.commands.execute import execute
+from indextables.commands.implementation import CommandContext, TaskSet, implementation_of
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
 from indextables.options import Options
 from tests.upkeep_tables import aged, appended, ids, log_of, orphan
@@ -61,7 +62,7 @@ def spelled(fields) -> str:
 @pytest.mark.parametrize("opening", DOCUMENTED)
 def test_columns_are_the_documented_ones(opening: str) -> None:
     command = next(c for c in COMMANDS if opening in c.openings)
-    assert spelled(command.result) == DOCUMENTED[opening]
+    assert spelled(implementation_of(command).result) == DOCUMENTED[opening]
 
 
 @pytest.fixture
@@ -340,16 +341,20 @@ def test_prewarm_goes_where_splits_are_read_and_tells_how_often_it_did(tmp_path:
     table = appended(tmp_path / "t", 4)
     first = table.files()["path"].to_pylist()[:3]
     log = log_of(tmp_path / "t", **own.values)
-    place = Place(own, log, home=lambda path: "executor_h1_7" if path in first else "executor_h2_8")
+    context = CommandContext(
+        own, log, executor_of=lambda path: "executor_h1_7" if path in first else "executor_h2_8"
+    )
     command = next(c for c in COMMANDS if c.openings == ("PREWARM INDEXTABLES CACHE",))
-    work = command.plan(place, {"parallelism": 2})
-    assert isinstance(work, Work)
-    assert sorted(work.preferred) == ["executor_h1_7", "executor_h1_7", "executor_h2_8"]
+    prewarm = implementation_of(command)
+    work = prewarm.plan(context, {"parallelism": 2})
+    assert isinstance(work, TaskSet)
+    assert sorted(work.preferred_executors) == ["executor_h1_7", "executor_h1_7", "executor_h2_8"]
     results = [work.run(task, log.store) for task in work.tasks]
-    there = command.finish(replace(place, ran=tuple(n[-1] for n in work.preferred)), {}, work.state, results)
+    ran = replace(context, executors=tuple(n[-1] for n in work.preferred_executors))
+    there = prewarm.finish(ran, {}, work.state, results)
     assert isinstance(there, pa.Table)
     assert [(r["locality_hits"], r["locality_misses"]) for r in there.to_pylist()] == [(4, 0)]
-    all_by_one = command.finish(replace(place, ran=("7",) * 3), {}, work.state, results)
+    all_by_one = prewarm.finish(replace(context, executors=("7",) * 3), {}, work.state, results)
     assert isinstance(all_by_one, pa.Table)
     found = {r["assigned_host"]: (r["locality_hits"], r["locality_misses"]) for r in all_by_one.to_pylist()}
     assert found == {results[0].host: (3, 0), "h2": (0, 1)}
@@ -370,7 +375,7 @@ def test_the_cache_of_the_log_tells_its_hits_and_forgets(tmp_path: Path) -> None
     assert row["table_path"].endswith(str(tmp_path))
     assert (
         only(f"INVALIDATE INDEXTABLES TRANSACTION LOG CACHE FOR '{tmp_path}'")["result"]
-        == "0 values were forgotten"
+        == "0 values were dropped"
     )
     assert only("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE")["table_path"] == "GLOBAL"
 
@@ -400,7 +405,7 @@ def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [c for c in COMMANDS if c.target.value == "table"], ids=lambda c: c.openings[0]
+    "command", [c for c in COMMANDS if c.table is TableArgument.REQUIRED], ids=lambda c: c.openings[0]
 )
 def test_no_table_is_an_error_and_not_a_row(tmp_path: Path, command) -> None:
     rest = {"DROP": "WHERE a = 1", "RESTORE": "TO VERSION 1"}.get(command.openings[0].split()[0], "")

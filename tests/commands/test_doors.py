@@ -10,36 +10,40 @@ import pyarrow as pa
 import pytest
 
 import indextables as it
-from indextables.cli.arguments import build
-from indextables.cli.main import main
-from indextables.cli.statements import command_of, statement_of
-from indextables.commands import COMMANDS, Command, Wanted
+from indextables.cli import statements
+from indextables.cli.main import main, program
+from indextables.commands import COMMANDS, Command
+from indextables.commands.implementation import Implementation, implementation_of
 from tests import command_doors as doors
 
 OPENINGS = [command.openings[0] for command in COMMANDS]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c.openings[0])
-def test_a_declared_command_has_its_doors(command: Command) -> None:
-    """One that is declared without them, or with clauses that a door does not take, fails here."""
+def test_a_declaration_is_all_that_sql_program_and_python_need(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flags are generated; a method of Python has a parameter for each clause, or this fails."""
+    assert isinstance(implementation_of(command), Implementation)
     use = doors.USES[command.openings[0]]
-    parsed = build({"describe": print}).parse_args(shlex.split(use.shell.format("logs")))
-    assert command_of(parsed) is command
-    said = statement_of(parsed)
-    assert (said.target.path is None) == (command.target in (Wanted.NOTHING, Wanted.PATH))
-    flags = vars(parsed).keys()
-    owner, _, name = command.in_python.rpartition(".")
-    called = getattr(it.Table if owner else it, name)
-    takes = inspect.signature(called)
-    assert takes.return_annotation not in (inspect.Signature.empty, "Any")
-    for clause in command.clauses:
-        if not clause.refused:
-            assert clause.name in flags, f"'indextables {command.in_shell}' does not take {clause.words}"
-    assert called.__doc__
+    called: list[Command] = []
+    monkeypatch.setattr(statements, "run_command", lambda found, *_: called.append(found) or 0)
+    assert main(shlex.split(use.shell.format("logs"))) == 0
+    assert called == [command]
+    flags = {o for p in program().commands[command.program.split()[0]].params for o in p.opts}
+    clauses = [clause for clause in command.clauses if not clause.refusal]
+    assert {clause.option for clause in clauses} <= flags
+    owner, _, name = command.python.rpartition(".")
+    function = getattr(it.Table if owner else it, name)
+    signature = inspect.signature(function)
+    assert signature.return_annotation not in (inspect.Signature.empty, "Any")
+    # A prewarm in the background is a method of its own.
+    assert {clause.name for clause in clauses} - {"async"} <= signature.parameters.keys()
+    assert function.__doc__
 
 
 def test_each_door_opens_one_command() -> None:
-    assert len({c.in_shell for c in COMMANDS}) == len({c.in_python for c in COMMANDS}) == len(COMMANDS) == 22
+    assert len({c.program for c in COMMANDS}) == len({c.python for c in COMMANDS}) == len(COMMANDS) == 22
     assert sorted(doors.USES) == sorted(OPENINGS)
 
 
@@ -54,7 +58,7 @@ def test_all_doors_do_the_same(opening: str, template: Path, tmp_path: Path, cap
     options = {"cache.disk.path": str(tmp_path / "cache")}
     by_sql = doors.prepared(template, opening, tmp_path / "by_sql", options)
     result = it.sql(use.sql.format(by_sql), options=options)
-    assert result.schema == doors.command(opening).result
+    assert result.schema == implementation_of(doors.command(opening)).result
     rows = doors.comparable(_plain(result), by_sql)
     assert rows, "nothing to compare"
 

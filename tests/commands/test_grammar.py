@@ -2,13 +2,14 @@
 
 import pytest
 
-from indextables.commands import COMMANDS, Statement, understand
+from indextables.commands import COMMANDS
 from indextables.commands.execute import execute
+from indextables.commands.grammar import Statement, parse_statement
 from indextables.errors import CommandError
 
 
 def understood(text: str) -> Statement:
-    found = understand(text)
+    found = parse_statement(text)
     assert found is not None, text
     return found
 
@@ -86,7 +87,7 @@ def test_clauses_come_in_any_order() -> None:
         == other.arguments["where"].text
         == "day = 3 AND (kind = 'max dest splits')"
     )
-    for name, value in {"target_size": 2 << 30, "max_dest": 4, "max_source": 50}.items():
+    for name, value in {"target_size": 2 << 30, "max_new_splits": 4, "max_sources": 50}.items():
         assert one.arguments[name] == other.arguments[name] == value
 
 
@@ -120,7 +121,7 @@ def test_prewarm_takes_lists() -> None:
     ],
 )
 def test_restore_takes_a_version_or_a_time(text: str, to: tuple[str, int]) -> None:
-    assert understood(f"RESTORE INDEXTABLES t {text}").arguments == {"to": to}
+    assert understood(f"RESTORE INDEXTABLES t {text}").arguments == dict([to])
 
 
 def test_optional_tables() -> None:
@@ -146,7 +147,7 @@ def test_optional_tables() -> None:
     ],
 )
 def test_statements_of_others_are_left_to_them(text: str) -> None:
-    assert understand(text) is None
+    assert parse_statement(text) is None
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_statements_of_others_are_left_to_them(text: str) -> None:
 )
 def test_an_error_shows_its_place_and_the_way_out(text: str, says: str, position: int | None) -> None:
     with pytest.raises(CommandError, match=says) as caught:
-        understand(text)
+        parse_statement(text)
     if position is not None:
         assert caught.value.position == position
         assert f"at character {position + 1}" in str(caught.value)

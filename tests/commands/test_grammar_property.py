@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.commands import COMMANDS, understand
+from indextables.commands import COMMANDS, TableArgument
+from indextables.commands.grammar import parse_statement
 from indextables.errors import CommandError
 
 CLAUSES = [
@@ -13,11 +14,11 @@ CLAUSES = [
         "day = 3 AND kind IN ('a', 'max dest splits')",
     ),
     ("TARGET SIZE 2G", "target_size", 2 << 30),
-    ("MAX DEST SPLITS 4", "max_dest", 4),
-    ("max source splits per merge 50", "max_source", 50),
+    ("MAX DEST SPLITS 4", "max_new_splits", 4),
+    ("max source splits per merge 50", "max_sources", 50),
 ]
 WORDS = sorted(
-    {word for c in COMMANDS for o in (*c.openings, *(k.words for k in c.clauses)) for word in o.split()}
+    {word for c in COMMANDS for o in (*c.openings, *(k.keywords for k in c.clauses)) for word in o.split()}
 )
 PIECES = st.sampled_from(
     [*WORDS, "'/t'", "t", "db.t", "1", "7", "(", ")", ",", ";", "--", "/*", "*/", "'", "`", "=", "\n"]
@@ -28,7 +29,7 @@ PIECES = st.sampled_from(
 @settings(max_examples=60)
 def test_the_order_of_clauses_means_nothing(order, count) -> None:
     chosen = order[:count]
-    found = understand(" ".join(["MERGE SPLITS '/t'", *(text for text, _, _ in chosen)]))
+    found = parse_statement(" ".join(["MERGE SPLITS '/t'", *(text for text, _, _ in chosen)]))
     assert found is not None
     told = {name: getattr(value, "text", value) for name, value in found.arguments.items()}
     assert told == {name: value for _, name, value in chosen}
@@ -39,7 +40,7 @@ def test_the_order_of_clauses_means_nothing(order, count) -> None:
 def test_any_text_is_understood_left_alone_or_refused_with_a_place(text: str) -> None:
     position: int | None = 0
     try:
-        understand(text)
+        parse_statement(text)
     except CommandError as error:
         position = error.position
     assert position is not None
@@ -50,9 +51,9 @@ def test_any_text_is_understood_left_alone_or_refused_with_a_place(text: str) ->
 @settings(max_examples=100)
 def test_a_command_is_understood_in_any_case(command, data) -> None:
     opening = data.draw(st.sampled_from(command.openings))
-    rest = {"table": " '/t'", "path": " '/t'", "maybe": "", "nothing": ""}[command.target.value]
+    rest = " '/t'" if command.table in (TableArgument.REQUIRED, TableArgument.PATH) else ""
     rest += {"DROP": " where a = 1", "RESTORE": " to version 1"}.get(opening.split(maxsplit=1)[0], "")
     mixed = "".join(data.draw(st.sampled_from([char.lower(), char.upper()])) for char in opening)
-    found = understand(mixed + rest)
+    found = parse_statement(mixed + rest)
     assert found is not None
     assert found.command is command

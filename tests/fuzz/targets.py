@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from indextables.commands import understand
+from indextables.commands.grammar import parse_statement
 from indextables.errors import IndexTablesError
 from indextables.log.format import avro, version_file
 from indextables.log.format.avro_schemas import FILE_ENTRY, STATE_MANIFEST, schema_json
@@ -224,7 +224,7 @@ def _query(data: bytes) -> None:
 
 
 def _command(data: bytes) -> None:
-    understand(_text(data))
+    parse_statement(_text(data))
 
 
 TYPES = (

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import indextables as it
-from indextables.commands import COMMANDS, Wanted
+from indextables.commands import COMMANDS, TableArgument
 from indextables.errors import CommitConflictError, ProtocolError
 from indextables.log.conflict import Draft
 from indextables.log.format import version_file
@@ -217,7 +217,7 @@ def companion(table: Path) -> Path:
     return table
 
 
-@pytest.mark.parametrize("opening", [c.openings[0] for c in COMMANDS if c.target is Wanted.TABLE])
+@pytest.mark.parametrize("opening", [c.openings[0] for c in COMMANDS if c.table is TableArgument.REQUIRED])
 def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_path):
     table = companion(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))

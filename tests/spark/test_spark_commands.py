@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 
 import indextables as it
 from indextables.commands import COMMANDS
+from indextables.commands.implementation import implementation_of
 from indextables.schema.spark import from_arrow
 from tests.upkeep_tables import appended, ids, orphan
 
@@ -118,5 +119,5 @@ def test_errors_are_raised(spark, tmp_path: Path, text: str, says: str) -> None:
 
 def test_every_result_has_a_schema_of_spark() -> None:
     for command in COMMANDS:
-        assert isinstance(command.result, pa.Schema)
-        assert from_arrow(command.result)
+        assert isinstance(implementation_of(command).result, pa.Schema)
+        assert from_arrow(implementation_of(command).result)

@@ -1,7 +1,7 @@
-"""Work that goes on when the program has ended: a process of its own does it.
+"""Commands that run in the background: a process that outlives the program runs them.
 
-The program gives that process the statement on its standard input (options may hold secrets, and arguments of
-processes are seen by all), and takes the first result from its standard output.
+The process gets the statement on its standard input, because options may hold secrets and arguments of
+processes are visible to others. It writes the immediate result to its standard output.
 """
 
 import json
@@ -14,21 +14,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.commands import COMMANDS, Statement, Target
-from indextables.commands.clauses import Condition
+from indextables.commands import COMMANDS
 from indextables.commands.execute import execute_statement
+from indextables.commands.grammar import Condition, Statement, Target
 from indextables.errors import CommandError, IndexTablesError
 from indextables.maintain import jobs
 from indextables.options import Options
 
 
-def in_background(statement: Statement, options: Options) -> pa.Table:
-    """What the command returns at once; a process that outlives this one does the rest."""
-    said = {k: asdict(v) if isinstance(v, Condition) else v for k, v in statement.arguments.items()}
+def run_in_background(statement: Statement, options: Options) -> pa.Table:
+    """Start the command in a process that outlives this one, and return its immediate result."""
+    arguments = {k: asdict(v) if isinstance(v, Condition) else v for k, v in statement.arguments.items()}
     request = {
-        "words": statement.command.in_shell,
+        "command": statement.command.program,
         "path": statement.target.path,
-        "said": said,
+        "arguments": arguments,
         "options": dict(options.values),
     }
     child = subprocess.Popen(
@@ -39,47 +39,47 @@ def in_background(statement: Statement, options: Options) -> pa.Table:
     )
     assert child.stdin is not None
     assert child.stdout is not None
-    with child.stdin as given, child.stdout as returned:
-        given.write(json.dumps(request).encode())
-        given.close()
-        # It closes its side as soon as the work has begun, or could not begin.
-        answer = json.loads(returned.readline() or "{}")
-        result = returned.read()
+    with child.stdin as requests, child.stdout as replies:
+        requests.write(json.dumps(request).encode())
+        requests.close()
+        # The child closes its side as soon as the command has started, or could not start.
+        answer = json.loads(replies.readline() or "{}")
+        result = replies.read()
     if "error" in answer or not answer:
         child.wait()
-        raise CommandError(answer.get("error", "the process in the background ended before it began"))
-    # It is left to itself: nobody waits for it here.
+        raise CommandError(answer.get("error", "the background process ended before the command started"))
+    # Nobody waits for the child here: it outlives this process.
     child.returncode = 0
     return pa.ipc.open_stream(result).read_all()
 
 
 def main() -> int:
-    """Do the statement that is given on standard input; the result goes out before the work is done."""
+    """Run the statement on standard input; the immediate result is written before its tasks are finished."""
     request = json.load(sys.stdin)
     try:
         result = execute_statement(_statement(request), Options.parse(request["options"]))
     except IndexTablesError as error:
         sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return 1
-    sys.stdout.write('{"begun": true}\n')
+    sys.stdout.write('{"started": true}\n')
     sys.stdout.flush()
     with pa.ipc.new_stream(sys.stdout.buffer, result.schema) as writer:
         writer.write_table(result)
     sys.stdout.flush()
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    devnull = os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+        os.dup2(devnull, stream.fileno())
     for job_id in result["job_id"].drop_null().to_pylist():
         jobs.wait(jobs.found(jobs.JobKind.PREWARM, None, job_id), math.inf)
     return 0
 
 
 def _statement(request: dict[str, Any]) -> Statement:
-    command = next(c for c in COMMANDS if c.in_shell == request["words"])
-    said = dict(request["said"])
-    if "where" in said:
-        said["where"] = Condition(**said["where"])
-    return Statement(command, Target(path=request["path"]), said)
+    command = next(c for c in COMMANDS if c.program == request["command"])
+    arguments = dict(request["arguments"])
+    if "where" in arguments:
+        arguments["where"] = Condition(**arguments["where"])
+    return Statement(command, Target(path=request["path"]), arguments)
 
 
 if __name__ == "__main__":

@@ -1,144 +1,171 @@
-"""Commands of the program that read: search, scan, count, describe; and write."""
+"""Commands that read and write rows: search, scan, count, write; and the overview of a table."""
 
-import argparse
 import html
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.cli.incoming import rows_from
-from indextables.cli.render import Form, readable_bytes, record, show, text_of, to_json
-from indextables.cli.statements import run, shown
-from indextables.cli.terminal import END, MARK, ProgressBar, in_colour, width
+from indextables.cli.input_files import open_files
+from indextables.cli.output import (
+    ProgressBar,
+    is_coloured_terminal,
+    terminal_width,
+    write_record,
+    write_tables,
+)
+from indextables.cli.parameters import OutputFormat, Settings
 from indextables.errors import CommandError, TableNotFoundError
+from indextables.sizes import format_size
 from indextables.table import Table, open_table, write
 
 NOTHING_FOUND = 3
 _HIGHLIGHT = "_highlight_"
+# A text longer than this many lines of the terminal is shown as its matching fragment.
+_MAX_LINES = 4
 
 
-def opened(arguments: argparse.Namespace) -> Table:
-    """The table that the arguments name, at the version they name."""
-    return open_table(
-        arguments.path,
-        version=getattr(arguments, "version_as_of", None),
-        timestamp=getattr(arguments, "timestamp_as_of", None),
-        options=dict(arguments.option),
+def search(  # noqa: PLR0913 - one for each parameter of the command
+    settings: Settings,
+    *,
+    path: str,
+    query: str,
+    field: str | None,
+    columns: Sequence[str] | None,
+    where: str | None,
+    limit: int,
+    scores: bool,
+    version_as_of: int | None,
+    timestamp_as_of: str | None,
+) -> int:
+    """Write the rows that match a query; on a terminal the matches are highlighted."""
+    table = _open(settings, path, version_as_of, timestamp_as_of)
+    coloured = settings.format is OutputFormat.TABLE and is_coloured_terminal(sys.stdout)
+    shown = {name.lower() for name in columns or table.schema.names}
+    highlighted = [name for name in table.text_columns if name.lower() in shown] if coloured else []
+    result = table.search(
+        query,
+        field=field,
+        columns=columns,
+        where=where,
+        limit=limit or None,
+        scores=scores,
+        highlight=highlighted,
     )
-
-
-def search(arguments: argparse.Namespace) -> int:
-    """Rows by relevance; matches are highlighted where somebody looks."""
-    table = opened(arguments)
-    form = Form(arguments.form)
-    coloured = form is Form.TABLE and in_colour(sys.stdout)
-    shown_columns = arguments.columns or table.schema.names
-    lower = {name.lower() for name in shown_columns}
-    marks = [name for name in table.text_columns if name.lower() in lower] if coloured else []
-    found = table.search(
-        arguments.query,
-        field=arguments.field,
-        columns=arguments.columns,
-        where=arguments.where,
-        limit=arguments.limit or None,
-        scores=arguments.scores,
-        highlight=marks,
-    )
-    rows = show([_marked(found, marks)], form, sys.stdout, marks=marks)
+    result, matches = _take_matches(result, highlighted)
+    rows = write_tables([result], settings.format, sys.stdout, matches=matches)
     return 0 if rows else NOTHING_FOUND
 
 
-def _marked(found: pa.Table, columns: list[str]) -> pa.Table:
-    """The rows with matching fragments in place of their texts, marked for a terminal."""
+def _take_matches(result: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, dict[str, list[str | None]]]:
+    """Take the fragments (HTML, matches in `<b>`) out of a result, as patterns of the matching words.
+
+    A long text is replaced by its fragment, so that the match is visible.
+    """
+    matches: dict[str, list[str | None]] = {}
     for name in columns:
-        fragments = found[_HIGHLIGHT + name].to_pylist()
-        place = next(i for i, n in enumerate(found.column_names) if n.lower() == name.lower())
-        whole = found.column(place).to_pylist()
+        fragments = result[_HIGHLIGHT + name].to_pylist()
+        index = next(i for i, n in enumerate(result.column_names) if n.lower() == name.lower())
+        column = result.column_names[index]
+        matches[column] = [None if fragment is None else _pattern(fragment) for fragment in fragments]
+        longest = _MAX_LINES * terminal_width(sys.stdout)
         texts = [
-            text_of(text) if fragment is None else _coloured(text, fragment)
-            for text, fragment in zip(whole, fragments, strict=True)
+            text if fragment is None or len(text) <= longest else _text_of_fragment(fragment)
+            for text, fragment in zip(result.column(index).to_pylist(), fragments, strict=True)
         ]
-        found = found.set_column(place, found.column_names[place], pa.array(texts, pa.string()))
-        found = found.drop_columns([_HIGHLIGHT + name])
-    return found
+        result = result.set_column(index, column, pa.array(texts, pa.string()))
+        result = result.drop_columns([_HIGHLIGHT + name])
+    return result, matches
 
 
-def _coloured(text: str, fragment: str) -> str:
-    """The text with its matches marked; of a long one, the fragment (HTML, matches in <b>) that has some."""
-    matches = {html.unescape(match) for match in re.findall(r"<b>(.*?)</b>", fragment, re.DOTALL)}
-    if len(text) > width():
-        text = html.unescape(fragment.replace("<b>", "").replace("</b>", ""))
-    either = "|".join(re.escape(match) for match in sorted(matches, key=len, reverse=True))
-    parts = re.split(rf"(?<!\w)({either})(?!\w)", text, flags=re.IGNORECASE)
-    return "".join(
-        f"{MARK}{text_of(part)}{END}" if number % 2 else text_of(part) for number, part in enumerate(parts)
-    )
+def _pattern(fragment: str) -> str:
+    """Return a regular expression for the words in `<b>`, in any case."""
+    words = {html.unescape(word) for word in re.findall(r"<b>(.*?)</b>", fragment, re.DOTALL)}
+    alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return rf"(?i)(?<!\w)({alternatives})(?!\w)"
 
 
-def scan(arguments: argparse.Namespace) -> int:
-    """Rows as they come."""
-    reader = opened(arguments).stream(arguments.columns, arguments.where, arguments.limit)
-    show(_tables(reader), Form(arguments.form), sys.stdout)
+def _text_of_fragment(fragment: str) -> str:
+    return html.unescape(fragment.replace("<b>", "").replace("</b>", ""))
+
+
+def scan(
+    settings: Settings,
+    *,
+    path: str,
+    columns: Sequence[str] | None,
+    where: str | None,
+    limit: int | None,
+    version_as_of: int | None,
+    timestamp_as_of: str | None,
+) -> int:
+    """Write the rows that meet a condition, as they come."""
+    reader = _open(settings, path, version_as_of, timestamp_as_of).stream(columns, where, limit)
+    write_tables(_non_empty(reader), settings.format, sys.stdout)
     return 0
 
 
-def _tables(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    any_ = False
+def _non_empty(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Yield the batches with rows; if there are none, one without, for the header."""
+    empty = True
     for batch in reader:
         if batch.num_rows:
-            any_ = True
+            empty = False
             yield pa.Table.from_batches([batch])
-    if not any_:
+    if empty:
         yield reader.schema.empty_table()
 
 
-def count(arguments: argparse.Namespace) -> int:
-    """How many rows."""
-    found = opened(arguments).count(arguments.where)
-    if arguments.form == Form.TABLE:
-        print(found)  # noqa: T201 - what the command is for
+def count(
+    settings: Settings,
+    *,
+    path: str,
+    where: str | None,
+    version_as_of: int | None,
+    timestamp_as_of: str | None,
+) -> int:
+    """Write the number of rows that meet a condition."""
+    rows = _open(settings, path, version_as_of, timestamp_as_of).count(where)
+    if settings.format is OutputFormat.TABLE:
+        sys.stdout.write(f"{rows}\n")
     else:
-        show([pa.table({"count": [found]})], Form(arguments.form), sys.stdout)
+        write_record({"count": rows}, settings.format, sys.stdout)
     return 0
 
 
-def describe(arguments: argparse.Namespace) -> int:
-    """What a table is made of."""
-    if arguments.what in ("table", "splits") and (arguments.where or arguments.everything):
-        raise CommandError(f"'indextables describe {arguments.what}' takes neither --where nor --all")
-    if arguments.what == "table":
-        return _overview(arguments)
-    if arguments.what == "splits":
-        files = opened(arguments).files()
-        wanted = ["path", "numRecords", "size", "partitionValues", "addedAtVersion", "numMergeOps"]
-        if arguments.form == Form.TABLE:
-            # Where a split is tells its partition.
-            wanted.remove("partitionValues")
-        show([files.select(wanted)], Form(arguments.form), sys.stdout)
+def describe(settings: Settings, path: str, what: str, flags: Mapping[str, object]) -> int:
+    """Write the overview of a table, or its splits."""
+    if any(flags.values()):
+        raise CommandError(f"'indextables describe {what}' takes neither --where nor --all")
+    table = _open(settings, path)
+    if what == "table":
+        write_record(_overview(table, settings.format), settings.format, sys.stdout)
         return 0
-    return run(arguments)
+    columns = ["path", "numRecords", "size", "partitionValues", "addedAtVersion", "numMergeOps"]
+    if settings.format is OutputFormat.TABLE:
+        columns.remove("partitionValues")  # the path shows them
+    write_tables([table.files().select(columns)], settings.format, sys.stdout)
+    return 0
 
 
-def _overview(arguments: argparse.Namespace) -> int:
-    table = opened(arguments)
+def _overview(table: Table, form: OutputFormat) -> dict[str, Any]:
     files = table.files()
     size = pc.sum(files["size"]).as_py() or 0
     state = table.state()
-    fields = {field.name: str(field.type) for field in table.schema}
-    known = files["numRecords"].null_count == 0
-    facts: dict[str, Any] = {
+    counted = files["numRecords"].null_count == 0
+    people = form is OutputFormat.TABLE
+    return {
         "table": table.url,
         "version": table.version,
-        "rows": (pc.sum(files["numRecords"]).as_py() or 0) if known else table.count(),
+        "rows": (pc.sum(files["numRecords"]).as_py() or 0) if counted else table.count(),
         "splits": files.num_rows,
-        "size": size,
-        "partition_columns": list(table.partition_columns),
-        "text_columns": list(table.text_columns),
-        "columns": fields,
+        "size": format_size(size) if people else size,
+        "partition_columns": _names(table.partition_columns, people=people),
+        "text_columns": _names(table.text_columns, people=people),
+        "columns": {field.name: str(field.type) for field in table.schema},
         "state": {
             "format": state.format,
             "version": state.version,
@@ -146,49 +173,53 @@ def _overview(arguments: argparse.Namespace) -> int:
             "needs_compaction": state.needs_compaction,
         },
     }
-    if arguments.form == Form.TABLE:
-        facts["size"] = readable_bytes(size)
-        facts["partition_columns"] = ", ".join(table.partition_columns) or "none"
-        facts["text_columns"] = ", ".join(table.text_columns) or "none"
-        record(facts, sys.stdout)
-    elif arguments.form == Form.JSON:
-        sys.stdout.write(to_json(facts) + "\n")
-    else:
-        flat = {k: to_json(v) if isinstance(v, (dict, list)) else v for k, v in facts.items()}
-        show([pa.Table.from_pylist([flat])], Form.CSV, sys.stdout)
-    return 0
 
 
-def write_rows(arguments: argparse.Namespace) -> int:
-    """Rows into a table."""
-    options: dict[str, object] = dict(arguments.option)
-    before = _version(arguments) if arguments.mode == "ignore" else None
-    options.update({f"indexing.typemap.{name.lower()}": "text" for name in arguments.text})
-    with ProgressBar("rows read:", quiet=arguments.quiet) as progress:
+def _names(names: Sequence[str], *, people: bool) -> str | list[str]:
+    return (", ".join(names) or "none") if people else list(names)
+
+
+def write_rows(
+    settings: Settings,
+    *,
+    path: str,
+    files: Sequence[str],
+    file_format: str | None,
+    mode: str,
+    partition_by: Sequence[str],
+    text: Sequence[str],
+) -> int:
+    """Write the rows of files, or of standard input, to a table."""
+    options: dict[str, object] = dict(settings.options)
+    options.update({f"indexing.typemap.{name.lower()}": "text" for name in text})
+    before = _version(settings, path) if mode == "ignore" else None
+    with ProgressBar("rows", quiet=settings.quiet) as progress:
         table = write(
-            arguments.path,
-            _counted(rows_from(arguments.files, arguments.format), progress),
-            mode=arguments.mode,
-            partition_by=arguments.partition_by,
+            path,
+            _counted(open_files(files or ["-"], file_format), progress),
+            mode=mode,
+            partition_by=partition_by,
             options=options,
         )
     newest = table.history(1).to_pylist()[0]
-    figures = dict(newest["metrics"]) if table.version != before else {}
+    committed = table.version != before
+    metrics = dict(newest["metrics"]) if committed else {}
+    size = metrics.get("numAddedBytes", 0)
+    people = settings.format is OutputFormat.TABLE
     row = {
         "table": table.url,
         "version": table.version,
-        "operation": newest["operation"] if table.version != before else "nothing: the table exists",
-        "rows": figures.get("numAddedRecords", 0),
-        "splits": figures.get("numAddedFiles", 0),
-        "bytes": figures.get("numAddedBytes", 0),
+        "operation": newest["operation"] if committed else "nothing: the table exists",
+        "rows": metrics.get("numAddedRecords", 0),
+        "splits": metrics.get("numAddedFiles", 0),
+        **({"size": format_size(size)} if people else {"bytes": size}),
     }
-    if arguments.form == Form.TABLE:
-        row["size"] = readable_bytes(row.pop("bytes"))
-    return shown(pa.Table.from_pylist([row]), arguments)
+    write_record(row, settings.format, sys.stdout)
+    return 0
 
 
 def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
-    """The same rows; how many went by is told."""
+    """Report the number of rows as they pass."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -200,17 +231,12 @@ def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBa
     return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
-def _version(arguments: argparse.Namespace) -> int | None:
+def _open(settings: Settings, path: str, version: int | None = None, timestamp: str | None = None) -> Table:
+    return open_table(path, version=version, timestamp=timestamp, options=dict(settings.options))
+
+
+def _version(settings: Settings, path: str) -> int | None:
     try:
-        return opened(arguments).version
+        return _open(settings, path).version
     except TableNotFoundError:
         return None
-
-
-ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "search": search,
-    "scan": scan,
-    "count": count,
-    "describe": describe,
-    "write": write_rows,
-}

@@ -1,27 +1,9 @@
-"""The commands of SQL, declared once: Spark and the command line understand the same statements.
+"""Commands for maintenance and diagnostics: one declaration for SQL, the command line and Python.
 
-A command is planned; small ones are then done, others have work that runs wherever there are hands, and
-are finished with what it gave.
+Short commands return their result from the plan step. Long-running ones return tasks that can run on
+executors, and are finished with the results of the tasks.
 """
 
-from indextables.commands.caches import COMMANDS as CACHES
-from indextables.commands.command import Command, Place, Wanted, Work
-from indextables.commands.describe import COMMANDS as DESCRIBE
-from indextables.commands.grammar import Statement, Target, read
-from indextables.commands.log_actions import COMMANDS as LOG_ACTIONS
-from indextables.commands.rewrite import COMMANDS as REWRITE
-from indextables.commands.upkeep import COMMANDS as UPKEEP
-from indextables.commands.warming import COMMANDS as WARMING
+from indextables.commands.declarations import COMMANDS, Clause, Command, TableArgument, ValueKind
 
-__all__ = ["COMMANDS", "Command", "Place", "Statement", "Target", "Wanted", "Work", "understand"]
-
-COMMANDS: tuple[Command, ...] = (*UPKEEP, *REWRITE, *DESCRIBE, *LOG_ACTIONS, *WARMING, *CACHES)
-
-
-def understand(text: str) -> Statement | None:
-    """The command that a statement is; None if it is not one of ours.
-
-    Raises:
-        CommandError: It begins like one of ours and goes on otherwise.
-    """
-    return read(text, COMMANDS)
+__all__ = ["COMMANDS", "Clause", "Command", "TableArgument", "ValueKind"]

@@ -1,4 +1,4 @@
-"""Commands about processes and their caches; in Spark, those of the driver and of the workers."""
+"""Commands about processes and their caches; in Spark, of the driver and of the workers."""
 
 import os
 import socket
@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from indextables import diagnostics
-from indextables.commands.command import Arguments, Command, Place, Wanted, Work, rows
+from indextables.commands.implementation import Arguments, CommandContext, Implementation, TaskSet, table_of
 from indextables.options import Options
 
 DRIVER = "driver"
-# Spark spreads so many small tasks over its workers; what came from one process twice counts once.
-_SPREAD = 16
+# Spark spreads this many small tasks over its workers; rows that a process returns twice count once.
+_NUM_TASKS = 16
 
 _DISK = pa.schema(
     [
@@ -71,37 +71,42 @@ _INVALIDATE = pa.schema(
 Row = dict[str, Any]
 
 
-class _Everywhere:
-    """A question to the driver and to every worker: what it asks, and what tells answers apart."""
+class _AllProcesses:
+    """A command that collects rows from the driver and from every worker.
+
+    `keys` are the columns that identify a row: the workers of one host may report the same folder.
+    """
 
     def __init__(self, name: str, schema: pa.Schema, keys: Sequence[str]) -> None:
         self.name = name
         self.schema = schema
         self.keys = keys
 
-    def plan(self, place: Place, arguments: Arguments) -> Work:
+    def plan(self, context: CommandContext, arguments: Arguments) -> TaskSet:
         del arguments
-        here = _ask((self.name, place.options), None)
-        return Work(_ask, [(self.name, place.options.public())] * _SPREAD, here, others=True)
+        here = _collect((self.name, context.options), None)
+        return TaskSet(
+            _collect, [(self.name, context.options.public())] * _NUM_TASKS, here, other_processes=True
+        )
 
     def finish(
-        self, place: Place, arguments: Arguments, state: list[Row], results: Sequence[list[Row]]
+        self, context: CommandContext, arguments: Arguments, state: list[Row], results: Sequence[list[Row]]
     ) -> pa.Table:
-        del place, arguments
+        del context, arguments
         kept: dict[tuple[Any, ...], Row] = {}
         here = [{**row, "executor_id": DRIVER, "role": DRIVER} for row in state]
         for row in chain(here, *results):
             kept.setdefault(tuple(row[key] for key in self.keys), row)
         shown = [{name: row.get(name) for name in self.schema.names} for row in kept.values()]
-        return rows(self.schema, *shown)
+        return table_of(self.schema, *shown)
 
 
-def _ask(task: tuple[str, Options], store: object) -> list[Row]:
-    """Answer in the process where this runs."""
+def _collect(task: tuple[str, Options], store: object) -> list[Row]:
+    """Collect the rows of the process in which this runs."""
     del store
     name, options = task
     who = {"executor_id": f"worker-{os.getpid()}", "host": socket.gethostname(), "pid": os.getpid()}
-    return [{"role": "worker", **who, **row} for row in _ANSWERS[name](options)]
+    return [{"role": "worker", **who, **row} for row in _COLLECTORS[name](options)]
 
 
 def _disk_cache(options: Options) -> list[Row]:
@@ -160,7 +165,7 @@ def _flush_disk(options: Options) -> list[Row]:
     ]
 
 
-_ANSWERS = {
+_COLLECTORS = {
     "disk": _disk_cache,
     "storage": _storage,
     "environment": _environment,
@@ -169,98 +174,29 @@ _ANSWERS = {
 }
 
 
-def _invalidate(place: Place, arguments: Arguments) -> pa.Table:
+def _invalidate(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    url = None if place.table is None else place.store.url
-    done = diagnostics.invalidate_log_cache(url, options=place.options)
+    url = None if context.table is None else context.store.url
+    done = diagnostics.invalidate_log_cache(url, options=context.options)
     rate = done.hit_rate_before
     row: Mapping[str, Any] = {
         "table_path": url or "GLOBAL",
-        "result": f"{done.values} values were forgotten",
+        "result": f"{done.values} values were dropped",
         "cache_hits_before": done.hits_before,
         "cache_misses_before": done.misses_before,
         "hit_rate_before": "N/A" if rate is None else f"{100 * rate:.1f}%",
     }
-    return rows(_INVALIDATE, row)
+    return table_of(_INVALIDATE, row)
 
 
-def _everywhere(
-    opening: str,
-    name: str,
-    schema: pa.Schema,
-    keys: Sequence[str],
-    *,
-    in_shell: str,
-    in_python: str,
-    help_: str,
-) -> Command:
-    asked = _Everywhere(name, schema, keys)
-    return Command(
-        openings=(opening,),
-        in_shell=in_shell,
-        in_python=in_python,
-        result=schema,
-        plan=asked.plan,
-        finish=asked.finish,
-        target=Wanted.NOTHING,
-        help=help_,
-    )
+def _implementation(name: str, schema: pa.Schema, *keys: str) -> Implementation:
+    command = _AllProcesses(name, schema, keys)
+    return Implementation(schema, command.plan, command.finish)
 
 
-COMMANDS = (
-    _everywhere(
-        "DESCRIBE INDEXTABLES DISK CACHE",
-        "disk",
-        _DISK,
-        ("host", "folder"),
-        in_shell="cache show",
-        in_python="disk_cache",
-        help_="How full the cache of indexes is, host by host.",
-    ),
-    _everywhere(
-        "DESCRIBE INDEXTABLES STORAGE STATS",
-        "storage",
-        _STORAGE,
-        ("host", "pid"),
-        in_shell="storage",
-        in_python="storage_read",
-        help_="What processes have read from storage since they started.",
-    ),
-    _everywhere(
-        "DESCRIBE INDEXTABLES ENVIRONMENT",
-        "environment",
-        _PROPERTIES,
-        ("host", "pid", "property_type", "property_name"),
-        in_shell="environment",
-        in_python="environment",
-        help_="Options, libraries and processes; secrets are masked.",
-    ),
-    _everywhere(
-        "FLUSH INDEXTABLES SEARCHER CACHE",
-        "flush_searcher",
-        _FLUSH_SEARCHER,
-        ("host", "pid"),
-        in_shell="cache close",
-        in_python="flush_searchers",
-        help_="Close the splits and indexes that processes keep open.",
-    ),
-    _everywhere(
-        "FLUSH INDEXTABLES DISK CACHE",
-        "flush_disk",
-        _FLUSH_DISK,
-        ("host", "folder"),
-        in_shell="cache flush",
-        in_python="flush_disk_cache",
-        help_="Delete cached indexes that nobody uses now.",
-    ),
-    Command(
-        openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),
-        in_shell="cache invalidate",
-        in_python="invalidate_log_cache",
-        result=_INVALIDATE,
-        plan=_invalidate,
-        target=Wanted.MAYBE,
-        before_target="FOR",
-        help="Forget what this process has read of logs.",
-    ),
-)
+DISK_CACHE = _implementation("disk", _DISK, "host", "folder")
+STORAGE = _implementation("storage", _STORAGE, "host", "pid")
+ENVIRONMENT = _implementation("environment", _PROPERTIES, "host", "pid", "property_type", "property_name")
+FLUSH_SEARCHERS = _implementation("flush_searcher", _FLUSH_SEARCHER, "host", "pid")
+FLUSH_DISK_CACHE = _implementation("flush_disk", _FLUSH_DISK, "host", "folder")
+INVALIDATE = Implementation(_INVALIDATE, _invalidate)

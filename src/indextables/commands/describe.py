@@ -1,11 +1,16 @@
-"""Commands that tell about a table and change nothing."""
+"""DESCRIBE commands: they change nothing."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from indextables.commands.clauses import condition, number, where
-from indextables.commands.command import Arguments, Command, Place, rows
+from indextables.commands.grammar import condition
+from indextables.commands.implementation import Arguments, CommandContext, Implementation, table_of
+from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
+from indextables.log.format.names import LOG_FOLDER
+from indextables.log.told import Told
 from indextables.maintain.figures import column_skipping, split_components, state_figures
 from indextables.maintain.partitions import partition_condition
 
@@ -58,12 +63,68 @@ _SKIPPING = pa.schema(
     }
 )
 
+_TIME = pa.timestamp("us", tz="UTC")
+_TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
 
-def _state(place: Place, arguments: Arguments) -> pa.Table:
+_LOG = pa.schema(
+    [
+        pa.field("version", _LONG, nullable=False),
+        pa.field("log_file_path", _TEXT, nullable=False),
+        pa.field("action_type", _TEXT, nullable=False),
+        ("path", _TEXT),
+        ("partition_values", _TEXT),
+        ("size", _LONG),
+        ("data_change", _FLAG),
+        ("tags", _TEXT),
+        ("modification_time", _TIME),
+        ("stats", _TEXT),
+        ("min_values", _TEXT),
+        ("max_values", _TEXT),
+        ("num_records", _LONG),
+        ("footer_start_offset", _LONG),
+        ("footer_end_offset", _LONG),
+        ("hotcache_start_offset", _LONG),
+        ("hotcache_length", _LONG),
+        ("has_footer_offsets", _FLAG),
+        ("time_range_start", _TEXT),
+        ("time_range_end", _TEXT),
+        ("split_tags", _TEXT),
+        ("delete_opstamp", _LONG),
+        ("num_merge_ops", _INT),
+        ("doc_mapping_json", _TEXT),
+        ("doc_mapping_ref", _TEXT),
+        ("uncompressed_size_bytes", _LONG),
+        ("deletion_timestamp", _TIME),
+        ("extended_file_metadata", _FLAG),
+        ("skip_timestamp", _TIME),
+        ("skip_reason", _TEXT),
+        ("skip_operation", _TEXT),
+        ("skip_retry_after", _TIME),
+        ("skip_count", _INT),
+        ("protocol_min_reader_version", _INT),
+        ("protocol_min_writer_version", _INT),
+        ("protocol_reader_features", _TEXT),
+        ("protocol_writer_features", _TEXT),
+        ("metadata_id", _TEXT),
+        ("metadata_name", _TEXT),
+        ("metadata_description", _TEXT),
+        ("metadata_format_provider", _TEXT),
+        ("metadata_format_options", _TEXT),
+        ("metadata_schema_string", _TEXT),
+        ("metadata_partition_columns", _TEXT),
+        ("metadata_configuration", _TEXT),
+        ("metadata_created_time", _TIME),
+        pa.field("is_checkpoint", _FLAG, nullable=False),
+    ]
+)
+_SLICE_ROWS = 10_000
+
+
+def _state(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    found = state_figures(place.log.snapshot(), place.options)
+    found = state_figures(context.log.snapshot(), context.options)
     row = {
-        "table_path": place.store.url,
+        "table_path": context.store.url,
         "format": found.format,
         "version": found.version,
         "num_files": found.num_files,
@@ -74,10 +135,10 @@ def _state(place: Place, arguments: Arguments) -> pa.Table:
         "needs_compaction": found.needs_compaction,
         "status": "No checkpoint found" if found.version is None else "OK",
     }
-    return rows(_STATE, row)
+    return table_of(_STATE, row)
 
 
-def _history(place: Place, arguments: Arguments) -> pa.Table:
+def _history(context: CommandContext, arguments: Arguments) -> pa.Table:
     found = [
         {
             "version": entry.version,
@@ -89,13 +150,13 @@ def _history(place: Place, arguments: Arguments) -> pa.Table:
             "user_metadata": entry.user_metadata,
             "token": entry.token,
         }
-        for entry in place.log.history(arguments.get("limit"))
+        for entry in context.log.history(arguments.get("limit"))
     ]
-    return rows(_HISTORY, *found)
+    return table_of(_HISTORY, *found)
 
 
-def _components(place: Place, arguments: Arguments) -> pa.Table:
-    snapshot = place.log.snapshot()
+def _components(context: CommandContext, arguments: Arguments) -> pa.Table:
+    snapshot = context.log.snapshot()
     with condition(arguments) as text:
         chosen = None if text is None else partition_condition(snapshot, text)
     found = [
@@ -107,13 +168,13 @@ def _components(place: Place, arguments: Arguments) -> pa.Table:
             "component_type": part.kind,
             "field_name": part.column,
         }
-        for split in split_components(snapshot, place.store, chosen)
+        for split in split_components(snapshot, context.store, chosen)
         for part in split.parts
     ]
-    return rows(_COMPONENTS, *found)
+    return table_of(_COMPONENTS, *found)
 
 
-def _skipping(place: Place, arguments: Arguments) -> pa.Table:
+def _skipping(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
     found = [
         {
@@ -126,44 +187,137 @@ def _skipping(place: Place, arguments: Arguments) -> pa.Table:
             "max_value": column.greatest,
             "null_count": column.nulls,
         }
-        for column in column_skipping(place.log.snapshot())
+        for column in column_skipping(context.log.snapshot())
     ]
-    return rows(_SKIPPING, *found)
+    return table_of(_SKIPPING, *found)
 
 
-COMMANDS = (
-    Command(
-        openings=("DESCRIBE INDEXTABLES STATE",),
-        in_shell="describe state",
-        in_python="Table.state",
-        result=_STATE,
-        plan=_state,
-        help="How the log's newest state is made up, and whether it should be compacted.",
-    ),
-    Command(
-        openings=("DESCRIBE INDEXTABLES HISTORY",),
-        in_shell="history",
-        in_python="Table.history",
-        result=_HISTORY,
-        plan=_history,
-        clauses=(number("LIMIT", "limit", 1),),
-        help="What was done to the table, newest version first.",
-    ),
-    Command(
-        openings=("DESCRIBE INDEXTABLES COMPONENT SIZES",),
-        in_shell="describe components",
-        in_python="Table.components",
-        result=_COMPONENTS,
-        plan=_components,
-        clauses=(where(),),
-        help="The parts of every split by kind and column, with their sizes.",
-    ),
-    Command(
-        openings=("DESCRIBE INDEXTABLES DATA SKIPPING STATS",),
-        in_shell="describe skipping",
-        in_python="Table.data_skipping",
-        result=_SKIPPING,
-        plan=_skipping,
-        help="For each column: how many splits have statistics that let a query skip them, and the bounds.",
-    ),
-)
+# --- TRANSACTION LOG ----------------------------------------------------------------------------------
+
+
+def _log(context: CommandContext, arguments: Arguments) -> pa.Table:
+    found = context.log.told(everything=bool(arguments.get("include_all")))
+    pending: list[dict[str, Any]] = []
+    parts = [_LOG.empty_table()]
+    for row in _action_rows(found):
+        pending.append(row)
+        if len(pending) == _SLICE_ROWS:
+            parts.append(table_of(_LOG, *pending))
+            pending = []
+    return pa.concat_tables([*parts, table_of(_LOG, *pending)])
+
+
+def _action_rows(found: Sequence[Told]) -> Iterator[dict[str, Any]]:
+    for file in found:
+        where = {
+            "version": file.version,
+            "log_file_path": f"{LOG_FOLDER}/{file.path}",
+            "is_checkpoint": file.is_checkpoint,
+        }
+        for action in file.actions:
+            yield {**where, **_action_row(action)}
+
+
+def _action_row(action: Action) -> dict[str, Any]:
+    match action:
+        case Add():
+            return _add(action)
+        case Remove():
+            return {
+                "action_type": "remove",
+                "path": action.path,
+                "partition_values": _json(action.partition_values),
+                "size": action.size,
+                "data_change": action.data_change,
+                "deletion_timestamp": _micros(action.deletion_timestamp),
+            }
+        case MergeSkip():
+            return {
+                "action_type": "skip",
+                "path": action.path,
+                "partition_values": _json(action.partition_values),
+                "size": action.size,
+                "skip_timestamp": _micros(action.skip_timestamp),
+                "skip_reason": action.reason,
+                "skip_operation": action.operation,
+                "skip_retry_after": _micros(action.retry_after),
+                "skip_count": action.skip_count,
+            }
+        case Protocol():
+            return {
+                "action_type": "protocol",
+                "protocol_min_reader_version": action.min_reader_version,
+                "protocol_min_writer_version": action.min_writer_version,
+                "protocol_reader_features": _joined(action.reader_features),
+                "protocol_writer_features": _joined(action.writer_features),
+            }
+        case Metadata():
+            return _metadata(action)
+        case CommitInfo():
+            return {"action_type": "commitInfo"}
+        case Txn():
+            return {"action_type": "txn"}
+
+
+def _add(action: Add) -> dict[str, Any]:
+    return {
+        "action_type": "add",
+        "path": action.path,
+        "partition_values": _json(action.partition_values),
+        "size": action.size,
+        "data_change": action.data_change,
+        "modification_time": _micros(action.modification_time),
+        "stats": action.stats,
+        "min_values": _json(action.min_values),
+        "max_values": _json(action.max_values),
+        "num_records": action.num_records,
+        "footer_start_offset": action.footer_start_offset,
+        "footer_end_offset": action.footer_end_offset,
+        "has_footer_offsets": action.has_footer_offsets,
+        "time_range_start": _text(action.time_range_start),
+        "time_range_end": _text(action.time_range_end),
+        "split_tags": None if action.split_tags is None else json.dumps(action.split_tags),
+        "delete_opstamp": action.delete_opstamp,
+        "num_merge_ops": action.num_merge_ops,
+        "doc_mapping_json": action.doc_mapping_json,
+        "doc_mapping_ref": action.doc_mapping_ref,
+        "uncompressed_size_bytes": action.uncompressed_size_bytes,
+    }
+
+
+def _metadata(action: Metadata) -> dict[str, Any]:
+    return {
+        "action_type": "metadata",
+        "metadata_id": action.id,
+        "metadata_name": action.name,
+        "metadata_description": action.description,
+        "metadata_format_provider": action.format.provider if action.format else None,
+        "metadata_format_options": _json(action.format.options) if action.format else None,
+        "metadata_schema_string": action.schema_string,
+        "metadata_partition_columns": _joined(action.partition_columns),
+        "metadata_configuration": _json(action.configuration),
+        "metadata_created_time": _micros(action.created_time),
+    }
+
+
+def _json(values: Mapping[str, str | None] | None) -> str | None:
+    return None if values is None else json.dumps(dict(values), ensure_ascii=False)
+
+
+def _joined(names: Sequence[str] | None) -> str | None:
+    return None if names is None else ",".join(names)
+
+
+def _text(value: str | int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _micros(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds * 1000
+
+
+STATE = Implementation(_STATE, _state)
+HISTORY = Implementation(_HISTORY, _history)
+COMPONENTS = Implementation(_COMPONENTS, _components)
+SKIPPING = Implementation(_SKIPPING, _skipping)
+LOG = Implementation(_LOG, _log)

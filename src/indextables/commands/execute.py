@@ -1,12 +1,19 @@
-"""A command done in this process, without Spark."""
+"""Run commands in this process, without Spark."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from indextables.commands import Statement, Work, understand
-from indextables.commands.command import Place, Progress
+from indextables.commands.grammar import Statement, parse_statement
+from indextables.commands.implementation import (
+    Arguments,
+    CommandContext,
+    Implementation,
+    Progress,
+    TaskSet,
+    implementation_of,
+)
 from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
@@ -24,28 +31,28 @@ def execute(
     resolve: Resolve | None = None,
     progress: Progress | None = None,
 ) -> pa.Table:
-    """The result of a command.
+    """Run a command, and return its result.
 
     Args:
-        text: The statement.
-        options: What it is done with.
-        resolve: Finds the path of a table by its name; without it, tables are named by their paths only.
-        progress: Told how many pieces of work are done, and how many there are.
+        text: the statement.
+        options: the options it runs with.
+        resolve: returns the path of a table by its name; without it, tables are given by their paths.
+        progress: called with the number of finished tasks and the number of all.
 
     Raises:
-        CommandError: The text is no command, or a wrong one.
+        CommandError: the text is not a command, or a wrong one.
     """
-    statement = understand(text)
+    statement = parse_statement(text)
     if statement is None:
         raise CommandError(f"this is not a command of indextables: {text[:200]}", position=0)
     return execute_statement(statement, options, resolve=resolve, progress=progress)
 
 
 def sql(statement: str, *, options: Mapping[str, object] | None = None) -> pa.Table:
-    """Do a command of SQL (docs/commands.md), without Spark; its result as Arrow.
+    """Run a command of SQL (docs/commands.md) without Spark, and return its result as Arrow.
 
     Args:
-        statement: such as `MERGE SPLITS '/data/logs' TARGET SIZE 1G`; tables are named by their paths.
+        statement: such as `MERGE SPLITS '/data/logs' TARGET SIZE 1G`; tables are given by their paths.
         options: `spark.indextables.*` options, with or without the prefix.
     """
     return execute(statement, Options.parse(options, {Where.COMMAND}))
@@ -58,43 +65,53 @@ def execute_statement(
     resolve: Resolve | None = None,
     progress: Progress | None = None,
 ) -> pa.Table:
-    """The result of a command that was understood already."""
-    place = _place(statement, options, resolve)
-    planned = statement.command.plan(place, statement.arguments)
-    if not isinstance(planned, Work):
+    """Run a command that is parsed already, and return its result."""
+    context = _context(statement, options, resolve)
+    implementation = implementation_of(statement.command)
+    planned = implementation.plan(context, statement.arguments)
+    if not isinstance(planned, TaskSet):
         return planned
-    if planned.at_once is not None:
-        assert planned.job is not None, "what goes on in the background is a job"
-        jobs.run_in_background(planned.job, options, lambda: _done(statement, place, planned, None))
-        return planned.at_once
+
+    def run(progress: Progress | None) -> pa.Table:
+        return _run(implementation, context, statement.arguments, planned, progress)
+
+    if planned.job is None:
+        return run(progress)
+    if planned.immediate_result is not None:
+        jobs.run_in_background(planned.job, options, lambda: run(None))
+        return planned.immediate_result
     try:
-        result = _done(statement, place, planned, progress)
+        result = run(progress)
     except BaseException as error:
-        if planned.job is not None:
-            jobs.end(planned.job, str(error) or type(error).__name__)
+        jobs.end(planned.job, str(error) or type(error).__name__)
         raise
-    if planned.job is not None:
-        jobs.end(planned.job)
+    jobs.end(planned.job)
     return result
 
 
-def _done(statement: Statement, place: Place, planned: Work, progress: Progress | None) -> pa.Table:
-    """The result, once all work is done."""
-    store = None if place.table is None else place.store
-    left: Work | pa.Table = planned
-    while isinstance(left, Work):
+def _run(
+    implementation: Implementation,
+    context: CommandContext,
+    arguments: Arguments,
+    planned: TaskSet,
+    progress: Progress | None,
+) -> pa.Table:
+    """Run all tasks, those that the finish step adds among them, and return the result."""
+    store = None if context.table is None else context.store
+    remaining: TaskSet | pa.Table = planned
+    while isinstance(remaining, TaskSet):
         results: list[Any] = []
-        for task in () if left.others else left.tasks:
-            results.append(left.run(task, store))
-            if left.job is not None:
-                jobs.progress(left.job, len(results), len(left.tasks))
+        for task in () if remaining.other_processes else remaining.tasks:
+            results.append(remaining.run(task, store))
+            if remaining.job is not None:
+                jobs.progress(remaining.job, len(results), len(remaining.tasks))
             if progress is not None:
-                progress(len(results), len(left.tasks))
-        left = statement.command.finish(place, statement.arguments, left.state, results)
-    return left
+                progress(len(results), len(remaining.tasks))
+        remaining = implementation.finish(context, arguments, remaining.state, results)
+    return remaining
 
 
-def _place(statement: Statement, options: Options, resolve: Resolve | None) -> Place:
+def _context(statement: Statement, options: Options, resolve: Resolve | None) -> CommandContext:
     target = statement.target
     path = target.path
     if target.name:
@@ -105,5 +122,5 @@ def _place(statement: Statement, options: Options, resolve: Resolve | None) -> P
             )
         path = resolve(target.name)
     if path is None:
-        return Place(options)
-    return Place(options, TransactionLog(open_store(path, options), options, engine=ENGINE))
+        return CommandContext(options)
+    return CommandContext(options, TransactionLog(open_store(path, options), options, engine=ENGINE))

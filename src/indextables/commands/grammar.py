@@ -1,25 +1,40 @@
-"""From the text of a statement to the command it is, its table and its arguments."""
+"""The SQL grammar of commands: from the text of a statement to the command, its table and its arguments."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from indextables.commands.clauses import Condition
-from indextables.commands.command import Arguments, Clause, Command, Wanted
-from indextables.commands.cursor import FAMILY, CommandCursor
-from indextables.errors import CommandError
-from indextables.predicate.lexer import TokenKind
+from indextables.commands.declarations import COMMANDS, Clause, Command, TableArgument, ValueKind
+from indextables.commands.implementation import Arguments
+from indextables.errors import CommandError, PredicateError
+from indextables.predicate.lexer import Cursor, TokenKind, point_at
+from indextables.predicate.names import suggestion
+from indextables.predicate.times import micros_of
+from indextables.sizes import parse_size, size_literal
 
 _FORMAT = "indextables"
-# What a first word must be to be taken for a misspelt one of ours, and not for one of Spark's.
-_NEAR = 0.8
-_NEAR_CLAUSE = 0.6
+# Words that mean the same: the name of the system, its first name, and singular or plural.
+_SYSTEM = ("INDEXTABLES", "INDEXTABLE", "TANTIVY4SPARK")
+_SYNONYMS = {
+    **dict.fromkeys(_SYSTEM, _SYSTEM),
+    "INDEXFILES": ("INDEXFILES", *_SYSTEM),
+    "DESCRIBE": ("DESCRIBE", "DESC"),
+    "DAYS": ("DAYS", "DAY"),
+    "HOURS": ("HOURS", "HOUR"),
+}
+# How similar a first word, or a clause, must be to count as a misspelling of ours.
+_SIMILAR_VERB = 0.8
+_SIMILAR_CLAUSE = 0.6
+_MAX_DIGITS = 18
+_SIZE_UNITS = ("K", "M", "G", "T", "KB", "MB", "GB", "TB")
+_HOURS_PER_DAY = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table: by its path, or by a name that a catalog knows; neither if none is named."""
+    """A table: by its path, or by a name in a catalog; neither if no table is named."""
 
     path: str | None = None
     name: tuple[str, ...] = ()
@@ -34,52 +49,150 @@ class Statement:
     arguments: Arguments
 
 
-def read(text: str, commands: Sequence[Command]) -> Statement | None:
-    """The command that a text is; None if it begins like none of them."""
-    cursor = CommandCursor(text)
-    openings = sorted(((o, c) for c in commands for o in c.openings), key=lambda pair: -len(pair[0].split()))
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The text after WHERE, and its position in the statement."""
+
+    text: str
+    statement: str
+    start: int
+
+    @contextmanager
+    def located(self) -> Iterator[str]:
+        """Yield the text; errors about it are raised with their position in the statement."""
+        try:
+            yield self.text
+        except PredicateError as error:
+            position = self.start + (error.position or 0)
+            problem = str(error).partition(" (at character ")[0]
+            raise CommandError(point_at(self.statement, position, problem), position=position) from None
+
+
+@contextmanager
+def condition(arguments: Arguments) -> Iterator[str | None]:
+    """Yield the condition of a command, or None; errors about it show their position in the statement."""
+    where: Condition | None = arguments.get("where")
+    if where is None:
+        yield None
+        return
+    with where.located() as text:
+        yield text
+
+
+def parse_statement(text: str) -> Statement | None:
+    """Parse a statement; None if it is not a command of ours.
+
+    Raises:
+        CommandError: it begins like one of ours, and is wrong after that.
+    """
+    cursor = _CommandCursor(text)
+    openings = sorted(((o, c) for c in COMMANDS for o in c.openings), key=lambda pair: -len(pair[0].split()))
     for opening, command in openings:
         if cursor.accept_words(opening):
-            return _rest(cursor, command)
-    problem = _misspelt(cursor, [opening for opening, _ in openings])
-    if problem is not None:
-        raise problem
+            return _statement(cursor, command)
+    error = _misspelling(cursor, [opening for opening, _ in openings])
+    if error is not None:
+        raise error
     return None
 
 
-def _rest(cursor: CommandCursor, command: Command) -> Statement:
+class _CommandCursor(Cursor):
+    """The tokens of a command and a position among them."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            super().__init__(text)
+        except PredicateError as error:
+            raise CommandError(str(error), position=error.position) from None
+
+    def accept_words(self, words: str) -> bool:
+        """Take these keywords if they are next, in any case: all of them or none."""
+        start = self.index
+        for word in words.split():
+            if not self.accept_word(*_SYNONYMS.get(word, (word,))):
+                self.index = start
+                return False
+        return True
+
+    def next_is(self, words: str) -> bool:
+        """Whether these keywords are next."""
+        start = self.index
+        result = self.accept_words(words)
+        self.index = start
+        return result
+
+    def expect_number(self, what: str) -> int:
+        """Take a whole number, or fail."""
+        token = self.token
+        if token.kind is not TokenKind.NUMBER or not token.text.isdecimal():
+            raise self.wrong(f"{what} is missing: a whole number is expected")
+        if len(token.text) > _MAX_DIGITS:
+            raise self.wrong(
+                f"{what} has {len(token.text)} digits; a number of at most {_MAX_DIGITS} is expected"
+            )
+        self.take()
+        return int(token.text)
+
+    def expect_text(self, what: str) -> str:
+        """Take a text in quotes, or fail."""
+        if self.token.kind is not TokenKind.STRING:
+            raise self.wrong(f"{what} is missing: a text in quotes is expected")
+        return self.take().value
+
+    def at_end(self) -> bool:
+        """Whether the command ends here."""
+        return self.ended() or self.token.is_symbol(";")
+
+    def wrong(self, problem: str, start: int | None = None) -> CommandError:
+        """Return an error that points at a position, by default the current one."""
+        error = self.error(problem, start)
+        return CommandError(str(error), position=error.position)
+
+    def unknown(self, problem: str, expected: Iterable[str]) -> CommandError:
+        """Return an error about the current word, with the most similar expected one."""
+        token = self.token
+        if token.kind is TokenKind.END:
+            return self.wrong("the command ends too early")
+        return self.wrong(f"{token.text!r} is {problem}{suggestion(token.text, expected)}")
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+def _statement(cursor: _CommandCursor, command: Command) -> Statement:
     try:
         target = _target(cursor, command)
         arguments = _arguments(cursor, command)
-        if command.target is Wanted.PATH:
+        if command.table is TableArgument.PATH:
             target, arguments = Target(), {**arguments, "path": target.path}
     except CommandError as error:
         raise CommandError(f"{error}\nThe command is: {command.syntax}", position=error.position) from None
     return Statement(command, target, arguments)
 
 
-def _target(cursor: CommandCursor, command: Command) -> Target:
-    if command.target is Wanted.NOTHING:
+def _target(cursor: _CommandCursor, command: Command) -> Target:
+    if command.table is TableArgument.NONE:
         return Target()
-    if command.before_target:
-        if not cursor.accept_words(command.before_target):
-            if command.target is Wanted.MAYBE:
+    optional = command.table is TableArgument.OPTIONAL
+    if command.before_table:
+        if not cursor.accept_words(command.before_table):
+            if optional:
                 return Target()
-            raise cursor.unknown(f"not {command.before_target}", (command.before_target,))
-    elif command.target is Wanted.MAYBE and (_at_end(cursor) or _clause(cursor, command) is not None):
+            raise cursor.unknown(f"not {command.before_table}", (command.before_table,))
+    elif optional and (cursor.at_end() or _next_clause(cursor, command) is not None):
         return Target()
-    if command.target is Wanted.PATH:
+    if command.table is TableArgument.PATH:
         return Target(path=cursor.expect_text("the path"))
     return _table(cursor, command)
 
 
-def _table(cursor: CommandCursor, command: Command) -> Target:
+def _table(cursor: _CommandCursor, command: Command) -> Target:
     token = cursor.token
     if token.kind is TokenKind.STRING:
         return Target(path=cursor.take().value)
     if token.is_symbol("/", "."):
         raise cursor.wrong("a path stands in quotes")
-    if token.kind not in (TokenKind.WORD, TokenKind.NAME) or _clause(cursor, command) is not None:
+    if token.kind not in (TokenKind.WORD, TokenKind.NAME) or _next_clause(cursor, command) is not None:
         raise cursor.wrong("a table is missing: a path in quotes, or a table's name")
     parts = [cursor.take().value]
     while cursor.accept_symbol("."):
@@ -94,55 +207,132 @@ def _table(cursor: CommandCursor, command: Command) -> Target:
     return Target(name=tuple(parts))
 
 
-def _arguments(cursor: CommandCursor, command: Command) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    while not _at_end(cursor):
+# --- clauses ---------------------------------------------------------------------------------------
+
+
+def _arguments(cursor: _CommandCursor, command: Command) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    while not cursor.at_end():
         start = cursor.token.start
-        clause = _clause(cursor, command)
+        clause = _next_clause(cursor, command)
         if clause is None:
-            raise cursor.wrong(f"{cursor.token.text!r} is not expected here{_nearest(cursor, command)}")
-        if clause.name in found:
-            raise cursor.wrong(f"{clause.words} is given twice, or against another clause", start)
-        cursor.accept_words(clause.words)
-        found[clause.name] = _condition(cursor, command) if clause.read is None else clause.read(cursor)
+            raise cursor.wrong(
+                f"{cursor.token.text!r} is not expected here{_similar_clause(cursor, command)}"
+            )
+        exclusive = clause.name in command.one_of and not values.keys().isdisjoint(command.one_of)
+        if clause.name in values or exclusive:
+            raise cursor.wrong(f"{clause.keywords} is given twice, or against another clause", start)
+        cursor.accept_words(clause.keywords)
+        if clause.refusal:
+            raise cursor.wrong(clause.refusal)
+        values[clause.name] = _value(cursor, clause, command)
     while cursor.accept_symbol(";"):
         pass
     if not cursor.ended():
         raise cursor.wrong("one command at a time: nothing may follow the semicolon")
     for clause in command.clauses:
-        if clause.required and clause.name not in found:
-            raise cursor.wrong(f"{clause.words} is missing")
-    if command.required_argument and command.required_argument not in found:
-        either = [c.words for c in command.clauses if c.name == command.required_argument]
-        raise cursor.wrong(f"{' or '.join(either)} is missing")
-    return found
+        if clause.required and clause.name not in values:
+            raise cursor.wrong(f"{clause.keywords} is missing")
+    if command.one_of and values.keys().isdisjoint(command.one_of):
+        choices = [clause.keywords for clause in command.clauses if clause.name in command.one_of]
+        raise cursor.wrong(f"{' or '.join(choices)} is missing")
+    return values
 
 
-def _clause(cursor: CommandCursor, command: Command) -> Clause | None:
-    fitting = [clause for clause in command.clauses if cursor.sees(clause.words)]
-    return max(fitting, key=lambda clause: len(clause.words), default=None)
+def _value(cursor: _CommandCursor, clause: Clause, command: Command) -> object:
+    match clause.kind:
+        case ValueKind.FLAG:
+            return True
+        case ValueKind.NUMBER:
+            return _number(cursor, clause)
+        case ValueKind.SIZE:
+            return _size(cursor, clause)
+        case ValueKind.HOURS:
+            return _hours(cursor, clause)
+        case ValueKind.NAMES:
+            return _names(cursor, clause)
+        case ValueKind.TEXT:
+            return cursor.expect_text(f"the text after {clause.keywords}")
+        case ValueKind.CONDITION:
+            return _condition(cursor, command)
+        case ValueKind.VERSION:
+            cursor.accept_words("AS OF")
+            return cursor.expect_number("the version")
+        case ValueKind.TIMESTAMP:
+            return _timestamp(cursor)
+        case _:
+            assert_never(clause.kind)
 
 
-def _nearest(cursor: CommandCursor, command: Command) -> str:
-    """The clause that the words under the head may have been meant for."""
-    ahead = [token.text.upper() for token in cursor.tokens[cursor.index :]]
-    near = {
-        clause.words: difflib.SequenceMatcher(
-            None, " ".join(ahead[: len(clause.words.split())]), clause.words
-        ).ratio()
-        for clause in command.clauses
-        if not clause.refused
-    }
-    best = max(near, key=lambda words: near[words], default="")
-    return f"; did you mean {best}?" if best and near[best] >= _NEAR_CLAUSE else ""
+def _number(cursor: _CommandCursor, clause: Clause) -> int:
+    start = cursor.token.start
+    value = cursor.expect_number(f"the number after {clause.keywords}")
+    if value < clause.minimum:
+        raise cursor.wrong(
+            f"{clause.keywords} {value} is too small: at least {clause.minimum} is expected", start
+        )
+    return value
 
 
-def _condition(cursor: CommandCursor, command: Command) -> Condition:
-    """The text up to the next clause, or to the end; what is inside parentheses belongs to it."""
+def _size(cursor: _CommandCursor, clause: Clause) -> int:
+    """Read a number of bytes: 500M, 2G, '1 G', 1048576."""
+    token = cursor.take()
+    text = token.value
+    if token.kind is TokenKind.NUMBER and cursor.token.is_word(*_SIZE_UNITS):
+        text += cursor.take().text
+    try:
+        value = parse_size(text)
+    except ValueError:
+        raise cursor.wrong(f"{text!r} is not a size such as 100M or 5G", token.start) from None
+    if value < clause.minimum:
+        raise cursor.wrong(
+            f"{clause.keywords} {text} is too small: at least {size_literal(clause.minimum)} is expected",
+            token.start,
+        )
+    return value
+
+
+def _hours(cursor: _CommandCursor, clause: Clause) -> float:
+    value = cursor.expect_number(f"the number after {clause.keywords}")
+    if cursor.accept_words("DAYS"):
+        return float(value * _HOURS_PER_DAY)
+    if cursor.accept_words("HOURS"):
+        return float(value)
+    raise cursor.unknown("no unit: DAYS or HOURS is expected", ("DAYS", "HOURS"))
+
+
+def _names(cursor: _CommandCursor, clause: Clause) -> tuple[str, ...]:
+    """Read names in parentheses, separated by commas; quotes are allowed."""
+    if not cursor.accept_symbol("("):
+        raise cursor.wrong(f"'(' is missing after {clause.keywords}")
+    names = []
+    while True:
+        if cursor.token.kind not in (TokenKind.WORD, TokenKind.NAME, TokenKind.STRING):
+            raise cursor.wrong(f"a name is missing in {clause.keywords} (...)")
+        names.append(cursor.take().value)
+        if cursor.accept_symbol(")"):
+            return tuple(names)
+        if not cursor.accept_symbol(","):
+            raise cursor.wrong(f"',' or ')' is missing in {clause.keywords} (...)")
+
+
+def _timestamp(cursor: _CommandCursor) -> int:
+    """Read a time, in milliseconds since 1970."""
+    cursor.accept_words("AS OF")
+    start = cursor.token.start
+    text = cursor.expect_text("the time")
+    micros = micros_of(text, "UTC")
+    if micros is None:
+        raise cursor.wrong(f"{text!r} is no date and time such as '2024-05-01 12:00:00'", start)
+    return micros // 1000
+
+
+def _condition(cursor: _CommandCursor, command: Command) -> Condition:
+    """Read the text up to the next clause or the end; keywords in parentheses belong to it."""
     start, depth = cursor.token.start, 0
     end = start
     while not cursor.ended():
-        if not depth and (cursor.token.is_symbol(";") or _clause(cursor, command) is not None):
+        if not depth and (cursor.token.is_symbol(";") or _next_clause(cursor, command) is not None):
             break
         depth += cursor.token.is_symbol("(") - cursor.token.is_symbol(")")
         end = cursor.take().end
@@ -151,29 +341,47 @@ def _condition(cursor: CommandCursor, command: Command) -> Condition:
     return Condition(cursor.text[start:end], cursor.text, start)
 
 
-def _at_end(cursor: CommandCursor) -> bool:
-    return cursor.ended() or cursor.token.is_symbol(";")
+def _next_clause(cursor: _CommandCursor, command: Command) -> Clause | None:
+    matching = [clause for clause in command.clauses if cursor.next_is(clause.keywords)]
+    return max(matching, key=lambda clause: len(clause.keywords), default=None)
 
 
-def _misspelt(cursor: CommandCursor, openings: Sequence[str]) -> CommandError | None:
-    """An error if the text is nearly a command of ours; None if it is likely somebody else's."""
+# --- misspellings ----------------------------------------------------------------------------------
+
+
+def _similar_clause(cursor: _CommandCursor, command: Command) -> str:
+    """Return a hint to the clause that is most similar to the next words."""
+    ahead = [token.text.upper() for token in cursor.tokens[cursor.index :]]
+    similarity = {
+        clause.keywords: difflib.SequenceMatcher(
+            None, " ".join(ahead[: len(clause.keywords.split())]), clause.keywords
+        ).ratio()
+        for clause in command.clauses
+        if not clause.refusal
+    }
+    best = max(similarity, key=lambda keywords: similarity[keywords], default="")
+    return f"; did you mean {best}?" if best and similarity[best] >= _SIMILAR_CLAUSE else ""
+
+
+def _misspelling(cursor: _CommandCursor, openings: Sequence[str]) -> CommandError | None:
+    """Return an error if the text is nearly a command of ours; None if it is likely Spark's."""
     words = [token.text.upper() for token in cursor.tokens if token.kind is TokenKind.WORD]
     following = cursor.tokens[2].kind if len(cursor.tokens) > 2 else TokenKind.END
     if len(words) < 2 or following not in (TokenKind.WORD, TokenKind.STRING, TokenKind.NAME):
         return None
     first = "DESCRIBE" if words[0] == "DESC" else words[0]
     verbs = sorted({opening.split()[0] for opening in openings})
-    ours = words[1] in (*FAMILY, "INDEXFILES") or words[:2] in (["WAIT", "FOR"], ["MERGE", "SPLIT"])
-    if not ours or (first not in verbs and not difflib.get_close_matches(first, verbs, 1, _NEAR)):
+    ours = words[1] in (*_SYSTEM, "INDEXFILES") or words[:2] in (["WAIT", "FOR"], ["MERGE", "SPLIT"])
+    if not ours or (first not in verbs and not difflib.get_close_matches(first, verbs, 1, _SIMILAR_VERB)):
         return None
-    said = " ".join(words[:5])
-    near = difflib.get_close_matches(said, [_as_said(o, words) for o in openings], 1, 0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    text = " ".join(words[:5])
+    similar = difflib.get_close_matches(text, [_with_system_name(o, words) for o in openings], 1, 0.5)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
     listed = ", ".join(o for o in sorted(openings) if o.split()[0] == first) or ", ".join(verbs)
-    place = 0 if first not in verbs else cursor.tokens[2].start
-    return cursor.wrong(f"this is not a command{hint}\nThere are: {listed}", place)
+    position = 0 if first not in verbs else cursor.tokens[2].start
+    return cursor.wrong(f"this is not a command{hint}\nThere are: {listed}", position)
 
 
-def _as_said(opening: str, words: Sequence[str]) -> str:
-    """The opening, with the name of the system that the statement used."""
-    return " ".join(words[1] if word in FAMILY and words[1] in FAMILY else word for word in opening.split())
+def _with_system_name(opening: str, words: Sequence[str]) -> str:
+    """Return the opening with the name of the system that the statement uses."""
+    return " ".join(words[1] if word in _SYSTEM and words[1] in _SYSTEM else word for word in opening.split())

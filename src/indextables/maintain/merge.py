@@ -42,8 +42,6 @@ T = TypeVar("T")
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-# The least size that a merged split may be wanted to have.
-MIN_TARGET = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +209,7 @@ class MergeWish:
     @classmethod
     def sized(cls, target_bytes: int) -> "MergeWish":
         """All splits, merged to about this size."""
-        if target_bytes < MIN_TARGET:
+        if target_bytes < opt.MIN_MERGE_TARGET:
             raise OptionError(f"a target size of {target_bytes} bytes is too small; give 1M or more")
         return cls(target_bytes)
 

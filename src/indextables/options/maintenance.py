@@ -6,6 +6,9 @@ from indextables.options.parsers import boolean, integer, names, number, size
 _WHERE = frozenset({Where.WRITE, Where.COMMAND})
 _COMMAND = frozenset({Where.COMMAND})
 
+# The smallest target size that a merge accepts.
+MIN_MERGE_TARGET = 1 << 20
+
 MERGE_TARGET_SIZE = option(
     "merge.targetSize",
     size,

@@ -1,12 +1,9 @@
 """The kinds of values that options have."""
 
-import re
 from collections.abc import Callable
 
 from indextables.options.declare import HiddenValueError, Parser
-
-_SIZE = re.compile(r"(\d+)\s*([bkmgt]?)b?", re.IGNORECASE)
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+from indextables.sizes import parse_size
 
 
 def _boolean(text: str) -> bool:
@@ -16,13 +13,6 @@ def _boolean(text: str) -> bool:
     if lowered in ("false", "0", "no"):
         return False
     raise ValueError
-
-
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -74,7 +64,7 @@ def _endpoint(given: str) -> str | None:
 
 
 boolean: Parser[bool] = Parser(_boolean, "true or false")
-size: Parser[int] = Parser(_size, "a size such as 64M or 2G")
+size: Parser[int] = Parser(parse_size, "a size such as 64M or 2G")
 text: Parser[str] = Parser(str, "text")
 optional_text: Parser[str | None] = Parser(str, "text")
 endpoint: Parser[str | None] = Parser(

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from indextables.commands import Place, Statement, Work, understand
+from indextables.commands.grammar import Statement, parse_statement
+from indextables.commands.implementation import CommandContext, TaskSet, implementation_of
 from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.options import Options
@@ -27,28 +28,28 @@ _RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """The columns of a command's result, and the name of its table if it is a name; nothing if not ours."""
     del blobs
-    statement = understand(request["statement"])
+    statement = parse_statement(request["statement"])
     if statement is None:
         return {}, ()
     name = {"name": statement.target.name} if statement.target.name else {}
-    return {"schema": from_arrow(statement.command.result), **name}, ()
+    return {"schema": from_arrow(implementation_of(statement.command).result), **name}, ()
 
 
 def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Do a command, or say what work there is."""
+    """Run the plan step of a command: its result, or its tasks."""
     del blobs
-    statement, place = _read(request)
-    return _answer(place, statement.command.plan(place, statement.arguments))
+    statement, context = _read(request)
+    return _answer(context, implementation_of(statement.command).plan(context, statement.arguments))
 
 
 def command_finish(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Finish a command with what its work gave, or say what work is left."""
-    statement, place = _read(request)
+    """Run the finish step of a command with the results of its tasks: its result, or further tasks."""
+    statement, context = _read(request)
     (job, state), *results = (pickle.loads(blob) for blob in blobs)  # noqa: S301 - our planner and tasks wrote them
-    left = statement.command.finish(place, statement.arguments, state, results)
-    if job is not None and not isinstance(left, Work):
+    left = implementation_of(statement.command).finish(context, statement.arguments, state, results)
+    if job is not None and not isinstance(left, TaskSet):
         jobs.end(job)
-    return _answer(place, left)
+    return _answer(context, left)
 
 
 def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
@@ -61,42 +62,42 @@ def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     return {}, ()
 
 
-def _answer(place: Place, planned: pa.Table | Work) -> Answer:
-    if not isinstance(planned, Work):
+def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
+    if not isinstance(planned, TaskSet):
         return {"done": True}, [_stream(planned)]
-    function = CommandFunction(place.store.passport() if place.table else None, planned.run)
+    function = CommandFunction(context.store.passport() if context.table else None, planned.run)
     tasks = [pickle.dumps(task) for task in planned.tasks]
     reply: dict[str, Any] = {"done": False}
     if planned.job is not None:
         reply["job"] = planned.job
-    if any(planned.preferred):
-        reply["preferred"] = planned.preferred
+    if any(planned.preferred_executors):
+        reply["preferred"] = planned.preferred_executors
     first = []
-    if planned.at_once is not None:
-        reply["background"] = place.options.get(JOBS_AT_ONCE)
-        first = [_stream(planned.at_once)]
+    if planned.immediate_result is not None:
+        reply["background"] = context.options.get(JOBS_AT_ONCE)
+        first = [_stream(planned.immediate_result)]
     kept = pickle.dumps((planned.job, planned.state))
     return reply, [*first, pickle.dumps((function, _RESULT)), kept, *tasks]
 
 
-def _read(request: Mapping[str, Any]) -> tuple[Statement, Place]:
-    statement = understand(request["statement"])
+def _read(request: Mapping[str, Any]) -> tuple[Statement, CommandContext]:
+    statement = parse_statement(request["statement"])
     if statement is None:
         raise CommandError(f"this is not a command: {request['statement']}")
     options = dict(request["options"])
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
-        return statement, Place(Options.parse(options), owner=os.getppid())
+        return statement, CommandContext(Options.parse(options), owner=os.getppid())
     if statement.target.path is not None:
         options["path"] = statement.target.path
     table = addressed({"options": options})
     # A planner may end before the work does; what starts planners lives as long as the driver.
-    return statement, Place(
+    return statement, CommandContext(
         table.options,
         table.log,
         owner=os.getppid(),
-        home=partial(home, executors=request.get("executors", ())),
-        ran=tuple(request.get("ran", ())),
+        executor_of=partial(home, executors=request.get("executors", ())),
+        executors=tuple(request.get("ran", ())),
     )
 
 

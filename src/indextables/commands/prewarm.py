@@ -1,4 +1,4 @@
-"""Commands about work in the background: PREWARM, WAIT FOR, and the lists of jobs."""
+"""PREWARM, and the commands about background jobs."""
 
 import socket
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.commands.clauses import condition, flag, names, number, text, where
-from indextables.commands.command import Arguments, Command, Place, Wanted, Work, rows
+from indextables.commands.grammar import condition
+from indextables.commands.implementation import Arguments, CommandContext, Implementation, TaskSet, table_of
 from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
@@ -86,57 +86,63 @@ class _Planned:
     homes: tuple[str | None, ...] = ()
 
 
-def _prewarm(place: Place, arguments: Arguments) -> pa.Table | Work:
+def _prewarm(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
     with condition(arguments) as said:
         plan = plan_prewarm(
-            place.log.snapshot(),
-            place.options,
+            context.log.snapshot(),
+            context.options,
             segments=arguments.get("segments", ()),
             fields=arguments.get("fields", ()),
             where=said,
             parallelism=arguments.get("parallelism"),
-            home=place.home,
+            home=context.executor_of,
         )
     homes = tuple(task.home for task in plan.tasks)
     planned = _Planned(plan.parts, plan.columns, plan.left_out, homes)
     if not plan.tasks:
-        return rows(_PREWARM, _row(Warmed(socket.gethostname()), planned, status="no_splits"))
-    public = place.options.public()
-    work = Work(_run, [(task, public) for task in plan.tasks], planned, preferred=homes)
-    return _in_background(place, plan.splits, work) if arguments.get("async") else work
+        return table_of(_PREWARM, _row(Warmed(socket.gethostname()), planned, status="no_splits"))
+    public = context.options.public()
+    work = TaskSet(_run, [(task, public) for task in plan.tasks], planned, preferred_executors=homes)
+    return _in_background(context, plan.splits, work) if arguments.get("async") else work
 
 
 def _run(task: tuple[PrewarmTask, Options], store: Store) -> Warmed:
     return run(task[0], store, task[1])
 
 
-def _in_background(place: Place, splits: int, work: Work) -> Work:
-    made = jobs.begin(jobs.JobKind.PREWARM, place.store.url, place.options, total=splits, owner=place.owner)
+def _in_background(context: CommandContext, splits: int, work: TaskSet) -> TaskSet:
+    made = jobs.begin(
+        jobs.JobKind.PREWARM, context.store.url, context.options, total=splits, owner=context.owner
+    )
     row = _row(Warmed(made.host), work.state, status="started")
-    return replace(work, job=made.id, at_once=rows(_PREWARM, {**row, "job_id": made.id, "async_mode": True}))
+    return replace(
+        work, job=made.id, immediate_result=table_of(_PREWARM, {**row, "job_id": made.id, "async_mode": True})
+    )
 
 
-def _finish(place: Place, arguments: Arguments, state: _Planned, results: Sequence[Warmed]) -> pa.Table:
+def _finish(
+    context: CommandContext, arguments: Arguments, state: _Planned, results: Sequence[Warmed]
+) -> pa.Table:
     if arguments.get("async"):
         raise_failed(together(results).failed)
     by_host: dict[tuple[str, str], list[Warmed]] = {}
-    for result, assigned in zip(results, _assigned(place, state, results), strict=True):
+    for result, assigned in zip(results, _assigned(context, state, results), strict=True):
         by_host.setdefault((result.host, assigned or result.host), []).append(result)
-    return rows(
+    return table_of(
         _PREWARM,
         *(_row(together(each), state, assigned=to) for (_, to), each in sorted(by_host.items())),
     )
 
 
-def _assigned(place: Place, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
-    """For each task that ran elsewhere than where its splits are read, the host of that place."""
-    if not place.ran:
+def _assigned(context: CommandContext, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
+    """For each task that ran elsewhere than where its splits are read, the host of that context."""
+    if not context.executors:
         return [None] * len(results)
     return [
         None
         if home is None or home.endswith(f"_{ran}")
         else home.removeprefix("executor_").rpartition("_")[0]
-        for home, ran in zip(state.homes, place.ran, strict=True)
+        for home, ran in zip(state.homes, context.executors, strict=True)
     ]
 
 
@@ -188,72 +194,30 @@ def _only(schema: pa.Schema, row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in schema.names}
 
 
-def _prewarm_jobs(place: Place, arguments: Arguments) -> pa.Table:
-    del place, arguments
+def _prewarm_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
+    del context, arguments
     found = jobs.jobs(jobs.JobKind.PREWARM)
-    return rows(_PREWARM_JOBS, *(_only(_PREWARM_JOBS, _job(record)) for record in found))
+    return table_of(_PREWARM_JOBS, *(_only(_PREWARM_JOBS, _job(record)) for record in found))
 
 
-def _merge_jobs(place: Place, arguments: Arguments) -> pa.Table:
-    del place, arguments
+def _merge_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
+    del context, arguments
     found = jobs.jobs(jobs.JobKind.MERGE)
-    return rows(_MERGE_JOBS, *(_only(_MERGE_JOBS, _job(record)) for record in found))
+    return table_of(_MERGE_JOBS, *(_only(_MERGE_JOBS, _job(record)) for record in found))
 
 
-def _wait(place: Place, arguments: Arguments) -> pa.Table:
-    table = place.store.url if place.table is not None else None
+def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
+    table = context.store.url if context.table is not None else None
     found = jobs.found(jobs.JobKind.PREWARM, table, arguments.get("job"))
     waited = []
     for record in jobs.wait(found, arguments.get("timeout", jobs.WAIT_S)):
         row = _only(_WAIT, _job(record))
         over = record.ended is not None
         waited.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
-    return rows(_WAIT, *waited)
+    return table_of(_WAIT, *waited)
 
 
-COMMANDS = (
-    Command(
-        openings=("PREWARM INDEXTABLES CACHE",),
-        in_shell="prewarm",
-        in_python="Table.prewarm",
-        result=_PREWARM,
-        plan=_prewarm,
-        finish=_finish,
-        clauses=(
-            names("FOR SEGMENTS", "segments"),
-            names("ON FIELDS", "fields"),
-            number("WITH PERWORKER PARALLELISM OF", "parallelism", 1),
-            where(),
-            flag("ASYNC MODE", "async"),
-        ),
-        help="Bring indexes to the local disk and into memory before the first search.",
-    ),
-    Command(
-        openings=("WAIT FOR INDEXTABLES PREWARM JOBS",),
-        in_shell="wait",
-        in_python="wait_for_prewarm",
-        result=_WAIT,
-        plan=_wait,
-        target=Wanted.MAYBE,
-        clauses=(text("JOB", "job", shown="'id'"), number("TIMEOUT", "timeout", 1, shown="seconds")),
-        help="Wait until prewarm jobs of this machine have ended.",
-    ),
-    Command(
-        openings=("DESCRIBE INDEXTABLES PREWARM JOBS",),
-        in_shell="jobs prewarm",
-        in_python="prewarm_jobs",
-        result=_PREWARM_JOBS,
-        plan=_prewarm_jobs,
-        target=Wanted.NOTHING,
-        help="The prewarm jobs of this machine, running and recently ended.",
-    ),
-    Command(
-        openings=("DESCRIBE INDEXTABLES MERGE JOBS",),
-        in_shell="jobs merge",
-        in_python="merge_jobs",
-        result=_MERGE_JOBS,
-        plan=_merge_jobs,
-        target=Wanted.NOTHING,
-        help="The merges of this machine, running and recently ended.",
-    ),
-)
+PREWARM = Implementation(_PREWARM, _prewarm, _finish)
+WAIT = Implementation(_WAIT, _wait)
+PREWARM_JOBS = Implementation(_PREWARM_JOBS, _prewarm_jobs)
+MERGE_JOBS = Implementation(_MERGE_JOBS, _merge_jobs)

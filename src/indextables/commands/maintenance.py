@@ -1,4 +1,4 @@
-"""Commands that keep a table small and quick: MERGE SPLITS, PURGE, CHECKPOINT, TRUNCATE TIME TRAVEL."""
+"""Maintenance commands: MERGE, PURGE, CHECKPOINT, TRUNCATE, DROP PARTITIONS, RESTORE and REPAIR."""
 
 import tempfile
 import time
@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from indextables.commands.clauses import DRY_RUN, condition, hours, number, size, where
-from indextables.commands.command import Arguments, Clause, Command, Place, Work, rows
-from indextables.commands.cursor import CommandCursor
+from indextables.commands.grammar import condition
+from indextables.commands.implementation import Arguments, CommandContext, Implementation, TaskSet, table_of
 from indextables.data_files import delete_uncommitted
 from indextables.errors import CommitConflictError, IndexTablesError
 from indextables.log.snapshot import Snapshot, SnapshotKey
-from indextables.log.transaction_log import MERGE
+from indextables.log.transaction_log import MERGE as MERGE_OPERATION
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
+from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.repair import repair
+from indextables.maintain.restore import restore
 from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
 from indextables.options.maintenance import MERGE_MAX_PASSES
 from indextables.store import Store
+from indextables.version import ENGINE
 
 _MEGABYTE = 1 << 20
 
@@ -91,6 +94,41 @@ _TRUNCATE = pa.schema(
     }
 )
 
+_DROP = pa.schema(
+    {
+        "table_path": pa.string(),
+        "status": pa.string(),
+        "partitions_dropped": pa.int64(),
+        "splits_removed": pa.int64(),
+        "total_size_bytes": pa.int64(),
+        "message": pa.string(),
+    }
+)
+_RESTORE = pa.schema(
+    {
+        "table_path": pa.string(),
+        "status": pa.string(),
+        "restored_version": pa.int64(),
+        "version": pa.int64(),
+        "splits_restored": pa.int64(),
+        "splits_removed": pa.int64(),
+        "restored_size_bytes": pa.int64(),
+        "removed_size_bytes": pa.int64(),
+        "message": pa.string(),
+    }
+)
+_REPAIR = pa.schema(
+    {
+        "source_path": pa.string(),
+        "target_path": pa.string(),
+        "source_version": pa.int64(),
+        "total_splits": pa.int32(),
+        "valid_splits": pa.int32(),
+        "missing_splits": pa.int32(),
+        "status": pa.string(),
+    }
+)
+
 
 # --- MERGE SPLITS ----------------------------------------------------------------------------------
 
@@ -108,53 +146,57 @@ class _MergeState:
     passes_left: int
 
 
-def _wish(place: Place, arguments: Arguments) -> merging.MergeWish:
+def _wish(context: CommandContext, arguments: Arguments) -> merging.MergeWish:
     with condition(arguments) as text:
         return merging.MergeWish.of(
-            place.log.snapshot(),
-            place.options,
+            context.log.snapshot(),
+            context.options,
             target_bytes=arguments.get("target_size"),
             where=text,
-            max_new_splits=arguments.get("max_dest"),
-            max_sources=arguments.get("max_source"),
+            max_new_splits=arguments.get("max_new_splits"),
+            max_sources=arguments.get("max_sources"),
         )
 
 
-def _merge(place: Place, arguments: Arguments) -> pa.Table | Work:
-    wish = _wish(place, arguments)
-    work = _pass(place, wish, merging.MergeOutcome(), place.options.get(MERGE_MAX_PASSES), None)
+def _merge(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
+    wish = _wish(context, arguments)
+    work = _pass(context, wish, merging.MergeOutcome(), context.options.get(MERGE_MAX_PASSES), None)
     if work is None:
-        nothing = "already optimal" if place.log.snapshot().num_files else "table is empty"
-        return _merge_row(place, merging.MergeOutcome(), nothing)
+        nothing = "already optimal" if context.log.snapshot().num_files else "table is empty"
+        return _merge_row(context, merging.MergeOutcome(), nothing)
     return work
 
 
 def _pass(
-    place: Place, wish: merging.MergeWish, before: merging.MergeOutcome, passes: int, job: str | None
-) -> Work | None:
+    context: CommandContext,
+    wish: merging.MergeWish,
+    before: merging.MergeOutcome,
+    passes: int,
+    job: str | None,
+) -> TaskSet | None:
     """What one pass has to do; None if there is nothing, or passes enough were made."""
-    snapshot, now_ms = place.log.snapshot(), time.time_ns() // 1_000_000
-    place.log.check_writable(snapshot)
-    tasks = wish.tasks(snapshot, place.options, before, now_ms) if passes else []
+    snapshot, now_ms = context.log.snapshot(), time.time_ns() // 1_000_000
+    context.log.check_writable(snapshot)
+    tasks = wish.tasks(snapshot, context.options, before, now_ms) if passes else []
     if not tasks:
         return None
-    batches = len(merging.batched(tasks, place.options))
+    batches = len(merging.batched(tasks, context.options))
     if job is None:
         job = jobs.begin(
             jobs.JobKind.MERGE,
-            place.store.url,
-            place.options,
+            context.store.url,
+            context.options,
             total=len(tasks),
             batches=batches,
-            owner=place.owner,
+            owner=context.owner,
             status=jobs.JobStatus.RUNNING,
         ).id
     else:
         jobs.more(job, len(tasks), batches)
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
     state = _MergeState(wish, snapshot.key, now_ms, sizes, job, before, passes - 1)
-    public = place.options.public()
-    return Work(_run_merge, [(task, public) for task in tasks], state, job=job)
+    public = context.options.public()
+    return TaskSet(_run_merge, [(task, public) for task in tasks], state, job=job)
 
 
 def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.Merged:
@@ -162,51 +204,53 @@ def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging
 
 
 def _finish_merge(
-    place: Place, arguments: Arguments, state: _MergeState, results: Sequence[merging.Merged]
-) -> pa.Table | Work:
+    context: CommandContext, arguments: Arguments, state: _MergeState, results: Sequence[merging.Merged]
+) -> pa.Table | TaskSet:
     del arguments
-    outcome = _committed(place, state, results)
+    outcome = _committed(context, state, results)
     # Merged splits may be small enough to be merged again.
     made = outcome.new_splits > state.before.new_splits
-    again = _pass(place, state.wish, outcome, state.passes_left, state.job) if made else None
-    return again or _merge_row(place, outcome, "")
+    again = _pass(context, state.wish, outcome, state.passes_left, state.job) if made else None
+    return again or _merge_row(context, outcome, "")
 
 
-def _committed(place: Place, state: _MergeState, results: Sequence[merging.Merged]) -> merging.MergeOutcome:
-    batches = merging.batched(results, place.options)
+def _committed(
+    context: CommandContext, state: _MergeState, results: Sequence[merging.Merged]
+) -> merging.MergeOutcome:
+    batches = merging.batched(results, context.options)
     try:
-        snapshot = _base_of(place, state)
+        snapshot = _base_of(context, state)
     except IndexTablesError:
-        delete_uncommitted(place.store, [r.add.path for r in results if r.add])
+        delete_uncommitted(context.store, [r.add.path for r in results if r.add])
         raise
     outcome = state.before
     for done, batch in enumerate(batches):
         try:
-            version = merging.commit_batch(place.log, snapshot, batch, place.options, state.now_ms)
+            version = merging.commit_batch(context.log, snapshot, batch, context.options, state.now_ms)
         except IndexTablesError:
             # Batches that come after it have their files already, and nobody will name them.
             left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
-            delete_uncommitted(place.store, left)
+            delete_uncommitted(context.store, left)
             raise
         jobs.batch_done(state.job)
         outcome = outcome.then(batch, state.sizes, version)
     return outcome
 
 
-def _base_of(place: Place, state: _MergeState) -> Snapshot:
+def _base_of(context: CommandContext, state: _MergeState) -> Snapshot:
     """The snapshot that a pass was planned from; it is compared by its token, not by its number alone."""
-    snapshot = place.log.snapshot_of(state.base)
+    snapshot = context.log.snapshot_of(state.base)
     if snapshot is None:
         raise CommitConflictError(
-            MERGE,
+            MERGE_OPERATION,
             f"version {state.base[0]}, which it started from, was cleaned up meanwhile",
-            version=place.log.snapshot().version,
+            version=context.log.snapshot().version,
             other="or one before it",
         )
     return snapshot
 
 
-def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
+def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
     status = "success" if outcome.new_splits else "no_action"
     message = nothing or f"{outcome.merged_splits} splits became {outcome.new_splits}"
     for left, problem in (
@@ -220,7 +264,7 @@ def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.
         status = "partial_success"
         message += f"; {len(outcome.failed)} groups could not be merged, for one: {outcome.failed[0]}"
     row = {
-        "table_path": place.store.url,
+        "table_path": context.store.url,
         "metrics": {
             "status": status,
             "merged_files": outcome.merged_splits,
@@ -229,28 +273,24 @@ def _merge_row(place: Place, outcome: merging.MergeOutcome, nothing: str) -> pa.
             "merged_size_bytes": outcome.bytes_after,
             "message": message,
         },
-        "temp_directory_path": place.options.get(TEMP_DIRECTORY) or tempfile.gettempdir(),
-        "heap_size_bytes": place.options.get(HEAP_SIZE),
+        "temp_directory_path": context.options.get(TEMP_DIRECTORY) or tempfile.gettempdir(),
+        "heap_size_bytes": context.options.get(HEAP_SIZE),
     }
-    return rows(_MERGE, row)
-
-
-def _precommit(cursor: CommandCursor) -> None:
-    raise cursor.wrong("PRECOMMIT never did anything, so it is not accepted; leave it out")
+    return table_of(_MERGE, row)
 
 
 # --- PURGE -----------------------------------------------------------------------------------------
 
 
-def _purge(place: Place, arguments: Arguments) -> pa.Table:
+def _purge(context: CommandContext, arguments: Arguments) -> pa.Table:
     outcome = purging.purge(
-        place.log,
-        place.options,
+        context.log,
+        context.options,
         older_than_hours=arguments.get("older_than"),
         log_hours=arguments.get("log_retention"),
         dry_run=arguments.get("dry_run", False),
     )
-    return rows(_PURGE, {"table_path": place.store.url, "metrics": purge_figures(outcome)})
+    return table_of(_PURGE, {"table_path": context.store.url, "metrics": purge_figures(outcome)})
 
 
 def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
@@ -283,12 +323,12 @@ def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
 # --- CHECKPOINT, TRUNCATE --------------------------------------------------------------------------
 
 
-def _checkpoint(place: Place, arguments: Arguments) -> pa.Table:
+def _checkpoint(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    made = place.log.checkpoint()
-    protocol = place.log.snapshot().protocol
+    made = context.log.checkpoint()
+    protocol = context.log.snapshot().protocol
     row = {
-        "table_path": place.store.url,
+        "table_path": context.store.url,
         "status": "SUCCESS",
         "checkpoint_version": made.version,
         "num_actions": made.num_files + 2,  # the protocol and the metadata beside them
@@ -296,70 +336,87 @@ def _checkpoint(place: Place, arguments: Arguments) -> pa.Table:
         "protocol_version": protocol.min_reader_version,
         "is_multi_part": False,
     }
-    return rows(_CHECKPOINT, row)
+    return table_of(_CHECKPOINT, row)
 
 
-def _truncate(place: Place, arguments: Arguments) -> pa.Table:
+def _truncate(context: CommandContext, arguments: Arguments) -> pa.Table:
     dry_run = bool(arguments.get("dry_run"))
-    done = truncate(place.log, dry_run=dry_run)
+    done = truncate(context.log, dry_run=dry_run)
     gone_text = f"{done.versions} versions and {done.states} states before version {done.version}"
     row = {
-        "table_path": place.store.url,
+        "table_path": context.store.url,
         "status": "DRY_RUN" if dry_run else "SUCCESS",
         "checkpoint_version": done.version,
         "versions_deleted": done.versions,
         "checkpoints_deleted": done.states,
-        "files_preserved": place.log.snapshot().num_files,
+        "files_preserved": context.log.snapshot().num_files,
         "message": f"{gone_text} {'would be' if dry_run else 'were'} deleted",
     }
-    return rows(_TRUNCATE, row)
+    return table_of(_TRUNCATE, row)
 
 
-COMMANDS = (
-    Command(
-        openings=("MERGE SPLITS",),
-        in_shell="merge",
-        in_python="Table.merge",
-        result=_MERGE,
-        plan=_merge,
-        finish=_finish_merge,
-        clauses=(
-            where(),
-            size("TARGET SIZE", "target_size", merging.MIN_TARGET),
-            number("MAX DEST SPLITS", "max_dest", 1),
-            number("MAX SOURCE SPLITS PER MERGE", "max_source", 2),
-            Clause("PRECOMMIT", "precommit", _precommit, refused=True),
-        ),
-        help="Make few large splits of many small ones, partition by partition.",
-    ),
-    Command(
-        openings=("PURGE INDEXTABLE",),
-        in_shell="purge",
-        in_python="Table.purge",
-        result=_PURGE,
-        plan=_purge,
-        clauses=(
-            hours("OLDER THAN", "older_than"),
-            hours("TRANSACTION LOG RETENTION", "log_retention"),
-            DRY_RUN,
-        ),
-        help="Delete files that no version names, and files of the log that have outlived their retention.",
-    ),
-    Command(
-        openings=("CHECKPOINT INDEXTABLES", "COMPACT INDEXTABLES"),
-        in_shell="checkpoint",
-        in_python="Table.checkpoint",
-        result=_CHECKPOINT,
-        plan=_checkpoint,
-        help="Write a compacted state of the log now; a table of an older protocol becomes a current one.",
-    ),
-    Command(
-        openings=("TRUNCATE INDEXTABLES TIME TRAVEL",),
-        in_shell="truncate",
-        in_python="Table.truncate",
-        result=_TRUNCATE,
-        plan=_truncate,
-        clauses=(DRY_RUN,),
-        help="Forget all versions before the newest one.",
-    ),
-)
+# --- DROP PARTITIONS, RESTORE, REPAIR ------------------------------------------------------------------
+
+
+def _drop(context: CommandContext, arguments: Arguments) -> pa.Table:
+    with condition(arguments) as said:
+        assert said is not None, "WHERE is required"
+        done = drop_partitions(context.log, said)
+    message = (
+        "no partition matches"
+        if done.version is None
+        else f"version {done.version}; a purge deletes the files once their retention is over"
+    )
+    row = {
+        "table_path": context.store.url,
+        "status": "no_action" if done.version is None else "success",
+        "partitions_dropped": done.partitions,
+        "splits_removed": done.splits,
+        "total_size_bytes": done.bytes,
+        "message": message,
+    }
+    return table_of(_DROP, row)
+
+
+def _restore(context: CommandContext, arguments: Arguments) -> pa.Table:
+    done = restore(context.log, version=arguments.get("version"), timestamp=arguments.get("timestamp"))
+    message = (
+        "the table is what it was already"
+        if done.version is None
+        else f"version {done.version} holds what version {done.restored_version} held"
+    )
+    row = {
+        "table_path": context.store.url,
+        "status": "no_action" if done.version is None else "success",
+        "restored_version": done.restored_version,
+        "version": done.version,
+        "splits_restored": done.splits_restored,
+        "splits_removed": done.splits_removed,
+        "restored_size_bytes": done.bytes_restored,
+        "removed_size_bytes": done.bytes_removed,
+        "message": message,
+    }
+    return table_of(_RESTORE, row)
+
+
+def _repair(context: CommandContext, arguments: Arguments) -> pa.Table:
+    done = repair(arguments["path"], arguments.get("at"), context.options, engine=ENGINE)
+    row = {
+        "source_path": done.source,
+        "target_path": done.target,
+        "source_version": done.source_version,
+        "total_splits": done.total_splits,
+        "valid_splits": done.valid_splits,
+        "missing_splits": done.missing_splits,
+        "status": "SUCCESS",
+    }
+    return table_of(_REPAIR, row)
+
+
+MERGE = Implementation(_MERGE, _merge, _finish_merge)
+PURGE = Implementation(_PURGE, _purge)
+CHECKPOINT = Implementation(_CHECKPOINT, _checkpoint)
+TRUNCATE = Implementation(_TRUNCATE, _truncate)
+DROP_PARTITIONS = Implementation(_DROP, _drop)
+RESTORE = Implementation(_RESTORE, _restore)
+REPAIR = Implementation(_REPAIR, _repair)

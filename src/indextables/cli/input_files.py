@@ -1,4 +1,4 @@
-"""Rows for `write`: from Parquet, CSV or JSON lines; from files or from standard input, in a stream."""
+"""Input of `write`: Parquet, CSV or JSON lines, from files or from standard input, as a stream."""
 
 import io
 import json
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from indextables.errors import OptionError, SchemaError
 
-FORMATS = ("parquet", "csv", "json")
+_FORMATS = ("parquet", "csv", "json")
 _SUFFIXES = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -25,14 +25,23 @@ _SUFFIXES = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-STDIN = "-"
-_LOOKED_AT = 1 << 20
-_LINES = 200
+_STDIN = "-"
+_SAMPLE_BYTES = 1 << 20
+_SAMPLE_LINES = 200
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
 
 
-def rows_from(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
-    """The rows of all files, one after the other; they must have the columns of the first."""
+def open_files(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
+    """Open files as one stream of rows.
+
+    Args:
+        files: their paths; `-` is standard input. All must have the columns of the first.
+        form: `parquet`, `csv` or `json`; by default the names of the files decide.
+
+    Raises:
+        OptionError: a file does not exist, or its format is unknown.
+        SchemaError: a file cannot be read, or has other columns or types than the first.
+    """
     readers = _readers(files, form)
     first = next(readers)
     schema = first.schema
@@ -40,17 +49,17 @@ def rows_from(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from first
         for name, reader in zip(files[1:], readers, strict=True):
-            yield from _same(reader, schema, name)
+            yield from _with_schema(reader, schema, name)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _readers(files: Sequence[str], form: str | None) -> Iterator[pa.RecordBatchReader]:
     for name in files:
-        yield _reader(name, form or _guessed(name))
+        yield _reader(name, form or _format_of(name))
 
 
-def _same(reader: pa.RecordBatchReader, schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
+def _with_schema(reader: pa.RecordBatchReader, schema: pa.Schema, name: str) -> Iterator[pa.RecordBatch]:
     if set(reader.schema.names) != set(schema.names):
         raise SchemaError(
             f"{name} has the columns {', '.join(reader.schema.names)}, but the first file has "
@@ -65,8 +74,8 @@ def _same(reader: pa.RecordBatchReader, schema: pa.Schema, name: str) -> Iterato
 
 
 def _reader(name: str, form: str) -> pa.RecordBatchReader:
-    source: IO[bytes] | str = sys.stdin.buffer if name == STDIN else name
-    if name != STDIN and not Path(name).is_file():
+    source: IO[bytes] | str = sys.stdin.buffer if name == _STDIN else name
+    if name != _STDIN and not Path(name).is_file():
         raise OptionError(f"there is no file {name}")
     try:
         if form == "parquet":
@@ -80,14 +89,14 @@ def _reader(name: str, form: str) -> pa.RecordBatchReader:
 
 
 def _parquet(source: IO[bytes] | str) -> pa.RecordBatchReader:
-    # Parquet is read from its end, so what comes through a pipe is taken as a whole.
+    # Parquet is read from its end, so the content of a pipe is read into memory.
     opened: Any = source if isinstance(source, str) else pa.BufferReader(source.read())
     file = pq.ParquetFile(opened)
     return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
 
 
-class _Replayed(io.RawIOBase):
-    """A stream of which the beginning was read already."""
+class _Replay(io.RawIOBase):
+    """A stream whose first bytes were read already."""
 
     def __init__(self, start: bytes, rest: IO[bytes]) -> None:
         super().__init__()
@@ -95,11 +104,11 @@ class _Replayed(io.RawIOBase):
         self._rest = rest
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """Return true: the stream is for reading."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any buffer; Python 3.11 has no name for that
-        """The beginning first, then what comes."""
+        """Read the first bytes again, then the rest of the stream."""
         found = self._start[: len(buffer)] or self._rest.read(len(buffer))
         self._start = self._start[len(buffer) :]
         buffer[: len(found)] = found
@@ -107,20 +116,20 @@ class _Replayed(io.RawIOBase):
 
 
 def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
-    """JSON lines. Texts that are dates are dates: Arrow alone takes them for timestamps at midnight."""
+    """Open JSON lines. Strings that are dates become dates; Arrow alone makes timestamps of them."""
     rows: IO[bytes] | str = source
     if isinstance(source, str):
         with Path(source).open("rb") as file:
-            start = file.read(_LOOKED_AT)
+            start = file.read(_SAMPLE_BYTES)
     else:
-        start = source.read(_LOOKED_AT)
-        rows = io.BufferedReader(_Replayed(start, source), _LOOKED_AT)
-    columns = _looked_at(start)
+        start = source.read(_SAMPLE_BYTES)
+        rows = io.BufferedReader(_Replay(start, source), _SAMPLE_BYTES)
+    columns = _date_columns(start)
     dates = pa.schema([(column, pa.string()) for column, is_date in columns.items() if is_date])
     reader = pa_json.open_json(rows, parse_options=pa_json.ParseOptions(explicit_schema=dates))
     if not dates.names:
         return reader
-    # Arrow puts columns whose types it was told before all others.
+    # Arrow puts columns with an explicit type before all others.
     names = sorted(
         reader.schema.names, key=lambda n: list(columns).index(n) if n in columns else len(columns)
     )
@@ -135,30 +144,32 @@ def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
                     [batch.column(field.name).cast(field.type) for field in schema], schema=schema
                 )
             except pa.ArrowInvalid as error:
-                raise SchemaError(f"{name} has dates first, and then other texts: {error}") from error
+                raise SchemaError(f"{name} has dates first and other strings later: {error}") from error
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _looked_at(start: bytes) -> dict[str, bool]:
-    """The columns in their order, and whether they hold dates only, as far as the first lines tell."""
+def _date_columns(start: bytes) -> dict[str, bool]:
+    """Return the columns of the first lines in their order, and whether all their values are dates."""
     found: dict[str, bool | None] = {}
-    for line in start.splitlines()[:_LINES]:
+    for line in start.splitlines()[:_SAMPLE_LINES]:
         try:
             row = json.loads(line)
         except ValueError:
             continue
         for column, value in row.items() if isinstance(row, dict) else ():
-            known = found.setdefault(column, None)
-            if value is not None and known is not False:
+            is_date = found.setdefault(column, None)
+            if value is not None and is_date is not False:
                 found[column] = isinstance(value, str) and _DATE.fullmatch(value) is not None
     return {column: bool(is_date) for column, is_date in found.items()}
 
 
-def _guessed(name: str) -> str:
-    if name == STDIN:
+def _format_of(name: str) -> str:
+    if name == _STDIN:
         return "json"
     found = _SUFFIXES.get(Path(name).suffix.lower())
     if found is None:
-        raise OptionError(f"{name}: what kind of file is it? give --format {{{', '.join(FORMATS)}}}")
+        raise OptionError(
+            f"{name}: the format is not known by the name; give --format {{{', '.join(_FORMATS)}}}"
+        )
     return found

@@ -1,0 +1,447 @@
+"""The declarations of all commands: one for SQL, the command line and Python.
+
+A declaration holds no code: the grammar of SQL (`commands.grammar`), the flags of the command line
+(`cli.main`) and the reference page are derived from it. `implementation` names what runs; it is imported when
+the command is run, so that help and completion need no library.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from indextables.options.maintenance import MIN_MERGE_TARGET
+
+
+class TableArgument(StrEnum):
+    """Whether a command takes a table."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    PATH = "path"  # a path that need not be a table; it is the argument `path`
+    NONE = "none"
+
+
+class ValueKind(StrEnum):
+    """What follows the keywords of a clause."""
+
+    FLAG = "flag"
+    NUMBER = "number"
+    SIZE = "size"
+    HOURS = "hours"
+    NAMES = "names"
+    TEXT = "text"
+    CONDITION = "condition"
+    VERSION = "version"
+    TIMESTAMP = "timestamp"
+
+
+_SQL_PLACEHOLDERS = {
+    ValueKind.FLAG: "",
+    ValueKind.NUMBER: "n",
+    ValueKind.SIZE: "n[M|G]",
+    ValueKind.HOURS: "n {DAYS | HOURS}",
+    ValueKind.NAMES: "(name, ...)",
+    ValueKind.TEXT: "'text'",
+    ValueKind.CONDITION: "condition",
+    ValueKind.VERSION: "[AS OF] n",
+    ValueKind.TIMESTAMP: "[AS OF] 'time'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One argument of a command besides its table.
+
+    Attributes:
+        keywords: what begins the clause in SQL; clauses may stand in any order.
+        name: the name of the argument, which is also the parameter in Python.
+        kind: what its value is.
+        help: one line for the command line; empty for a clause that is refused.
+        flag: the flag of the command line; by default `--` and the name.
+        placeholder: what stands for the value in the syntax of SQL; by default that of the kind.
+        minimum: the smallest number or size.
+        required: whether the command needs it.
+        refusal: why a clause of IndexTables for Scala is not accepted; it exists in SQL only.
+    """
+
+    keywords: str
+    name: str
+    kind: ValueKind
+    help: str = ""
+    flag: str = ""
+    placeholder: str = ""
+    minimum: int = 0
+    required: bool = False
+    refusal: str = ""
+
+    @property
+    def syntax(self) -> str:
+        """The clause as the reference page shows it, without brackets."""
+        return f"{self.keywords} {self.placeholder or _SQL_PLACEHOLDERS[self.kind]}".strip()
+
+    @property
+    def option(self) -> str:
+        """The flag of the command line."""
+        return self.flag or "--" + self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command.
+
+    Attributes:
+        openings: the keywords that begin the statement; the first one is the preferred form.
+        program: the words after `indextables` on the command line.
+        python: the method of `Table` or the function of `indextables` that does the same.
+        implementation: `module.NAME` of the `Implementation`, in this package.
+        help: what it does, in one sentence.
+        details: a paragraph and examples for `--help`.
+        table: whether it takes a table.
+        before_table: a keyword before the table in SQL.
+        clauses: its other arguments.
+        one_of: the names of arguments of which exactly one must be given.
+    """
+
+    openings: tuple[str, ...]
+    program: str
+    python: str
+    implementation: str
+    help: str
+    details: str = ""
+    table: TableArgument = TableArgument.REQUIRED
+    before_table: str = ""
+    clauses: tuple[Clause, ...] = ()
+    one_of: tuple[str, ...] = ()
+
+    @property
+    def syntax(self) -> str:
+        """The statement as the reference page shows it."""
+        return " ".join(self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        verbs = " | ".join(self.openings)
+        yield f"{{{verbs}}}" if len(self.openings) > 1 else verbs
+        argument = "'path'" if self.table is TableArgument.PATH else "table"
+        table = f"{self.before_table} {argument}".strip()
+        if self.table is TableArgument.OPTIONAL:
+            yield f"[{table}]"
+        elif self.table is not TableArgument.NONE:
+            yield table
+        if self.one_of:
+            yield "{" + " | ".join(c.syntax for c in self.clauses if c.name in self.one_of) + "}"
+        for clause in self.clauses:
+            if clause.name not in self.one_of and not clause.refusal:
+                yield clause.syntax if clause.required else f"[{clause.syntax}]"
+
+
+_PARTITIONS = Clause(
+    "WHERE", "where", ValueKind.CONDITION, "a condition on partition columns: only their splits"
+)
+_DRY_RUN = Clause("DRY RUN", "dry_run", ValueKind.FLAG, "only report what would be deleted")
+
+_MAINTENANCE = (
+    Command(
+        openings=("MERGE SPLITS",),
+        program="merge",
+        python="Table.merge",
+        implementation="maintenance.MERGE",
+        help="Merge small splits into large ones, partition by partition.",
+        details="""\
+No row changes, and readers and writers need not stop. Splits that have reached 45% of the target size are
+left alone (-o merge.skipSplitThreshold=0.45).
+
+examples:
+  indextables merge logs --target-size 1G
+  indextables merge logs --where "day >= DATE '2026-05-01'" --max-dest-splits 20""",
+        clauses=(
+            _PARTITIONS,
+            Clause(
+                "TARGET SIZE",
+                "target_size",
+                ValueKind.SIZE,
+                "the size a merged split should reach (default 5G)",
+                minimum=MIN_MERGE_TARGET,
+            ),
+            Clause(
+                "MAX DEST SPLITS",
+                "max_new_splits",
+                ValueKind.NUMBER,
+                "the maximum number of merged splits",
+                flag="--max-dest-splits",
+                minimum=1,
+            ),
+            Clause(
+                "MAX SOURCE SPLITS PER MERGE",
+                "max_sources",
+                ValueKind.NUMBER,
+                "the maximum number of splits merged into one (default 1000)",
+                flag="--max-source-splits",
+                minimum=2,
+            ),
+            Clause(
+                "PRECOMMIT",
+                "precommit",
+                ValueKind.FLAG,
+                refusal="PRECOMMIT never did anything, so it is not accepted; leave it out",
+            ),
+        ),
+    ),
+    Command(
+        openings=("PURGE INDEXTABLE",),
+        program="purge",
+        python="Table.purge",
+        implementation="maintenance.PURGE",
+        help="Delete files that no version refers to, and log files whose retention is over.",
+        details="""\
+Files of versions that can still be read are never deleted. A retention below 24 hours is refused: a running
+write has uploaded splits that no version refers to yet.
+
+examples:
+  indextables purge logs --dry-run
+  indextables purge logs --older-than 2d --log-retention 4w""",
+        clauses=(
+            Clause(
+                "OLDER THAN",
+                "older_than",
+                ValueKind.HOURS,
+                "delete only files older than this, such as 7d (default 7d, at least 24h)",
+            ),
+            Clause(
+                "TRANSACTION LOG RETENTION",
+                "log_retention",
+                ValueKind.HOURS,
+                "how long earlier versions can be read, such as 4w (default 30d)",
+            ),
+            _DRY_RUN,
+        ),
+    ),
+    Command(
+        openings=("CHECKPOINT INDEXTABLES", "COMPACT INDEXTABLES"),
+        program="checkpoint",
+        python="Table.checkpoint",
+        implementation="maintenance.CHECKPOINT",
+        help="Write a checkpoint of the log now; a table of an older protocol is upgraded.",
+    ),
+    Command(
+        openings=("TRUNCATE INDEXTABLES TIME TRAVEL",),
+        program="truncate",
+        python="Table.truncate",
+        implementation="maintenance.TRUNCATE",
+        help="Delete all versions before the newest one; this cannot be undone.",
+        clauses=(_DRY_RUN,),
+    ),
+    Command(
+        openings=("DROP INDEXTABLES PARTITIONS FROM",),
+        program="drop",
+        python="Table.drop_partitions",
+        implementation="maintenance.DROP_PARTITIONS",
+        help="Remove whole partitions from a table.",
+        clauses=(
+            Clause("WHERE", "where", ValueKind.CONDITION, "a condition on partition columns", required=True),
+        ),
+    ),
+    Command(
+        openings=("RESTORE INDEXTABLES",),
+        program="restore",
+        python="Table.restore",
+        implementation="maintenance.RESTORE",
+        help="Commit the content of an earlier version as the newest one; no history is lost.",
+        clauses=(
+            Clause("TO VERSION", "version", ValueKind.VERSION, "the version to restore", flag="--to-version"),
+            Clause(
+                "TO TIMESTAMP",
+                "timestamp",
+                ValueKind.TIMESTAMP,
+                "the newest version at a time such as 2026-05-01T12:00; without a zone it is UTC",
+                flag="--to-timestamp",
+            ),
+        ),
+        one_of=("version", "timestamp"),
+    ),
+    Command(
+        openings=("REPAIR INDEXFILES TRANSACTION LOG",),
+        program="repair",
+        python="repair",
+        implementation="maintenance.REPAIR",
+        help="Write a transaction log anew, from a readable one or from the splits.",
+        details="""\
+Without --at the log is lost: it is rebuilt from the splits, in its place.
+With --at, PATH is the log folder (.../_transaction_log) of a table; what can be read of it is written to
+the folder given, which must be absent or empty and end in _transaction_log. Missing splits are left out.""",
+        table=TableArgument.PATH,
+        clauses=(
+            Clause("AT LOCATION", "at", ValueKind.TEXT, "the log folder to write", placeholder="'path'"),
+        ),
+    ),
+)
+
+_DESCRIBE = (
+    Command(
+        openings=("DESCRIBE INDEXTABLES STATE",),
+        program="describe state",
+        python="Table.state",
+        implementation="describe.STATE",
+        help="Size and shape of the newest checkpoint, and whether it should be compacted.",
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES HISTORY",),
+        program="history",
+        python="Table.history",
+        implementation="describe.HISTORY",
+        help="List the commits of a table, the newest first.",
+        clauses=(Clause("LIMIT", "limit", ValueKind.NUMBER, "the maximum number of commits", minimum=1),),
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES COMPONENT SIZES",),
+        program="describe components",
+        python="Table.components",
+        implementation="describe.COMPONENTS",
+        help="The parts of every split by kind and column, with their sizes.",
+        clauses=(_PARTITIONS,),
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES DATA SKIPPING STATS",),
+        program="describe skipping",
+        python="Table.data_skipping",
+        implementation="describe.SKIPPING",
+        help="For each column: the number of splits with statistics, and the minimum and maximum.",
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES TRANSACTION LOG",),
+        program="describe log",
+        python="Table.log_actions",
+        implementation="describe.LOG",
+        help="Every action of the newest checkpoint and of the versions after it.",
+        clauses=(
+            Clause(
+                "INCLUDE ALL",
+                "include_all",
+                ValueKind.FLAG,
+                "for log: the actions of every version file instead",
+                flag="--all",
+            ),
+        ),
+    ),
+)
+
+_PREWARM = (
+    Command(
+        openings=("PREWARM INDEXTABLES CACHE",),
+        program="prewarm",
+        python="Table.prewarm",
+        implementation="prewarm.PREWARM",
+        help="Load indexes into the local cache before the first search.",
+        details="""\
+example, in the background:
+  indextables prewarm logs --fields message --async
+  indextables jobs prewarm
+  indextables wait""",
+        clauses=(
+            Clause(
+                "FOR SEGMENTS",
+                "segments",
+                ValueKind.NAMES,
+                "TERM, POSTINGS, POSITIONS, FASTFIELD, FIELDNORM, STORE (default TERM,POSTINGS)",
+            ),
+            Clause("ON FIELDS", "fields", ValueKind.NAMES, "only these columns"),
+            Clause(
+                "WITH PERWORKER PARALLELISM OF",
+                "parallelism",
+                ValueKind.NUMBER,
+                "the number of splits that are loaded at once (default 2)",
+                minimum=1,
+            ),
+            _PARTITIONS,
+            Clause("ASYNC MODE", "async", ValueKind.FLAG, "run in the background and return at once"),
+        ),
+    ),
+    Command(
+        openings=("WAIT FOR INDEXTABLES PREWARM JOBS",),
+        program="wait",
+        python="wait_for_prewarm",
+        implementation="prewarm.WAIT",
+        help="Wait until prewarm jobs of this machine have ended.",
+        table=TableArgument.OPTIONAL,
+        clauses=(
+            Clause("JOB", "job", ValueKind.TEXT, "only the job with this id", placeholder="'id'"),
+            Clause(
+                "TIMEOUT",
+                "timeout",
+                ValueKind.NUMBER,
+                "the most seconds to wait (default 3600)",
+                placeholder="seconds",
+                minimum=1,
+            ),
+        ),
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES PREWARM JOBS",),
+        program="jobs prewarm",
+        python="prewarm_jobs",
+        implementation="prewarm.PREWARM_JOBS",
+        help="List the prewarm jobs of this machine, running and recently ended.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES MERGE JOBS",),
+        program="jobs merge",
+        python="merge_jobs",
+        implementation="prewarm.MERGE_JOBS",
+        help="List the merge jobs of this machine, running and recently ended.",
+        table=TableArgument.NONE,
+    ),
+)
+
+_CACHES = (
+    Command(
+        openings=("DESCRIBE INDEXTABLES DISK CACHE",),
+        program="cache show",
+        python="disk_cache",
+        implementation="caches.DISK_CACHE",
+        help="Show the usage of the local index cache.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES STORAGE STATS",),
+        program="storage",
+        python="storage_read",
+        implementation="caches.STORAGE",
+        help="Show what processes have read from storage since they started.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES ENVIRONMENT",),
+        program="environment",
+        python="environment",
+        implementation="caches.ENVIRONMENT",
+        help="Show options, environment variables, libraries and processes; secrets are masked.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("FLUSH INDEXTABLES SEARCHER CACHE",),
+        program="cache close",
+        python="flush_searchers",
+        implementation="caches.FLUSH_SEARCHERS",
+        help="Close the splits and indexes that processes keep open.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("FLUSH INDEXTABLES DISK CACHE",),
+        program="cache flush",
+        python="flush_disk_cache",
+        implementation="caches.FLUSH_DISK_CACHE",
+        help="Delete cached indexes that no process uses now.",
+        table=TableArgument.NONE,
+    ),
+    Command(
+        openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),
+        program="cache invalidate",
+        python="invalidate_log_cache",
+        implementation="caches.INVALIDATE",
+        help="Drop what this process has cached of transaction logs.",
+        table=TableArgument.OPTIONAL,
+        before_table="FOR",
+    ),
+)
+
+COMMANDS: tuple[Command, ...] = (*_MAINTENANCE, *_DESCRIBE, *_PREWARM, *_CACHES)
