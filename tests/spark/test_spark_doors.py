@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import indextables as it
+from indextables.commands.implementation import implementation_of
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.store import open_store
@@ -31,7 +32,9 @@ def test_spark_does_what_plain_python_does(spark, opening: str, template: Path, 
     use, options = doors.USES[opening], {"cache.disk.path": str(tmp_path / "cache")}
     by_spark = doors.prepared(template, opening, tmp_path / "by_spark", options)
     found = spark.sql(use.sql.format(by_spark))
-    assert json.loads(found.schema.json()) == json.loads(from_arrow(doors.command(opening).result))
+    assert json.loads(found.schema.json()) == json.loads(
+        from_arrow(implementation_of(doors.command(opening)).result)
+    )
     rows = [row.asDict(recursive=True) for row in found.collect()]
     assert rows
     if opening in OF_PROCESSES:
