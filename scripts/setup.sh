@@ -26,7 +26,7 @@ pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-ch
 runtime() {
   local python=
   for name in python3.14 python3.13 python3.12 python3.11 python3; do
-    if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       python=$name
       break
     fi

@@ -44,9 +44,9 @@ CHANGES = [
 # Pages with examples, by language: this module, tests/commands/test_commands_page.py and
 # tests/spark/test_spark_pages.py run them.
 RUN = {
-    "python": {*GUIDES, "docs/operations/upkeep.md"},
+    "python": {*GUIDES, "docs/operations/maintenance.md"},
     "py": {"README.md", "docs/guide/spark.md", "docs/spark.md", "docs/sql.md"},
-    "sql": {"docs/commands.md", "docs/operations/upkeep.md", "docs/sql.md"},
+    "sql": {"docs/commands.md", "docs/operations/maintenance.md", "docs/sql.md"},
     "sh": {"docs/guide/command-line.md"},
 }
 

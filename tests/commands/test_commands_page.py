@@ -18,7 +18,7 @@ from tests.upkeep_tables import TEXT
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"
 PROGRAM_PAGE = ROOT / "docs" / "guide" / "command-line.md"
-UPKEEP_PAGE = ROOT / "docs" / "operations" / "upkeep.md"
+MAINTENANCE_PAGE = ROOT / "docs" / "operations" / "maintenance.md"
 
 
 def statements(page: Path) -> list[str]:
@@ -26,7 +26,7 @@ def statements(page: Path) -> list[str]:
     return [text.strip() for block in blocks for text in block.split(";\n") if text.strip()]
 
 
-@pytest.mark.parametrize("page", [COMMANDS_PAGE, UPKEEP_PAGE], ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", [COMMANDS_PAGE, MAINTENANCE_PAGE], ids=lambda p: p.stem)
 def test_examples_of_sql_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for day in range(1, 13):
@@ -40,8 +40,8 @@ def test_examples_of_sql_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_examples_of_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", UPKEEP_PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        exec(compile(block, UPKEEP_PAGE.name, "exec"), names)
+    for block in re.findall(r"^```python\n(.*?)^```", MAINTENANCE_PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(block, MAINTENANCE_PAGE.name, "exec"), names)
 
 
 def test_examples_of_the_shell_run(tmp_path: Path) -> None:
