@@ -29,7 +29,7 @@ from tests.race.killed_worker import PARTITION
 from tests.servers import azure, s3
 from tests.servers.proxy import Fault, Proxy, Request, proxy
 
-SECONDS = 15
+SECONDS = 10
 SOAK_SECONDS = int(os.environ.get("INDEXTABLES_SOAK_SECONDS", "1800"))
 _FAULTS = (
     Fault.BUSY,
@@ -73,13 +73,22 @@ class Team:
 
     def kill(self, who: str) -> None:
         child = self.running.pop(who)
-        assert child.poll() is None, f"{who} ended: {(self.folder / f'{who}.errors').read_text()[-3000:]}"
+        assert child.poll() is None, self.errors(who)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         self.kills += 1
 
     def notes(self, who: str) -> Path:
         return self.folder / f"{who}.notes"
+
+    def wait_for(self, who: str, event: str) -> None:
+        """Wait until a process notes an event, however slow the machine is: the test's timeout is the limit."""
+        while not any(note.get("event") == event for note in noted(self, who)):
+            assert self.running[who].poll() is None, self.errors(who)
+            time.sleep(0.05)
+
+    def errors(self, who: str) -> str:
+        return f"{who} ended: {(self.folder / f'{who}.errors').read_text()[-3000:]}"
 
 
 @contextmanager
@@ -102,6 +111,8 @@ def with_faults(made: Proxy, dice: random.Random, rate: float) -> None:
 def kill_for(team: Team, seconds: float, dice: random.Random) -> None:
     for role, who in _TEAM:
         team.start(role, who)
+    for who in ("w0", "w1", "r0"):
+        team.wait_for(who, "done")
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(dice.uniform(0.5, 3))
