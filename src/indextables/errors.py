@@ -264,3 +264,40 @@ class QuerySyntaxError(IndexTablesError):
 
 class UnknownFieldError(IndexTablesError):
     """A search names a field that the table does not have."""
+
+
+# --- sources of companion indexes ------------------------------------------------------------------
+
+
+class SourceError(IndexTablesError):
+    """A Delta, Iceberg or Parquet table that an index is built on could not be read."""
+
+
+class SourceNotFoundError(SourceError):
+    """There is no table of the kind at the location, or not the version."""
+
+
+class UnsupportedSourceError(SourceError):
+    """The source uses a feature with which it cannot be read exactly; `feature` names it."""
+
+    def __init__(self, feature: str, problem: str, *, remedy: str = "") -> None:
+        super().__init__(f"{problem}; {feature} is not supported{f': {remedy}' if remedy else ''}")
+        self.feature = feature
+
+
+class SourceChangedError(SourceError):
+    """A file of the source vanished or changed since the snapshot was read."""
+
+    def __init__(self, url: str, problem: str) -> None:
+        super().__init__(f"the source file {url} {problem}; the source changed: sync again")
+        self.url = url
+
+
+class MissingExtraError(SourceError):
+    """A library that reads a kind of source is not installed."""
+
+    def __init__(self, extra: str, library: str) -> None:
+        super().__init__(
+            f"reading this source needs {library}, which is not installed: pip install 'indextables[{extra}]'"
+        )
+        self.extra = extra

@@ -1,0 +1,340 @@
+"""The columns of a table in the files that hold them: found by name or by id, and converted as Spark does.
+
+A table's schema changes while its files stay: columns are renamed, dropped, added again, given a wider type.
+`Column` says what each column of the table is called in files; `Projection` is that, applied to one file:
+which leaf columns to read, and how to build the table's columns from them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import SourceError, UnsupportedSourceError
+from indextables.schema.types import LOCAL_TIMESTAMP, TYPE_KEY, UTC_TIMESTAMP, spark_metadata
+from indextables.source.parquet_file import ParquetFile, leaf_count
+
+FIELD_ID = b"PARQUET:field_id"
+_CHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+_CHAR = re.compile(r"char\(\s*(\d+)\s*\)")
+_ANY_CHAR = re.compile(r"(?<!var)char\(")
+_HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+# The largest integer type whose values a double holds exactly.
+_INT_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or nested field of a table, and how files name it.
+
+    `key` is its name in files (a string) or its field id (an integer); elements of lists, keys and values of
+    maps have none. `default` is the value in files that lack the column, None for null. `children` are the
+    fields of a struct, the element of a list, or key and value of a map.
+    """
+
+    field: pa.Field
+    key: str | int | None
+    default: Any = None
+    children: tuple["Column", ...] = ()
+    required: bool = False
+    uuid: bool = False
+
+
+def columns_by_name(
+    schema: pa.Schema, name_of: Callable[[pa.Field], str | int] = lambda field: str(field.name)
+) -> tuple[Column, ...]:
+    """The columns of a schema; `name_of` gives the key of a field in files."""
+
+    def column(each: pa.Field, key: str | int | None) -> Column:
+        kind = each.type
+        children: tuple[Column, ...] = ()
+        if pa.types.is_struct(kind):
+            children = tuple(column(child, name_of(child)) for child in kind)
+        elif pa.types.is_list(kind):
+            children = (column(kind.value_field, None),)
+        elif pa.types.is_map(kind):
+            children = (column(kind.key_field, None), column(kind.item_field, None))
+        return Column(each, key, None, children)
+
+    return tuple(column(each, name_of(each)) for each in schema)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A column as a file has it: `read` are the leaf columns; None as source is a column it lacks."""
+
+    column: Column
+    source: pa.DataType | None = None
+    index: int = -1
+    children: list["_Node"] = field(default_factory=list)
+    leaves: list[int] = field(default_factory=list)
+
+
+class Projection:
+    """Columns of a table, in one file."""
+
+    def __init__(self, file: ParquetFile, columns: Sequence[Column], *, names: Mapping[str, int] | None = None):
+        """`names` are the field ids of columns in files without ids, by dotted name (a name mapping)."""
+        self._file = file
+        self._ids = None if names is None else names
+        ranges = file.leaf_ranges
+        fields = [(each, ranges[number], each.name) for number, each in enumerate(file.schema)]
+        self._nodes = self._match(columns, fields, "")
+        found = [(node, node.index) for node in self._nodes if node.source is not None]
+        self.columns = sorted({index for _, index in found})
+        self.leaves = sorted(leaf for node, _ in found for leaf in node.leaves)
+        self._place = {index: place for place, index in enumerate(self.columns)}
+
+    def build(self, arrays: Sequence[pa.Array], rows: int) -> list[pa.Array]:
+        """The table's columns, from the arrays of the file's `columns`."""
+        return [
+            _missing(node.column, rows, self._file.url)
+            if node.source is None
+            else self._convert(arrays[self._place[node.index]], node)
+            for node in self._nodes
+        ]
+
+    # --- matching --------------------------------------------------------------------------------------
+
+    def _match(
+        self, columns: Sequence[Column], fields: list[tuple[pa.Field, range, str]], path: str
+    ) -> list[_Node]:
+        nodes = []
+        for column in columns:
+            index = self._find(column, fields, path)
+            if index is None:
+                nodes.append(_Node(column))
+                continue
+            source, leaves, name = fields[index]
+            node = self._node(column, source.type, leaves, f"{path}{name}.")
+            node.index = index
+            nodes.append(node)
+        return nodes
+
+    def _find(self, column: Column, fields: list[tuple[pa.Field, range, str]], path: str) -> int | None:
+        key = column.key
+        if isinstance(key, int):
+            found = [
+                number for number, (each, _, name) in enumerate(fields) if self._id(each, path + name) == key
+            ]
+        else:
+            found = [number for number, (each, _, _) in enumerate(fields) if each.name == key]
+            if not found and key is not None:
+                lower = key.lower()
+                found = [n for n, (each, _, _) in enumerate(fields) if each.name.lower() == lower]
+        if len(found) > 1:
+            raise SourceError(
+                f"{self._file.url} has several columns {key!r}; Spark cannot tell them apart either: "
+                "rename them in the source"
+            )
+        return found[0] if found else None
+
+    def _id(self, each: pa.Field, path: str) -> int | None:
+        if self._ids is not None:
+            return self._ids.get(path)
+        text = (each.metadata or {}).get(FIELD_ID)
+        return None if text is None else int(text)
+
+    def _node(self, column: Column, source: pa.DataType, leaves: range, path: str) -> _Node:
+        node = _Node(column, source)
+        target = column.field.type
+        if pa.types.is_struct(target) and pa.types.is_struct(source):
+            children, first = [], leaves.start
+            for number in range(source.num_fields):
+                child = source.field(number)
+                count = leaf_count(child.type)
+                children.append((child, range(first, first + count), child.name))
+                first += count
+            node.children = self._match(column.children, children, path)
+            present = sorted(
+                (child for child in node.children if child.source is not None), key=lambda c: c.index
+            )
+            if not present:
+                # As Spark: a struct of which a file has no field is null.
+                return _Node(column)
+            for place, child in enumerate(present):
+                child.index = place
+        elif pa.types.is_list(target) and pa.types.is_list(source):
+            node.children = [self._node(column.children[0], source.value_type, leaves, f"{path}element.")]
+        elif pa.types.is_map(target) and pa.types.is_map(source):
+            keys = leaf_count(source.key_type)
+            middle = leaves.start + keys
+            node.children = [
+                self._node(column.children[0], source.key_type, range(leaves.start, middle), f"{path}key."),
+                self._node(column.children[1], source.item_type, range(middle, leaves.stop), f"{path}value."),
+            ]
+        else:
+            node.leaves = list(leaves)
+            self._check_leaf(column, source, leaves)
+            return node
+        if any(child.source is None for child in node.children) and not pa.types.is_struct(target):
+            # The element of a list is a struct of which the file has no field: its leaf tells the lengths.
+            raise UnsupportedSourceError(
+                "a list or map of structs that share no field with the table's schema",
+                f"{self._file.url}: column {column.field.name}",
+            )
+        node.leaves = sorted(leaf for child in node.children for leaf in child.leaves)
+        return node
+
+    def _check_leaf(self, column: Column, source: pa.DataType, leaves: range) -> None:
+        target = column.field.type
+        if not _convertible(source, target, uuid=column.uuid) or (
+            target == LOCAL_TIMESTAMP and self._file.is_int96(leaves[0])
+        ):
+            raise SourceError(
+                f"{self._file.url}: column {column.field.name} is stored as {source}, which Spark does not "
+                f"read as {target}; rewrite the file, or correct the table's schema"
+            )
+
+    # --- converting ------------------------------------------------------------------------------------
+
+    def _convert(self, array: pa.Array, node: _Node) -> pa.Array:
+        target = node.column.field.type
+        if pa.types.is_struct(target):
+            converted = self._struct(array, node)
+        elif pa.types.is_list(target):
+            offsets, start, end = _offsets(array)
+            values = self._convert(array.values.slice(start, end - start), node.children[0])
+            converted = pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+        elif pa.types.is_map(target):
+            offsets, start, end = _offsets(array)
+            keys = self._convert(array.keys.slice(start, end - start), node.children[0])
+            items = self._convert(array.items.slice(start, end - start), node.children[1])
+            converted = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(array))
+        else:
+            converted = _leaf(array, target, uuid=node.column.uuid)
+        return _padded(converted, node.column.field)
+
+    def _struct(self, array: pa.Array, node: _Node) -> pa.Array:
+        target = node.column.field.type
+        mask = _mask(array)
+        children = []
+        for child in node.children:
+            if child.source is None:
+                children.append(_missing(child.column, len(array), self._file.url))
+            else:
+                children.append(self._convert(pc.struct_field(array, [child.index]), child))
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _missing(column: Column, rows: int, url: str) -> pa.Array:
+    """A column that a file lacks."""
+    if column.default is not None:
+        return pa.repeat(pa.scalar(column.default, column.field.type), rows)
+    if column.required:
+        raise SourceError(f"{url} has no column {column.field.name}, which is required and has no default")
+    return pa.nulls(rows, column.field.type)
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
+    """Offsets of lists that begin at zero, and the part of the values that they speak of."""
+    offsets = np.asarray(array.offsets)
+    if not len(offsets):
+        return pa.array([0], pa.int32()), 0, 0
+    return pa.array(offsets - offsets[0], pa.int32()), int(offsets[0]), int(offsets[-1])
+
+
+def _convertible(source: pa.DataType, target: pa.DataType, *, uuid: bool) -> bool:
+    """Whether every value of a file's type is a value of the table's type, as Spark reads it."""
+    if uuid:
+        return bool(pa.types.is_fixed_size_binary(source) and source.byte_width == 16)
+    if source == target or pa.types.is_null(source):
+        return True
+    if target in _INTEGERS:
+        narrow = _UNSIGNED.get(source, source)
+        if narrow == pa.int32():
+            # Parquet has no smaller physical type; whether a value fits is checked as it is cast.
+            return True
+        return narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
+    if pa.types.is_float64(target):
+        return bool(pa.types.is_float32(source)) or source in _INTEGERS[:3]
+    if pa.types.is_decimal128(target):
+        if pa.types.is_decimal(source):
+            more_digits = target.precision - target.scale >= source.precision - source.scale
+            return bool(more_digits and target.scale >= source.scale)
+        if source == pa.uint64():
+            return bool(target.precision - target.scale >= 20)
+        return source in _INTEGERS and target.precision - target.scale >= _INT_DIGITS[source] - (
+            source == pa.int64()
+        )
+    if pa.types.is_string(target) or pa.types.is_binary(target):
+        return bool(
+            pa.types.is_string(source) or pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
+        )
+    if target == UTC_TIMESTAMP:
+        return bool(pa.types.is_timestamp(source))
+    if target == LOCAL_TIMESTAMP:
+        return bool((pa.types.is_timestamp(source) and source.tz is None) or pa.types.is_date32(source))
+    if pa.types.is_time64(target):
+        return bool(pa.types.is_time(source))
+    return False
+
+
+def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:
+    source = array.type
+    if uuid:
+        return _uuid_text(array)
+    if source == target:
+        return array
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(source):
+        if source.unit != "us":
+            # Nanoseconds that a microsecond cannot hold are cut off towards the past, as Spark does.
+            array = pc.floor_temporal(array, unit="microsecond") if source.unit == "ns" else array
+            array = array.cast(pa.timestamp("us", source.tz))
+        return array.view(target)
+    if pa.types.is_string(target) and not pa.types.is_string(source):
+        return array.cast(pa.binary()).view(target)
+    if pa.types.is_binary(target) and pa.types.is_string(source):
+        return array.view(target)
+    return array.cast(target)
+
+
+def _uuid_text(array: pa.Array) -> pa.Array:
+    """UUIDs of sixteen bytes as their text."""
+    mask = np.asarray(array.is_null())
+    raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    octets = raw[array.offset * 16 : (array.offset + len(array)) * 16].reshape(-1, 16)
+    text = np.full((len(array), 36), ord("-"), np.uint8)
+    places = [(0, 4, 0), (4, 6, 9), (6, 8, 14), (8, 10, 19), (10, 16, 24)]
+    for start, end, at in places:
+        text[:, at : at + 2 * (end - start)] = _HEX[octets[:, start:end]].reshape(len(array), -1)
+    offsets = pa.array(np.arange(len(array) + 1, dtype=np.int32) * 36)
+    values = pa.StringArray.from_buffers(len(array), offsets.buffers()[1], pa.py_buffer(text.tobytes()))
+    return pc.if_else(pa.array(mask), pa.scalar(None, pa.string()), values) if mask.any() else values
+
+
+def _padded(array: pa.Array, column: pa.Field) -> pa.Array:
+    """A `char(n)` as Spark reads it: filled with blanks up to its length."""
+    declared = char_type(column)
+    if declared is None:
+        return array
+    return pc.utf8_rpad(array, width=declared, padding=" ")
+
+
+def char_type(column: pa.Field) -> int | None:
+    """The length of a `char(n)` column, None for any other."""
+    metadata = column.metadata or {}
+    texts = [metadata.get(TYPE_KEY, b"").decode(), str(spark_metadata(column).get(_CHAR_KEY, ""))]
+    for text in texts:
+        if found := _CHAR.fullmatch(text):
+            return int(found[1])
+        if _ANY_CHAR.search(text):
+            raise UnsupportedSourceError("char(n) inside of a nested type", f"column {column.name} is {text}")
+    return None
+
+
+def nested(columns: Sequence[Column]) -> Iterator[Column]:
+    """Columns with all their fields."""
+    for column in columns:
+        yield column
+        yield from nested(column.children)

@@ -1,0 +1,88 @@
+"""Where the files of a source lie: paths as a log records them, and the stores that hold them.
+
+A log is input of strangers. A relative path stays below the table; an absolute one may lead to another place
+of the same bucket, container or disk (shallow clones and Iceberg tables need that), and to other stores only
+if the caller allowed them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from indextables.errors import SourceError
+from indextables.options import Options
+from indextables.store import CredentialsProvider, Store, open_store
+from indextables.store.location import locate
+
+
+class Place(NamedTuple):
+    """A file: the store that holds it, its path in that store, and its URL."""
+
+    store: Store
+    path: str
+    url: str
+
+
+class Locations:
+    """The table's folder, and the other places that its files may lie in."""
+
+    def __init__(
+        self,
+        url: str,
+        options: Options,
+        *,
+        credentials: CredentialsProvider | None = None,
+        relocate: Mapping[str, str] | None = None,
+        allowed: Sequence[str] = (),
+    ) -> None:
+        """Open the place of a table.
+
+        `relocate` maps prefixes of recorded paths to where those files are now; `allowed` are URLs of other
+        buckets, containers or folders that recorded paths may lead to. The options and credentials are used
+        for all of them.
+        """
+        place = locate(url)
+        self.relocate = dict(relocate or {})
+        self._root = place.root
+        self._bases: dict[str, tuple[Store, tuple[str, ...]]] = {}
+        for each in [place, *(locate(target) for target in self.relocate.values())]:
+            self._add(each.base, "", options, credentials)
+        for text in allowed:
+            each = locate(text)
+            self._add(each.base, each.root, options, credentials)
+        self._base = place.base
+        self.url = place.url
+
+    def _add(self, base: str, root: str, options: Options, credentials: CredentialsProvider | None) -> None:
+        store, roots = self._bases.get(base) or (open_store(f"{base}/", options, credentials=credentials), ())
+        self._bases[base] = store, (*roots, root)
+
+    @property
+    def store(self) -> Store:
+        """The store, rooted at the table's folder."""
+        store, _ = self._bases[self._base]
+        return store.at(self._root) if self._root else store
+
+    def resolve(self, recorded: str, *, encoded: bool) -> Place:
+        """The file at a recorded path.
+
+        `encoded` says that a relative path, and the path of a URL, are percent-encoded.
+        """
+        for old, new in self.relocate.items():
+            if recorded == old or recorded.startswith(old.rstrip("/") + "/"):
+                recorded = new.rstrip("/") + recorded[len(old.rstrip("/")) :]
+                break
+        if ":/" not in recorded.split("?", 1)[0][:64] and not recorded.startswith("/"):
+            path = unquote(recorded, errors="strict") if encoded else recorded
+            path = f"{self._root}/{path}" if self._root else path
+            return Place(self._bases[self._base][0], path, f"{self._base}/{path}")
+        place = locate(unquote(recorded, errors="strict") if encoded else recorded)
+        known = self._bases.get(place.base)
+        if known is None or not any(
+            not root or place.root == root or place.root.startswith(f"{root}/") for root in known[1]
+        ):
+            raise SourceError(
+                f"the table at {self.url} refers to {place.url}, which lies in another store; allow that "
+                "location for this source if it is meant to be read"
+            )
+        return Place(known[0], place.root, place.url)

@@ -1,0 +1,471 @@
+"""A Parquet data file of any writer: its footer, all rows in order, or the rows at some positions.
+
+Few rows cost few pages. Their pages are located by the page index, or by the page headers of a column chunk
+where the writer left no page index; they are fetched together and decoded alone. Columns with fields of
+their own, whose pages do not end at the same rows, are read by row group.
+"""
+
+import io
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indextables.errors import (
+    ObjectMissingError,
+    SourceChangedError,
+    SourceError,
+    StoreError,
+    UnsupportedSourceError,
+)
+from indextables.limits import MAX_PARQUET_FOOTER
+from indextables.source.locations import Place
+from indextables.split.parquet import metadata as fields
+from indextables.split.parquet.pages import Bytes, Ints, Layout, Leaf, Pages, page_locations
+from indextables.split.parquet.row_groups import chunk_range, unpacked_bytes
+from indextables.split.parquet.thrift import read_struct, write_struct
+
+BATCH_ROWS = 16_384
+BATCH_BYTES = 16 << 20
+MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
+# The first read of a file: most footers lie within it.
+_TAIL = 64 << 10
+# Below this many bytes of pages, threads cost more than they save.
+_THREAD_BYTES = 256 << 10
+# Of the page header (parquet.thrift): its fields, and the kinds of pages.
+_PAGE_TYPE, _PAGE_BYTES, _V1_HEADER, _V2_HEADER, _PAGE_VALUES = 1, 3, 5, 8, 1
+_DATA_PAGE, _DICTIONARY, _DATA_PAGE_V2 = 0, 2, 3
+# No page header has more bytes, statistics included.
+_HEADER_BYTES = 1 << 20
+_INT96 = "INT96"
+
+Range: TypeAlias = tuple[int, int]
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
+    return ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="indextables-source")
+
+
+class FileBytes:
+    """Ranges of bytes of one data file: mapped on the local disk, fetched from an object store."""
+
+    def __init__(self, place: Place, size: int) -> None:
+        """`size` is what the table's log or listing says; a file of another size was replaced."""
+        self._store, self._path, self.url = place
+        self.size = size
+        local = self._store.local_path(self._path)
+        self._map = None if local is None else _mapped(local, self.url, size)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether ranges cost no request."""
+        return self._map is not None
+
+    def ranges(self, ranges: Sequence[Range]) -> Sequence[Bytes]:
+        """Several ranges; near ones share a request."""
+        for start, end in ranges:
+            if not 0 <= start <= end <= self.size:
+                raise SourceError(
+                    f"{self.url}: the footer speaks of bytes {start} to {end}, but the file has {self.size}; "
+                    "the file is damaged"
+                )
+        if self._map is not None:
+            if self._map.size() < self.size:
+                raise SourceChangedError(self.url, "was cut while it was read")
+            whole = memoryview(self._map)
+            return [whole[start:end] for start, end in ranges]
+        try:
+            return self._store.get_ranges(self._path, ranges)
+        except ObjectMissingError:
+            raise SourceChangedError(self.url, "is not there any more") from None
+
+    def open(self, parts: dict[int, Bytes]) -> Any:  # noqa: ANN401 - untyped library
+        """As Arrow's file; `parts` are ranges at hand by their start, others are fetched when read."""
+        if self._map is not None:
+            return pa.BufferReader(self._map)
+        return pa.PythonFile(_FetchedFile(self, parts), "r")
+
+
+class _FetchedFile(io.RawIOBase):
+    """A file of which some ranges are in memory."""
+
+    def __init__(self, file: FileBytes, parts: dict[int, Bytes]) -> None:
+        self._file = file
+        self._starts = sorted(parts)
+        self._parts = parts
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        end = self._file.size if size is None or size < 0 else min(self._file.size, self._position + size)
+        start, self._position = self._position, end
+        found = int(np.searchsorted(self._starts, start, side="right")) - 1
+        if found >= 0:
+            first = self._starts[found]
+            part = self._parts[first]
+            if end <= first + len(part):
+                return bytes(part[start - first : end - first])
+        return bytes(self._file.ranges([(start, end)])[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _PageChoice:
+    """The pages of a column to decode.
+
+    `groups` has for each row group its number, the rows of its chosen pages, their count, and whether a
+    dictionary page comes first; `positions` are the places of the selected rows among the rows of all
+    chosen pages; `ranges` are the bytes to read.
+    """
+
+    groups: list[tuple[int, int, int, bool]]
+    positions: Ints
+    ranges: list[Range]
+
+    @property
+    def size(self) -> int:
+        return sum(end - start for start, end in self.ranges)
+
+
+class ParquetFile:
+    """An open Parquet data file; may be shared by threads.
+
+    The file's Arrow schema follows from its Parquet types alone: a schema that an Arrow writer stored
+    beside them is left out, so that equal Parquet types always give equal Arrow types.
+    """
+
+    def __init__(self, data: FileBytes) -> None:
+        self.data = data
+        footer = self._footer()
+        with self._errors():
+            struct, _ = read_struct(footer)
+            self.key_values = _key_values(struct)
+            if "ARROW:schema" in self.key_values:
+                struct = {key: value for key, value in struct.items() if key != fields.KEY_VALUES}
+                footer = write_struct(struct)
+            self.metadata = pq.read_metadata(
+                pa.BufferReader(MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC)
+            )
+            self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
+            self._layout = Layout.of(footer)
+        self._flat = self._flat_leaves()
+        self._pages: dict[tuple[int, int], Pages] = {}
+
+    @property
+    def url(self) -> str:
+        """Where the file lies."""
+        return self.data.url
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of the file."""
+        return int(self.metadata.num_rows)
+
+    @cached_property
+    def leaf_ranges(self) -> list[range]:
+        """The leaf columns of each top-level column, by number."""
+        found, first = [], 0
+        for field in self.schema:
+            count = leaf_count(field.type)
+            found.append(range(first, first + count))
+            first += count
+        if first != self.metadata.num_columns:
+            raise SourceError(f"{self.url}: the footer's schema is malformed; the file is damaged")
+        return found
+
+    def is_int96(self, leaf: int) -> bool:
+        """Whether a leaf column has the timestamps of old writers."""
+        return bool(self.metadata.schema.column(leaf).physical_type == _INT96)
+
+    def fetch(self, positions: Ints, columns: Sequence[int], leaves: Sequence[int]) -> list[pa.ChunkedArray]:
+        """The rows at ascending, distinct positions: top-level columns by number, of them some leaves."""
+        if len(positions) and not 0 <= positions[0] <= positions[-1] < self.num_rows:
+            raise SourceChangedError(self.url, f"has {self.num_rows} rows, and no row {positions[-1]}")
+        with self._errors():
+            parts = self._by_group(positions)
+            flat = [column for column in columns if column in self._flat]
+            arrays: dict[int, Any] = dict(zip(flat, self._decode_pages(flat, parts), strict=True))
+            nested = [column for column in columns if column not in arrays]
+            if nested:
+                arrays.update(self._read_groups(nested, leaves, parts))
+            return [arrays[column] for column in columns]
+
+    def scan(
+        self, columns: Sequence[int], leaves: Sequence[int], batch_rows: int
+    ) -> Iterator[tuple[int, pa.RecordBatch | int]]:
+        """All rows in order: the position of the first row of each batch, and the batch.
+
+        Without columns a batch is only its number of rows.
+        """
+        first = 0
+        for group in range(self.metadata.num_row_groups):
+            rows = self._layout.groups[group].rows
+            if not columns:
+                for start in range(0, rows, batch_rows):
+                    yield first + start, min(batch_rows, rows - start)
+                first += rows
+                continue
+            with self._errors():
+                reader = self._open(group, leaves).reader
+                fitting = int(BATCH_BYTES // max(1.0, self._row_bytes(group, leaves)))
+                batches = reader.iter_batches(max(1, min(batch_rows, fitting)), [group], list(leaves))
+            while True:
+                with self._errors():
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield first, batch
+                first += batch.num_rows
+
+    def batch_rows(self, leaves: Sequence[int], most: int) -> int:
+        """How many rows make a batch of moderate size."""
+        largest = max((self._row_bytes(g, leaves) for g in range(len(self._layout.groups))), default=1.0)
+        return max(1, min(most, int(BATCH_BYTES // max(1.0, largest))))
+
+    # --- the file --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What a decoder says of bytes that are no Parquet, as our error."""
+        try:
+            yield
+        except (StoreError, SourceError):
+            raise
+        except (pa.ArrowException, OSError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+            raise SourceError(
+                f"{self.url} cannot be read ({error}); the file is damaged, or was replaced by another"
+            ) from error
+
+    def _footer(self) -> bytes:
+        size = self.data.size
+        if size < 12:
+            raise SourceError(f"{self.url} has {size} bytes, which is no Parquet file")
+        start = max(0, size - _TAIL)
+        tail = memoryview(self.data.ranges([(start, size)])[0])
+        if bytes(tail[-4:]) == _ENCRYPTED_MAGIC:
+            raise UnsupportedSourceError("Parquet encryption", f"{self.url} is encrypted")
+        if bytes(tail[-4:]) != MAGIC:
+            raise SourceError(f"{self.url} does not end as a Parquet file; it is damaged, or of another kind")
+        length = int.from_bytes(tail[-8:-4], "little")
+        if length > min(size - 12, MAX_PARQUET_FOOTER):
+            raise SourceError(f"{self.url} announces a footer of {length} bytes; the file is damaged")
+        if length + 8 > len(tail):
+            return bytes(self.data.ranges([(size - 8 - length, size - 8)])[0])
+        return bytes(tail[-8 - length : -8])
+
+    def _flat_leaves(self) -> dict[int, Leaf]:
+        """The top-level columns that are leaves and occur once in each row, by their number."""
+        schema = self.metadata.schema
+        found = {}
+        names = [field.name for field in self.schema]
+        for number, leaves in enumerate(self.leaf_ranges):
+            leaf = self._layout.flat.get(names[number])
+            repeated = schema.column(leaves[0]).max_repetition_level
+            if leaf is not None and len(leaves) == 1 and leaf.number == leaves[0] and not repeated:
+                found[number] = leaf
+        return found
+
+    def _row_bytes(self, group: int, leaves: Sequence[int]) -> float:
+        """About how many bytes a row of a group has before it is decoded."""
+        found = self._layout.groups[group]
+        return sum(unpacked_bytes(found.columns[leaf]) for leaf in leaves) / max(1, found.rows)
+
+    def _open(self, group: int, leaves: Sequence[int]) -> pq.ParquetFile:
+        parts: dict[int, Bytes] = {}
+        if not self.data.is_local:
+            places = [chunk_range(self._layout.groups[group].columns[leaf]) for leaf in leaves]
+            read = self.data.ranges(places)
+            parts = {start: part for (start, _), part in zip(places, read, strict=True)}
+        return pq.ParquetFile(
+            self.data.open(parts),
+            metadata=self.metadata,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+            arrow_extensions_enabled=False,
+        )
+
+    # --- rows by position ------------------------------------------------------------------------------
+
+    def _by_group(self, positions: Ints) -> list[tuple[int, Ints]]:
+        """The positions within each row group that has any."""
+        groups = self._layout.groups
+        bounds = np.searchsorted(positions, [g.first_row for g in groups] + [self.num_rows])
+        return [
+            (i, positions[bounds[i] : bounds[i + 1]] - groups[i].first_row)
+            for i in range(len(groups))
+            if bounds[i + 1] > bounds[i]
+        ]
+
+    def _read_groups(
+        self, columns: list[int], leaves: Sequence[int], parts: list[tuple[int, Ints]]
+    ) -> dict[int, pa.ChunkedArray]:
+        own = [leaf for column in columns for leaf in self.leaf_ranges[column]]
+        selected = sorted(set(own) & set(leaves))
+        tables = [
+            self._open(group, selected).reader.read_row_groups([group], selected).take(pa.array(local))
+            for group, local in parts
+        ]
+        table = pa.concat_tables(tables)
+        return dict(zip(sorted(columns), table.columns, strict=True))
+
+    def _decode_pages(self, columns: list[int], parts: list[tuple[int, Ints]]) -> list[pa.Array]:
+        self._locate([(group, self._flat[column]) for column in columns for group, _ in parts])
+        choices = [self._choose(self._flat[column], parts) for column in columns]
+        # The largest first, so that no thread is left alone with it.
+        order = sorted(range(len(choices)), key=lambda i: -choices[i].size)
+        data = iter(self.data.ranges([each for i in order for each in choices[i].ranges]))
+        threads = len(choices) > 1 and sum(choice.size for choice in choices) > _THREAD_BYTES
+        decoded: dict[int, Future[pa.Array]] = {}
+        for i in order:
+            groups = []
+            for group, rows, count, has_dictionary in choices[i].groups:
+                dictionary = next(data) if has_dictionary else b""
+                groups.append((group, rows, [next(data) for _ in range(count)], dictionary))
+            file = self._layout.small_file(self._flat[columns[i]], groups)
+            decoded[i] = _decode(file, choices[i].positions, on_a_thread=threads)
+        return [decoded[i].result() for i in range(len(columns))]
+
+    def _choose(self, leaf: Leaf, parts: list[tuple[int, Ints]]) -> _PageChoice:
+        groups: list[tuple[int, int, int, bool]] = []
+        positions: list[Ints] = []
+        ranges: list[Range] = []
+        before = 0
+        for group, local in parts:
+            pages = self._pages[group, leaf.number]
+            which = np.searchsorted(pages.first_rows, local, side="right") - 1
+            chosen, place = np.unique(which, return_inverse=True)
+            following = np.append(pages.first_rows[1:], self._layout.groups[group].rows)
+            counts = following[chosen] - pages.first_rows[chosen]
+            starts = np.cumsum(counts) - counts
+            positions.append(starts[place] + local - pages.first_rows[which] + before)
+            if pages.dictionary is not None:
+                ranges.append(pages.dictionary)
+            offsets = pages.offsets[chosen]
+            ranges.extend(zip(offsets.tolist(), (offsets + pages.lengths[chosen]).tolist(), strict=True))
+            rows = int(counts.sum())
+            groups.append((group, rows, len(chosen), pages.dictionary is not None))
+            before += rows
+        return _PageChoice(groups, np.concatenate(positions) if positions else np.empty(0, np.int64), ranges)
+
+    def _locate(self, keys: list[tuple[int, Leaf]]) -> None:
+        """Learn where the pages of column chunks are, of those that are not known yet."""
+        missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
+        chunks = [self._layout.groups[group].columns[leaf.number] for group, leaf in missing]
+        indexed = [fields.OFFSET_INDEX_AT in chunk and fields.OFFSET_INDEX_LENGTH in chunk for chunk in chunks]
+        places = [
+            self._layout.page_index_range(group, leaf) if has_index else chunk_range(chunk)
+            for (group, leaf), chunk, has_index in zip(missing, chunks, indexed, strict=True)
+        ]
+        read = self.data.ranges(places)
+        for (group, leaf), chunk, has_index, data in zip(missing, chunks, indexed, read, strict=True):
+            start, end = chunk_range(chunk)
+            rows = self._layout.groups[group].rows
+            table = page_locations(data) if has_index else _walk_pages(data, start, rows)
+            if not len(table) or table[0, 2] != 0 or not (np.diff(table[:, 2]) > 0).all():
+                raise ValueError("the pages of a column do not begin with its first row")
+            first = int(table[0, 0])
+            dictionary = (start, first) if start < first else None
+            if first < start or int((table[:, 0] + table[:, 1]).max()) > end:
+                raise ValueError("a page lies outside of its column chunk")
+            self._pages[group, leaf.number] = Pages(table[:, 0], table[:, 1], table[:, 2], dictionary, None)
+
+
+def leaf_count(kind: pa.DataType) -> int:
+    """How many leaf columns a value of this type has in Parquet."""
+    if pa.types.is_struct(kind):
+        return sum(leaf_count(kind.field(i).type) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return leaf_count(kind.key_type) + leaf_count(kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
+        return leaf_count(kind.value_type)
+    return 1
+
+
+def _key_values(struct: dict[int, Any]) -> dict[str, str]:
+    """The footer's own entries of writers."""
+    entries = struct[fields.KEY_VALUES][1][1] if fields.KEY_VALUES in struct else []
+    return {
+        entry[fields.KEY][1].decode(errors="replace"): entry[fields.VALUE][1].decode(errors="replace")
+        for entry in entries
+        if fields.KEY in entry and fields.VALUE in entry
+    }
+
+
+def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
+    """Offset, length and first row of each data page of a column whose every value is a row."""
+    view = memoryview(chunk)
+    found: list[tuple[int, int, int]] = []
+    position = first_row = 0
+    while position < len(view) and first_row < rows:
+        header, length = read_struct(view[position : position + _HEADER_BYTES])
+        end = position + length + header[_PAGE_BYTES][1]
+        kind = header[_PAGE_TYPE][1]
+        if end > len(view) or end <= position:
+            raise ValueError("a page is longer than its column chunk")
+        if kind in (_DATA_PAGE, _DATA_PAGE_V2):
+            described = header[_V1_HEADER if kind == _DATA_PAGE else _V2_HEADER][1]
+            found.append((start + position, end - position, first_row))
+            first_row += described[_PAGE_VALUES][1]
+        position = end
+    if first_row != rows:
+        raise ValueError(f"the pages of a column have {first_row} rows, its row group {rows}")
+    table = np.array(found, np.int64).reshape(-1, 3)
+    # A page without rows would be found for a row of the next.
+    counts = np.diff(np.append(table[:, 2], rows))
+    return table[counts > 0]
+
+
+def _decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
+    """The values at some places of a Parquet file of one column."""
+    if on_a_thread:
+        return _threads(os.getpid()).submit(_read_small, data, positions)
+    done: Future[pa.Array] = Future()
+    done.set_result(_read_small(data, positions))
+    return done
+
+
+def _read_small(data: bytes, positions: Ints) -> pa.Array:
+    settings = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": False}
+    opened = pq.ParquetFile(pa.BufferReader(data), **settings)
+    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
+    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
+        # Codes are taken before they become strings.
+        names, metadata = opened.schema_arrow.names, opened.metadata
+        opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names, **settings)
+    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
+    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
+
+
+def _mapped(path: str, url: str, size: int) -> mmap.mmap:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise SourceChangedError(url, "is not there any more") from None
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{url} cannot be opened ({error}); check its permissions") from error
+    if len(mapped) != size:
+        raise SourceChangedError(url, f"has {len(mapped)} bytes instead of {size}")
+    return mapped

@@ -1,0 +1,199 @@
+"""Rows of a source's files, as Spark reads them: all of a file, or those at some positions."""
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from cachetools import LRUCache
+
+from indextables.errors import ObjectMissingError, SourceChangedError, SourceError
+from indextables.source.columns import FIELD_ID, Column, Projection
+from indextables.source.parquet_file import BATCH_ROWS, FileBytes, ParquetFile
+from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.split.parquet.pages import Ints
+
+# Files that stay open, each with a file handle on the local disk.
+_OPEN_FILES = 64
+
+
+class SourceReader:
+    """Reads the files of a snapshot; may be shared by threads. Keeps the footers of the last files used."""
+
+    def __init__(self, snapshot: SourceSnapshot) -> None:
+        self.snapshot = snapshot
+        self._open: LRUCache[str, ParquetFile] = LRUCache(_OPEN_FILES)
+        self._deleted: LRUCache[tuple[str, str], Ints] = LRUCache(_OPEN_FILES)
+        self._lock = Lock()
+
+    def count(self, file: SourceFile) -> int:
+        """The rows of a file that count: those that are not deleted."""
+        records = self.open(file).num_rows if file.records is None else file.records
+        return records - len(self.deleted(file))
+
+    def deleted(self, file: SourceFile) -> Ints:
+        """The positions of a file's deleted rows, ascending."""
+        if file.deletes is None:
+            return np.empty(0, np.int64)
+        with self._lock:
+            known = self._deleted.get(file.content)
+        if known is None:
+            known = file.deletes.positions(self.snapshot, file)
+            with self._lock:
+                self._deleted[file.content] = known
+        return known
+
+    def open(self, file: SourceFile) -> ParquetFile:
+        """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of."""
+        with self._lock:
+            known = self._open.get(file.identity)
+        if known is None:
+            place = self.snapshot.locations.resolve(file.url, encoded=False)
+            if file.modified_ms is not None:
+                try:
+                    info = place.store.head(place.path)
+                except ObjectMissingError:
+                    raise SourceChangedError(file.url, "is not there any more") from None
+                if (info.size, info.etag, info.modified_ms) != (file.size, file.etag, file.modified_ms):
+                    raise SourceChangedError(file.url, "was replaced")
+            known = ParquetFile(FileBytes(place, file.size))
+            if file.records is not None and known.num_rows != file.records:
+                raise SourceChangedError(file.url, f"has {known.num_rows} rows instead of {file.records}")
+            with self._lock:
+                self._open[file.identity] = known
+        return known
+
+    def read(
+        self,
+        file: SourceFile,
+        columns: Sequence[str] | None = None,
+        positions: Ints | None = None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        position_column: str | None = None,
+        deleted_rows: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, in the order of their positions.
+
+        Args:
+            file: one of the snapshot's files.
+            columns: names of columns of the snapshot's schema; all without it.
+            positions: ascending, distinct positions of rows in the file; all rows without it. Deleted ones
+                among them are left out.
+            batch_rows: the most rows of a batch.
+            position_column: the name of an additional last column with each row's position in the file.
+            deleted_rows: include deleted rows.
+
+        Raises:
+            SourceChangedError: the file vanished or was replaced.
+            SourceError: the file is damaged, or a column cannot be read as the table's type.
+        """
+        fields = self._fields(columns)
+        schema = pa.schema([each.field for each in fields])
+        if position_column is not None:
+            schema = schema.append(pa.field(position_column, pa.int64(), nullable=False))
+        stored = [each for each in fields if not self._is_constant(each, file)]
+        opened = self.open(file)
+        projection = Projection(opened, stored, names=self._ids(opened))
+        deleted = np.empty(0, np.int64) if deleted_rows else self.deleted(file)
+        rows = (
+            self._scan(opened, projection, deleted, batch_rows)
+            if positions is None
+            else self._fetch(opened, projection, _without(positions, deleted), batch_rows)
+        )
+        for numbers, arrays in rows:
+            values = dict(zip((each.field.name for each in stored), arrays, strict=True))
+            final = [
+                values[each.field.name]
+                if each.field.name in values
+                else _constant(self._constant(each, file), each.field.type, len(numbers))
+                for each in fields
+            ]
+            if position_column is not None:
+                final.append(pa.array(numbers, pa.int64()))
+            if not final:
+                raise SourceError("no column to read; name one, or give `position_column`")
+            yield pa.RecordBatch.from_arrays(final, schema=schema)
+
+    def _fields(self, columns: Sequence[str] | None) -> list[Column]:
+        own = {each.field.name: each for each in self.snapshot.columns}
+        if columns is None:
+            return list(own.values())
+        for name in columns:
+            if name not in own:
+                raise SourceError(
+                    f"{self.snapshot.url} has no column {name!r}; the columns are {', '.join(own)}"
+                )
+        return [own[name] for name in columns]
+
+    def _is_constant(self, column: Column, file: SourceFile) -> bool:
+        return column.field.name in file.partition or column.key in file.constants
+
+    def _constant(self, column: Column, file: SourceFile) -> Any:  # noqa: ANN401 - of the column's type
+        if column.field.name in file.partition:
+            return file.partition[column.field.name]
+        assert isinstance(column.key, int)
+        return file.constants[column.key]
+
+    def _ids(self, file: ParquetFile) -> dict[str, int] | None:
+        """The ids of columns of a file that has none of its own (Iceberg)."""
+        if not any(isinstance(each.key, int) for each in self.snapshot.columns):
+            return None
+        if _has_ids(file.schema):
+            return None
+        if self.snapshot.name_mapping is not None:
+            return dict(self.snapshot.name_mapping)
+        if self.snapshot.kind == "iceberg":
+            # As Iceberg: without ids and without a name mapping, columns have ids by their place.
+            return {field.name: number + 1 for number, field in enumerate(file.schema)}
+        raise SourceError(
+            f"{file.url} has no field ids, but the table maps its columns by id; rewrite the file"
+        )
+
+    def _scan(
+        self, file: ParquetFile, projection: Projection, deleted: Ints, batch_rows: int
+    ) -> Iterator[tuple[Ints, list[pa.Array]]]:
+        for first, batch in file.scan(projection.columns, projection.leaves, batch_rows):
+            rows = batch if isinstance(batch, int) else batch.num_rows
+            numbers = np.arange(first, first + rows, dtype=np.int64)
+            low, high = np.searchsorted(deleted, [first, first + rows])
+            arrays = [] if isinstance(batch, int) else batch.columns
+            if low < high:
+                keep = np.ones(rows, bool)
+                keep[deleted[low:high] - first] = False
+                numbers = numbers[keep]
+                mask = pa.array(keep)
+                arrays = [array.filter(mask) for array in arrays]
+            if len(numbers):
+                yield numbers, projection.build(arrays, len(numbers))
+
+    def _fetch(
+        self, file: ParquetFile, projection: Projection, positions: Ints, batch_rows: int
+    ) -> Iterator[tuple[Ints, list[pa.Array]]]:
+        step = file.batch_rows(projection.leaves, batch_rows)
+        for start in range(0, len(positions), step):
+            numbers = positions[start : start + step]
+            fetched = file.fetch(numbers, projection.columns, projection.leaves)
+            arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in fetched]
+            arrays = [pa.concat_arrays(each.chunks) if isinstance(each, pa.ChunkedArray) else each for each in arrays]
+            yield numbers, projection.build(arrays, len(numbers))
+
+
+def _has_ids(schema: pa.Schema) -> bool:
+    return any(FIELD_ID in (field.metadata or {}) for field in schema)
+
+
+def _without(positions: Ints, deleted: Ints) -> Ints:
+    positions = np.asarray(positions, np.int64)
+    if len(positions) > 1 and not (np.diff(positions) > 0).all():
+        raise SourceError("positions of rows must be ascending and distinct")
+    if not len(deleted):
+        return positions
+    return positions[~np.isin(positions, deleted, assume_unique=True)]
+
+
+def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:  # noqa: ANN401 - of the column's type
+    if value is None:
+        return pa.nulls(rows, kind)
+    return pa.repeat(value if isinstance(value, pa.Scalar) else pa.scalar(value, kind), rows)

@@ -1,0 +1,115 @@
+"""A table that an index is built on, at one version: its schema, its files, and which of their rows count."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from indextables.source.columns import Column
+from indextables.source.locations import Locations
+from indextables.split.parquet.pages import Ints
+
+
+class ColumnStatistics(NamedTuple):
+    """What is certain of a column in a file, deleted rows included.
+
+    `minimum` and `maximum` are bounds (no value lies outside), not necessarily values of the column; None if
+    there is none to trust. `nulls` is None if it is not known. Bounds say nothing about NaN: a column of
+    floating point numbers has none.
+    """
+
+    minimum: Any
+    maximum: Any
+    nulls: int | None
+
+
+class RowDeletes(Protocol):
+    """Rows of a file that are deleted: loaded when needed."""
+
+    @property
+    def identity(self) -> str:
+        """Differs if other rows are deleted."""
+        ...
+
+    def positions(self, snapshot: "SourceSnapshot", file: "SourceFile") -> Ints:
+        """The positions of the deleted rows in their file, ascending and distinct."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A data file of a source.
+
+    `identity` is the same for the same content in every snapshot of the source, and never shared by two
+    contents, as far as the format guarantees; `deletes` is None if all of its rows count. `records` is the
+    number of physical rows where the log says it exactly. `partition` has the typed values of the partition
+    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file.
+    """
+
+    url: str
+    size: int
+    identity: str
+    records: int | None = None
+    partition: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[int, Any] = field(default_factory=dict)
+    statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    deletes: RowDeletes | None = None
+    etag: str = ""
+    modified_ms: int | None = None
+
+    @property
+    def content(self) -> tuple[str, str]:
+        """What identifies the rows that count: the file, and which of its rows are deleted."""
+        return self.identity, "" if self.deletes is None else self.deletes.identity
+
+
+class FileChanges(NamedTuple):
+    """How the files of one snapshot differ from those of another.
+
+    `redeleted` are files of both whose deleted rows differ, as the newer snapshot has them.
+    """
+
+    added: list[SourceFile]
+    removed: list[str]
+    redeleted: list[SourceFile]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshot:
+    """A source at one version.
+
+    `schema` is what Spark reads, as Arrow. `version` is the number (Delta), the snapshot's id (Iceberg) or a
+    digest of the listing (folders); `identity` also tells a table that was dropped and made anew.
+    """
+
+    kind: str
+    url: str
+    version: int | str | None
+    identity: str
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    files: Sequence[SourceFile]
+    columns: tuple[Column, ...]
+    locations: Locations
+    timestamp_ms: int | None = None
+    name: str | None = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    # Field ids of columns in files that carry none, by dotted name (Iceberg).
+    name_mapping: Mapping[str, int] | None = None
+
+    def changes_since(self, earlier: Mapping[str, str]) -> FileChanges:
+        """What changed since files were indexed: `earlier` maps identities of files to those of deletes."""
+        added, redeleted, current = [], [], set()
+        for file in self.files:
+            identity, deletes = file.content
+            current.add(identity)
+            if identity not in earlier:
+                added.append(file)
+            elif earlier[identity] != deletes:
+                redeleted.append(file)
+        return FileChanges(added, [each for each in earlier if each not in current], redeleted)
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        return iter(self.files)
