@@ -25,8 +25,9 @@ _ANY_CHAR = re.compile(r"(?<!var)char\(")
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
-# The largest integer type whose values a double holds exactly.
-_INT_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+# Days since 1970 of 1582-10-15; microseconds of 1900-01-01, before which zones had other offsets in it.
+_GREGORIAN_DAY, _SAME_MICROS = -141_427, -2_208_988_800_000_000
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19, pa.uint64(): 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,9 @@ class _Node:
 class Projection:
     """Columns of a table, in one file."""
 
-    def __init__(self, file: ParquetFile, columns: Sequence[Column], *, names: Mapping[str, int] | None = None):
+    def __init__(
+        self, file: ParquetFile, columns: Sequence[Column], *, names: Mapping[str, int] | None = None
+    ) -> None:
         """`names` are the field ids of columns in files without ids, by dotted name (a name mapping)."""
         self._file = file
         self._ids = None if names is None else names
@@ -209,7 +212,23 @@ class Projection:
             converted = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=_mask(array))
         else:
             converted = _leaf(array, target, uuid=node.column.uuid)
+            self._check_calendar(converted, node)
         return _padded(converted, node.column.field)
+
+    def _check_calendar(self, array: pa.Array, node: _Node) -> None:
+        """Refuse values that a Spark before 3.0 wrote in the Julian calendar, which Spark converts."""
+        kind = array.type
+        if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+            return
+        if not self._file.has_julian_dates(int96=self._file.is_int96(node.leaves[0])):
+            return
+        first = pa.scalar(_GREGORIAN_DAY if pa.types.is_date32(kind) else _SAME_MICROS, kind)
+        if pc.any(pc.less(array, first)).as_py():
+            raise UnsupportedSourceError(
+                "a date before 1582 or a time before 1900 in the Julian calendar of old Spark versions",
+                f"{self._file.url}: column {node.column.field.name} has one",
+                remedy="rewrite the file with Spark 3 or newer",
+            )
 
     def _struct(self, array: pa.Array, node: _Node) -> pa.Array:
         target = node.column.field.type
@@ -250,23 +269,8 @@ def _convertible(source: pa.DataType, target: pa.DataType, *, uuid: bool) -> boo
         return bool(pa.types.is_fixed_size_binary(source) and source.byte_width == 16)
     if source == target or pa.types.is_null(source):
         return True
-    if target in _INTEGERS:
-        narrow = _UNSIGNED.get(source, source)
-        if narrow == pa.int32():
-            # Parquet has no smaller physical type; whether a value fits is checked as it is cast.
-            return True
-        return narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
-    if pa.types.is_float64(target):
-        return bool(pa.types.is_float32(source)) or source in _INTEGERS[:3]
-    if pa.types.is_decimal128(target):
-        if pa.types.is_decimal(source):
-            more_digits = target.precision - target.scale >= source.precision - source.scale
-            return bool(more_digits and target.scale >= source.scale)
-        if source == pa.uint64():
-            return bool(target.precision - target.scale >= 20)
-        return source in _INTEGERS and target.precision - target.scale >= _INT_DIGITS[source] - (
-            source == pa.int64()
-        )
+    if pa.types.is_integer(target) or pa.types.is_decimal128(target) or pa.types.is_float64(target):
+        return _widens(source, target)
     if pa.types.is_string(target) or pa.types.is_binary(target):
         return bool(
             pa.types.is_string(source) or pa.types.is_binary(source) or pa.types.is_fixed_size_binary(source)
@@ -275,9 +279,23 @@ def _convertible(source: pa.DataType, target: pa.DataType, *, uuid: bool) -> boo
         return bool(pa.types.is_timestamp(source))
     if target == LOCAL_TIMESTAMP:
         return bool((pa.types.is_timestamp(source) and source.tz is None) or pa.types.is_date32(source))
-    if pa.types.is_time64(target):
-        return bool(pa.types.is_time(source))
-    return False
+    return bool(pa.types.is_time64(target) and pa.types.is_time(source))
+
+
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a number type holds all values of another."""
+    if pa.types.is_integer(target):
+        narrow = _UNSIGNED.get(source, source)
+        # Parquet has no smaller physical type than int32; whether a value fits is checked as it is cast.
+        return narrow == pa.int32() or (
+            narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
+        )
+    if pa.types.is_float64(target):
+        return bool(pa.types.is_float32(source)) or source in _INTEGERS[:3]
+    digits = target.precision - target.scale
+    if pa.types.is_decimal(source):
+        return bool(digits >= source.precision - source.scale and target.scale >= source.scale)
+    return source in _DIGITS and digits >= _DIGITS[source]
 
 
 def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:

@@ -199,6 +199,13 @@ class ParquetFile:
         """Whether a leaf column has the timestamps of old writers."""
         return bool(self.metadata.schema.column(leaf).physical_type == _INT96)
 
+    def has_julian_dates(self, *, int96: bool) -> bool:
+        """Whether the writer was a Spark that wrote old dates and times in the Julian calendar."""
+        version = self.key_values.get("org.apache.spark.version")
+        if int96:
+            return "org.apache.spark.legacyINT96" in self.key_values or (version or "9") < "3.1.0"
+        return "org.apache.spark.legacyDateTime" in self.key_values or (version or "9") < "3.0.0"
+
     def fetch(self, positions: Ints, columns: Sequence[int], leaves: Sequence[int]) -> list[pa.ChunkedArray]:
         """The rows at ascending, distinct positions: top-level columns by number, of them some leaves."""
         if len(positions) and not 0 <= positions[0] <= positions[-1] < self.num_rows:
@@ -373,7 +380,9 @@ class ParquetFile:
         """Learn where the pages of column chunks are, of those that are not known yet."""
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
         chunks = [self._layout.groups[group].columns[leaf.number] for group, leaf in missing]
-        indexed = [fields.OFFSET_INDEX_AT in chunk and fields.OFFSET_INDEX_LENGTH in chunk for chunk in chunks]
+        indexed = [
+            fields.OFFSET_INDEX_AT in chunk and fields.OFFSET_INDEX_LENGTH in chunk for chunk in chunks
+        ]
         places = [
             self._layout.page_index_range(group, leaf) if has_index else chunk_range(chunk)
             for (group, leaf), chunk, has_index in zip(missing, chunks, indexed, strict=True)

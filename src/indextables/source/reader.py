@@ -9,7 +9,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError
-from indextables.source.columns import FIELD_ID, Column, Projection
+from indextables.source.columns import Column, Projection
 from indextables.source.parquet_file import BATCH_ROWS, FileBytes, ParquetFile
 from indextables.source.snapshot import SourceFile, SourceSnapshot
 from indextables.split.parquet.pages import Ints
@@ -95,7 +95,7 @@ class SourceReader:
             schema = schema.append(pa.field(position_column, pa.int64(), nullable=False))
         stored = [each for each in fields if not self._is_constant(each, file)]
         opened = self.open(file)
-        projection = Projection(opened, stored, names=self._ids(opened))
+        projection = Projection(opened, stored, names=self.snapshot.field_ids(opened.schema, opened.url))
         deleted = np.empty(0, np.int64) if deleted_rows else self.deleted(file)
         rows = (
             self._scan(opened, projection, deleted, batch_rows)
@@ -136,21 +136,6 @@ class SourceReader:
         assert isinstance(column.key, int)
         return file.constants[column.key]
 
-    def _ids(self, file: ParquetFile) -> dict[str, int] | None:
-        """The ids of columns of a file that has none of its own (Iceberg)."""
-        if not any(isinstance(each.key, int) for each in self.snapshot.columns):
-            return None
-        if _has_ids(file.schema):
-            return None
-        if self.snapshot.name_mapping is not None:
-            return dict(self.snapshot.name_mapping)
-        if self.snapshot.kind == "iceberg":
-            # As Iceberg: without ids and without a name mapping, columns have ids by their place.
-            return {field.name: number + 1 for number, field in enumerate(file.schema)}
-        raise SourceError(
-            f"{file.url} has no field ids, but the table maps its columns by id; rewrite the file"
-        )
-
     def _scan(
         self, file: ParquetFile, projection: Projection, deleted: Ints, batch_rows: int
     ) -> Iterator[tuple[Ints, list[pa.Array]]]:
@@ -175,13 +160,14 @@ class SourceReader:
         for start in range(0, len(positions), step):
             numbers = positions[start : start + step]
             fetched = file.fetch(numbers, projection.columns, projection.leaves)
-            arrays = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in fetched]
-            arrays = [pa.concat_arrays(each.chunks) if isinstance(each, pa.ChunkedArray) else each for each in arrays]
-            yield numbers, projection.build(arrays, len(numbers))
+            yield numbers, projection.build([_joined(each) for each in fetched], len(numbers))
 
 
-def _has_ids(schema: pa.Schema) -> bool:
-    return any(FIELD_ID in (field.metadata or {}) for field in schema)
+def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _without(positions: Ints, deleted: Ints) -> Ints:

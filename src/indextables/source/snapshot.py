@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from indextables.source.columns import Column
+from indextables.errors import SourceError
+from indextables.source.columns import FIELD_ID, Column
 from indextables.source.locations import Locations
 from indextables.split.parquet.pages import Ints
 
@@ -110,6 +111,19 @@ class SourceSnapshot:
             elif earlier[identity] != deletes:
                 redeleted.append(file)
         return FileChanges(added, [each for each in earlier if each not in current], redeleted)
+
+    def field_ids(self, file: pa.Schema, url: str) -> Mapping[str, int] | None:
+        """The ids of the columns of a file that carries none itself; None where it does, or names decide."""
+        if not any(isinstance(each.key, int) for each in self.columns):
+            return None
+        if any(FIELD_ID in (field.metadata or {}) for field in file):
+            return None
+        if self.name_mapping is not None:
+            return self.name_mapping
+        if self.kind == "iceberg":
+            # As Iceberg: without ids and without a name mapping, columns have ids by their place.
+            return {field.name: number + 1 for number, field in enumerate(file)}
+        raise SourceError(f"{url} has no field ids, but the table maps its columns by id; rewrite the file")
 
     def __iter__(self) -> Iterator[SourceFile]:
         return iter(self.files)

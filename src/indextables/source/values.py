@@ -64,5 +64,3 @@ def timestamp_micros(text: str, zone: str) -> int | None:
     moment = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone))
     offset = moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH
     return offset // timedelta(microseconds=1)
-
-

@@ -8,7 +8,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-
 from urllib.parse import unquote
 
 import msgspec
@@ -235,7 +234,9 @@ class DeltaLog:
         try:
             return self._store.get(path)
         except ObjectMissingError as error:
-            raise SourceNotFoundError(f"{error.url} was cleaned up while the log was read; repeat it") from None
+            raise SourceNotFoundError(
+                f"{error.url} was cleaned up while the log was read; repeat it"
+            ) from None
 
     def _checkpoint_actions(self, checkpoint: _Checkpoint) -> Iterator[_Action]:
         sidecars: list[str] = []
@@ -249,7 +250,9 @@ class DeltaLog:
         for name in sidecars:
             path = unquote(name)
             if "/" in path:
-                raise SourceError(f"{self._store.url}: a checkpoint names the sidecar {path!r}, not a file name")
+                raise SourceError(
+                    f"{self._store.url}: a checkpoint names the sidecar {path!r}, not a file name"
+                )
             for action in self._parquet(f"{_LOG}/_sidecars/{path}"):
                 action.remove = None
                 yield action
@@ -321,7 +324,7 @@ def _checkpoint_columns(leaves: Iterable[str]) -> dict[str, list[str]]:
     """The columns of a checkpoint file that are read, by action."""
     leaves = list(leaves)
     present = {leaf.partition(".")[0] for leaf in leaves}
-    columns = {
+    columns: dict[str, list[str]] = {
         name: [leaf for leaf in leaves if leaf.startswith(f"{name}.")]
         for name in ("metaData", "protocol", "sidecar")
         if name in present
@@ -331,5 +334,3 @@ def _checkpoint_columns(leaves: Iterable[str]) -> dict[str, list[str]]:
             leaf for leaf in leaves if leaf.startswith("add.") and leaf.split(".")[1] in _ADD_FIELDS
         ]
     return columns
-
-

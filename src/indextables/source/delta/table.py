@@ -161,7 +161,9 @@ def _public(field: pa.Field) -> pa.Field:
     own = {k: v for k, v in spark_metadata(field).items() if not k.startswith("delta.")}
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != b"SPARK::metadata::json"}
     if own:
-        metadata[b"SPARK::metadata::json"] = json.dumps(own, separators=(",", ":"), ensure_ascii=False).encode()
+        metadata[b"SPARK::metadata::json"] = json.dumps(
+            own, separators=(",", ":"), ensure_ascii=False
+        ).encode()
     return pa.field(field.name, kind, field.nullable, metadata or None)
 
 
@@ -181,7 +183,9 @@ def _replace_fields(column: Any, field: pa.Field) -> Any:  # noqa: ANN401 - a Co
 
 def _partition_value(add: Add, name: str, kind: pa.DataType, zone: str) -> pa.Scalar:
     if name not in add.partitionValues:
-        raise SourceError(f"the file {add.path} has no value of the partition column {name}; the log is damaged")
+        raise SourceError(
+            f"the file {add.path} has no value of the partition column {name}; the log is damaged"
+        )
     text = add.partitionValues[name]
     if not text:  # an empty text is null (protocol, "Partition Value Serialization")
         return pa.scalar(None, kind)
@@ -228,7 +232,10 @@ class _Statistics(Mapping[str, ColumnStatistics]):
             minimum, _ = _bounds(low.get(name), field.type)
             _, maximum = _bounds(high.get(name), field.type)
             if minimum is not None or maximum is not None or isinstance(count, int):
-                yield field.name, ColumnStatistics(minimum, maximum, count if isinstance(count, int) else None)
+                yield (
+                    field.name,
+                    ColumnStatistics(minimum, maximum, count if isinstance(count, int) else None),
+                )
 
     def __getitem__(self, name: str) -> ColumnStatistics:
         return self._all()[name]
@@ -244,9 +251,8 @@ def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scal
     """A value of the statistics as lower and as upper bound; of types whose bounds all writers get right."""
     low: object = None
     high: object = None
-    if isinstance(value, int) and not isinstance(value, bool) and kind in _INTEGERS:
-        low = high = value
-    elif isinstance(value, str) and pa.types.is_string(kind):
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if (is_integer and kind in _INTEGERS) or (isinstance(value, str) and pa.types.is_string(kind)):
         low = high = value
     elif isinstance(value, str) and pa.types.is_date32(kind):
         low = high = parse_date(value)
@@ -254,7 +260,10 @@ def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scal
         low = parse_time(value, zoned=kind.tz is not None)
         high = None if low is None else low + _CUT_MICROS
     try:
-        return (None if low is None else pa.scalar(low, kind), None if high is None else pa.scalar(high, kind))
+        return (
+            None if low is None else pa.scalar(low, kind),
+            None if high is None else pa.scalar(high, kind),
+        )
     except (pa.ArrowException, OverflowError, ValueError):
         return None, None
 
@@ -294,9 +303,13 @@ class VectorDeletes:
             name = f"deletion_vector_{UUID(bytes=_decode85(encoded, 16, where))}.bin"
             place = snapshot.locations.resolve(f"{prefix}/{name}" if prefix else name, encoded=False)
         else:
-            raise SourceError(f"{where} is stored in a way that the protocol does not know; update this package")
+            raise SourceError(
+                f"{where} is stored in a way that the protocol does not know; update this package"
+            )
         if not 0 <= vector.sizeInBytes <= _MAX_VECTOR or (vector.offset or 0) < 0:
-            raise SourceError(f"{where} has {vector.sizeInBytes} bytes at {vector.offset}; the log is damaged")
+            raise SourceError(
+                f"{where} has {vector.sizeInBytes} bytes at {vector.offset}; the log is damaged"
+            )
         start = vector.offset or 0
         try:
             return place.store.get_range(place.path, start, start + vector.sizeInBytes + 8)

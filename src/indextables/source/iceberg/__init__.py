@@ -1,0 +1,1 @@
+"""Iceberg tables as sources; imported only when one is opened, since it needs pyiceberg."""

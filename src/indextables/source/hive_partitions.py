@@ -1,0 +1,187 @@
+"""Partition columns that folders name, `year=2024/team=a%2Fb`: found and typed as Spark does.
+
+The rules are those of Spark's `PartitioningUtils`; a test compares them with Spark.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from indextables.errors import SourceError
+from indextables.schema.calendar import date_of, date_text, days_of
+from indextables.schema.types import UTC_TIMESTAMP
+from indextables.source.values import timestamp_micros
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
+_DOUBLE = re.compile(r"\s*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\s*")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d)?")
+_DATE = re.compile(r"\s*([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
+_ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
+_INT, _LONG = 1 << 31, 1 << 63
+_NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
+_INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
+
+
+class PartitionSpec(NamedTuple):
+    """The partition columns of a folder, and their values for each sub-folder with files."""
+
+    fields: list[pa.Field]
+    values: dict[str, dict[str, pa.Scalar]]
+
+
+def unescape(name: str) -> str:
+    """A name or value out of a folder's name.
+
+    >>> unescape("a%2Fb%zz")
+    'a/b%zz'
+    """
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), name)
+
+
+def discover(folders: Sequence[str], zone: str, url: str) -> PartitionSpec | None:
+    """The partitions that folders (relative to the table) name; None if the table has none.
+
+    Raises SourceError where Spark raises: folders of different depth or with other columns.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    bases = set()
+    for folder in folders:
+        columns, base = _columns(folder, url)
+        bases.add(base)
+        if columns:
+            found[folder] = columns
+    if not found:
+        return None
+    if len(bases) > 1:
+        raise SourceError(
+            f"{url} has partition folders at different depths ({', '.join(sorted(bases)[:3])}); Spark "
+            "refuses that: read each of them as a table of its own"
+        )
+    names = {tuple(name for name, _ in columns) for columns in found.values()}
+    if len(names) > 1:
+        shown = "; ".join(", ".join(each) for each in sorted(names)[:3])
+        raise SourceError(f"{url} has folders with different partition columns ({shown}); Spark refuses that")
+    own = next(iter(names))
+    fields, values = [], {folder: dict[str, pa.Scalar]() for folder in found}
+    for number, name in enumerate(own):
+        texts = {folder: columns[number][1] for folder, columns in found.items()}
+        kind = _common_type([_inferred(text, zone) for text in dict.fromkeys(texts.values())])
+        fields.append(pa.field(name, kind))
+        for folder, text in texts.items():
+            values[folder][name] = _value(text, kind, zone)
+    return PartitionSpec(fields, values)
+
+
+def _columns(folder: str, url: str) -> tuple[list[tuple[str, str]], str]:
+    """The columns that a folder names, outermost first, and the folder above them."""
+    parts = folder.split("/") if folder else []
+    columns: list[tuple[str, str]] = []
+    while parts:
+        name, sign, value = parts[-1].partition("=")
+        if sign:
+            if not name or not value:
+                raise SourceError(f"the folder {parts[-1]!r} of {url} has no column or no value")
+            columns.append((unescape(name), value))
+        elif columns:
+            break
+        parts.pop()
+    return columns[::-1], "/".join(parts) if columns else folder
+
+
+def _inferred(text: str, zone: str) -> pa.DataType:
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        if -_INT <= number < _INT:
+            return pa.int32()
+        if -_LONG <= number < _LONG:
+            return pa.int64()
+    digits = _decimal_digits(text)
+    if digits is not None:
+        return pa.decimal128(digits, 0)
+    if _DOUBLE.fullmatch(text):
+        return _DOUBLE_TYPE
+    unescaped = unescape(text)
+    if _TIMESTAMP.fullmatch(unescaped) and timestamp_micros(unescaped, zone) is not None:
+        return UTC_TIMESTAMP
+    if _days(text) is not None:
+        return pa.date32()
+    return _NULL if text == NULL_PARTITION else _STRING
+
+
+def _decimal_digits(text: str) -> int | None:
+    """The precision of an integral number, as Java's BigDecimal reads it, if it is one of 38 digits."""
+    found = _DECIMAL.fullmatch(text)
+    if found is None or not (found[2] or found[3]):
+        return None
+    scale = len(found[3] or "") - int(found[4] or 0)
+    digits = len((found[2] + (found[3] or "")).lstrip("0")) or 1
+    if scale > 0 or digits - scale > 38:
+        return None
+    return digits - scale
+
+
+def _days(text: str) -> int | None:
+    """A date as Spark casts text to one: year, or year and month, or all; a time after it is ignored."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day = int(found[1]), int(found[2] or 1), int(found[3] or 1)
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    days = days_of(year, month, day)
+    return days if date_of(days) == (year, month, day) else None
+
+
+def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
+    common = kinds[0]
+    for kind in kinds[1:]:
+        common = _wider(common, kind)
+    return _STRING if common == _NULL else common
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if other in (one, _NULL):
+        return one
+    if one == _NULL:
+        return other
+    pair = {one, other}
+    if pair == {pa.int32(), pa.int64()}:
+        return pa.int64()
+    if pair == {pa.int32(), _DOUBLE_TYPE}:
+        return _DOUBLE_TYPE
+    if pair == {pa.date32(), UTC_TIMESTAMP}:
+        return UTC_TIMESTAMP
+    digits = [
+        each.precision if pa.types.is_decimal(each) else _INTEGER_DIGITS.get(each) for each in (one, other)
+    ]
+    if digits[0] is not None and digits[1] is not None:
+        return pa.decimal128(max(digits[0], digits[1]), 0)
+    return _STRING
+
+
+def _value(text: str, kind: pa.DataType, zone: str) -> pa.Scalar:
+    if text == NULL_PARTITION:
+        return pa.scalar(None, kind)
+    readers: Mapping[pa.DataType, Callable[[], object]] = {
+        _STRING: lambda: unescape(text),
+        _DOUBLE_TYPE: lambda: float(
+            text.strip().rstrip("fFdD") if "N" not in text and "I" not in text else text
+        ),
+        pa.date32(): lambda: _days(text),
+        UTC_TIMESTAMP: lambda: _micros(text, zone),
+    }
+    if kind in readers:
+        return pa.scalar(readers[kind](), kind)
+    return pa.scalar(Decimal(text) if pa.types.is_decimal(kind) else int(text), kind)
+
+
+def _micros(text: str, zone: str) -> int | None:
+    micros = timestamp_micros(unescape(text), zone)
+    if micros is None and (days := _days(text)) is not None:
+        return timestamp_micros(f"{date_text(days)} 00:00:00", zone)
+    return micros

@@ -1,0 +1,118 @@
+"""Iceberg's types as Spark reads them, and its columns by field id."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from indextables.errors import UnsupportedSourceError
+from indextables.schema.spark import to_arrow
+from indextables.source.columns import Column
+
+_SPARK = {
+    BooleanType(): "boolean",
+    IntegerType(): "integer",
+    LongType(): "long",
+    FloatType(): "float",
+    DoubleType(): "double",
+    DateType(): "date",
+    TimestampType(): "timestamp_ntz",
+    TimestamptzType(): "timestamp",
+    StringType(): "string",
+    UUIDType(): "string",
+    BinaryType(): "binary",
+}
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The schema that Spark shows, as Arrow; UnsupportedSourceError for types that Spark cannot read."""
+    fields = [_field_json(field, field.name) for field in schema.fields]
+    return to_arrow(json.dumps({"type": "struct", "fields": fields}))
+
+
+def columns_by_id(schema: Schema) -> tuple[Column, ...]:
+    """The columns with their field ids and the defaults for files that lack them."""
+    return tuple(
+        column(field, arrow) for field, arrow in zip(schema.fields, arrow_schema(schema), strict=True)
+    )
+
+
+def column(field: NestedField, arrow: pa.Field) -> Column:
+    """A field, with the Arrow field that Spark's type has."""
+    default = field.initial_default
+    if default is not None and isinstance(field.field_type, UUIDType):
+        default = str(default)
+    return Column(
+        arrow,
+        field.field_id,
+        default,
+        _children(field.field_type, arrow.type),
+        field.required,
+        isinstance(field.field_type, UUIDType),
+    )
+
+
+def _children(kind: IcebergType, arrow: pa.DataType) -> tuple[Column, ...]:
+    match kind:
+        case StructType():
+            return tuple(column(f, a) for f, a in zip(kind.fields, arrow, strict=True))
+        case ListType():
+            return (column(kind.element_field, arrow.value_field),)
+        case MapType():
+            return (column(kind.key_field, arrow.key_field), column(kind.value_field, arrow.item_field))
+        case _:
+            return ()
+
+
+def _field_json(field: NestedField, path: str) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": _type_json(field.field_type, path),
+        "nullable": not field.required,
+        "metadata": {"comment": field.doc} if field.doc else {},
+    }
+
+
+def _type_json(kind: IcebergType, path: str) -> object:
+    match kind:
+        case StructType():
+            return {"type": "struct", "fields": [_field_json(f, f"{path}.{f.name}") for f in kind.fields]}
+        case ListType():
+            element = _type_json(kind.element_type, f"{path}.element")
+            return {"type": "array", "elementType": element, "containsNull": not kind.element_required}
+        case MapType():
+            return {
+                "type": "map",
+                "keyType": _type_json(kind.key_type, f"{path}.key"),
+                "valueType": _type_json(kind.value_type, f"{path}.value"),
+                "valueContainsNull": not kind.value_required,
+            }
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+        case FixedType():
+            return "binary"
+    name = _SPARK.get(kind)  # type: ignore[call-overload]  # primitive types are singletons
+    if name is None:
+        raise UnsupportedSourceError(f"the type {kind} of Iceberg", f"column {path} has it")
+    return str(name)

@@ -1,0 +1,248 @@
+"""A folder of Parquet files as a source: listed, partitioned and typed as Spark's Parquet reader does."""
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+
+from indextables.errors import ObjectMissingError, SourceError, SourceNotFoundError, UnsupportedSourceError
+from indextables.schema.spark import to_arrow
+from indextables.schema.types import LOCAL_TIMESTAMP, UTC_TIMESTAMP
+from indextables.source.columns import char_type, columns_by_name
+from indextables.source.hive_partitions import discover
+from indextables.source.locations import Locations
+from indextables.source.parquet_file import FileBytes, ParquetFile, leaf_count
+from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.store import ObjectInfo
+
+_SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
+_SUMMARIES = ("_common_metadata", "_metadata")
+_FOOTER_THREADS = 16
+_UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+_SAME = (
+    pa.bool_(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+)
+
+
+def open_folder(
+    locations: Locations,
+    *,
+    merge_schema: bool = False,
+    schema_file: str | None = None,
+    time_zone: str = "UTC",
+) -> SourceSnapshot:
+    """The Parquet files of a folder as a table.
+
+    Args:
+        locations: the folder, or a single file.
+        merge_schema: unite the columns of all files, Spark's option `mergeSchema`; else of one file.
+        schema_file: a file whose columns are the table's, as a path relative to the folder or a URL.
+        time_zone: Spark's session time zone, for times in folder names.
+    """
+    listed = _listing(locations)
+    data = {path: info for path, info in listed.items() if _is_data(path) and info.size}
+    if not data:
+        raise SourceNotFoundError(f"no Parquet files at {locations.url}; Spark cannot infer a schema either")
+    folders = sorted({path.rpartition("/")[0] for path in listed if _is_data(path)})
+    spec = discover(folders, time_zone, locations.url)
+    if spec is None:
+        members = {path: info for path, info in data.items() if "/" not in path}
+        summaries = [path for path in listed if "/" not in path]
+        if not members:
+            raise SourceNotFoundError(
+                f"the Parquet files at {locations.url} lie in sub-folders that are no partitions, which "
+                "Spark does not read; give one of those folders"
+            )
+    else:
+        members = {path: info for path, info in data.items() if path.rpartition("/")[0] in spec.values}
+        summaries = list(listed)
+    inferred = _infer(locations, data if spec else members, summaries, merge=merge_schema, named=schema_file)
+    partition = spec.fields if spec else []
+    schema = _with_partitions(inferred, partition)
+    for field in schema:
+        char_type(field)
+    files = [
+        _file(locations, info, spec.values[path.rpartition("/")[0]] if spec else {})
+        for path, info in members.items()
+    ]
+    digest = hashlib.blake2b("\n".join(each.identity for each in files).encode(), digest_size=16).hexdigest()
+    return SourceSnapshot(
+        "parquet",
+        locations.url,
+        digest,
+        locations.url,
+        schema,
+        tuple(field.name for field in partition),
+        files,
+        columns_by_name(schema),
+        locations,
+        max((info.modified_ms for info in members.values()), default=None),
+    )
+
+
+def _file(locations: Locations, info: ObjectInfo, partition: Any) -> SourceFile:  # noqa: ANN401 - values by name
+    url = locations.resolve(info.path, encoded=False).url
+    identity = f"{url}#{info.size}-{info.etag or info.modified_ms}"
+    return SourceFile(
+        url, info.size, identity, partition=partition, etag=info.etag, modified_ms=info.modified_ms
+    )
+
+
+def _listing(locations: Locations) -> dict[str, ObjectInfo]:
+    """The files that Spark sees, by their path below the folder; sorted."""
+    store = locations.store
+    found = {
+        info.path: info for info in store.list() if not any(_is_hidden(part) for part in info.path.split("/"))
+    }
+    return dict(sorted(found.items()))
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether Spark passes over a file or folder of this name."""
+    if name.startswith(_SUMMARIES):
+        return False
+    return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
+
+
+def _is_data(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return not ((name.startswith("_") and "=" not in name) or name.startswith("."))
+
+
+# --- schemas -------------------------------------------------------------------------------------------
+
+
+def _infer(
+    locations: Locations,
+    data: dict[str, ObjectInfo],
+    listed: Sequence[str],
+    *,
+    merge: bool,
+    named: str | None,
+) -> pa.Schema:
+    if named is not None:
+        place = locations.resolve(named, encoded=False)
+        try:
+            info = place.store.head(place.path)
+        except ObjectMissingError:
+            raise SourceNotFoundError(f"there is no file {place.url} to take the schema from") from None
+        return file_schema(ParquetFile(FileBytes(place, info.size)))
+    if merge:
+        with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="indextables-footers") as threads:
+            schemas = list(threads.map(lambda info: file_schema(_open(locations, info)), data.values()))
+        merged = schemas[0]
+        for schema in schemas[1:]:
+            merged = pa.schema(_merged_fields(list(merged), list(schema), locations.url))
+        return merged
+    for summary in _SUMMARIES:
+        for path in listed:
+            if path.rpartition("/")[2] == summary:
+                return file_schema(_open(locations, locations.store.head(path)))
+    return file_schema(_open(locations, next(iter(data.values()))))
+
+
+def _open(locations: Locations, info: ObjectInfo) -> ParquetFile:
+    return ParquetFile(FileBytes(locations.resolve(info.path, encoded=False), info.size))
+
+
+def file_schema(file: ParquetFile) -> pa.Schema:
+    """The schema that Spark reads a file under: its own, if Spark wrote it, else by the Parquet types."""
+    text = file.key_values.get(_SPARK_SCHEMA)
+    if text is not None:
+        return pa.schema([_nullable(field) for field in to_arrow(text)])
+    ranges = file.leaf_ranges
+    return pa.schema(
+        [
+            pa.field(field.name, _spark_type(field.type, file, ranges[number].start, field.name))
+            for number, field in enumerate(file.schema)
+        ]
+    )
+
+
+def _spark_type(kind: pa.DataType, file: ParquetFile, leaf: int, path: str) -> pa.DataType:
+    if kind in _SAME:
+        return kind
+    if pa.types.is_struct(kind):
+        fields = []
+        for number in range(kind.num_fields):
+            child = kind.field(number)
+            fields.append(pa.field(child.name, _spark_type(child.type, file, leaf, f"{path}.{child.name}")))
+            leaf += leaf_count(child.type)
+        return pa.struct(fields)
+    if pa.types.is_map(kind):
+        key = _spark_type(kind.key_type, file, leaf, f"{path}.key")
+        value = _spark_type(kind.item_type, file, leaf + leaf_count(kind.key_type), f"{path}.value")
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _spark_type(kind.value_type, file, leaf, f"{path}.element")))
+    if kind in _UNSIGNED:
+        return _UNSIGNED[kind]
+    if kind == pa.uint64():
+        return pa.decimal128(20, 0)
+    if pa.types.is_decimal128(kind):
+        return kind
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind) and (file.is_int96(leaf) or kind.unit != "ns"):
+        return LOCAL_TIMESTAMP if kind.tz is None and not file.is_int96(leaf) else UTC_TIMESTAMP
+    raise UnsupportedSourceError(f"the type {kind} of Parquet files", f"{file.url}: column {path} has it")
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(child) for child in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_nullable(kind.key_field).with_nullable(False), _nullable(kind.item_field))
+    return pa.field(field.name, kind, nullable=True, metadata=field.metadata)
+
+
+def _merged_fields(one: list[pa.Field], other: list[pa.Field], url: str) -> list[pa.Field]:
+    """Fields of both, as Spark merges structs: the first's in order, then what only the second has."""
+    theirs = {field.name.lower(): field for field in other}
+    merged = []
+    for field in one:
+        match = theirs.pop(field.name.lower(), None)
+        kind = field.type if match is None else _merged_type(field.type, match.type, field.name, url)
+        merged.append(pa.field(field.name, kind, nullable=True, metadata=field.metadata))
+    return merged + [field for field in other if field.name.lower() in theirs]
+
+
+def _merged_type(one: pa.DataType, other: pa.DataType, name: str, url: str) -> pa.DataType:
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return pa.struct(_merged_fields(list(one), list(other), url))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(one.value_field.with_type(_merged_type(one.value_type, other.value_type, name, url)))
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return pa.map_(
+            one.key_field.with_type(_merged_type(one.key_type, other.key_type, name, url)),
+            one.item_field.with_type(_merged_type(one.item_type, other.item_type, name, url)),
+        )
+    if pa.types.is_decimal(one) and pa.types.is_decimal(other) and one.scale == other.scale:
+        return pa.decimal128(max(one.precision, other.precision), one.scale)
+    if one != other:
+        raise SourceError(
+            f"column {name} is {one} in some files of {url} and {other} in others, which Spark does not "
+            "merge; rewrite those files"
+        )
+    return one
+
+
+def _with_partitions(schema: pa.Schema, partition: list[pa.Field]) -> pa.Schema:
+    """Columns of files, then partition columns; one that is both has the partition's type, and its value."""
+    own = {field.name.lower(): field for field in partition}
+    fields = [own.pop(field.name.lower(), field) for field in schema]
+    return pa.schema([*fields, *own.values()])
