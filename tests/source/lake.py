@@ -32,7 +32,9 @@ def expected(kind: str) -> dict:
 def tables(kind: str) -> list:
     """A test parameter for each fixture table, or one that is skipped."""
     found = [pytest.param(table, id=table["name"]) for table in expected(kind)["tables"]]
-    return found or [pytest.param(None, marks=pytest.mark.skip(reason="the fixtures of lake tables are absent"))]
+    return found or [
+        pytest.param(None, marks=pytest.mark.skip(reason="the fixtures of lake tables are absent"))
+    ]
 
 
 def sort_key(value) -> str:
@@ -103,7 +105,9 @@ def without_delta_metadata(schema):
     """A schema of Spark without the metadata that Delta keeps for itself, of which Spark shows some."""
     if isinstance(schema, dict):
         return {
-            key: without_delta_metadata(value) for key, value in schema.items() if not str(key).startswith("delta.")
+            key: without_delta_metadata(value)
+            for key, value in schema.items()
+            if not str(key).startswith("delta.")
         }
     return [without_delta_metadata(value) for value in schema] if isinstance(schema, list) else schema
 

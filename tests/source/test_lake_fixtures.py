@@ -24,7 +24,9 @@ def test_delta_versions_are_read_as_spark_reads_them(table):
         def opened(number=version["version"]):
             # Files of the shallow clone's source are recorded at the place where it was made.
             recorded = {"file:/tmp/delta-fixtures": str(LAKE / "delta")}
-            return open_source("delta", str(LAKE / "delta" / table["path"]), version=number, relocate=recorded)
+            return open_source(
+                "delta", str(LAKE / "delta" / table["path"]), version=number, relocate=recorded
+            )
 
         if not version["readable"]:
             with pytest.raises(SourceNotFoundError, match="were cleaned up"):
@@ -35,7 +37,9 @@ def test_delta_versions_are_read_as_spark_reads_them(table):
         assert list(snapshot.partition_columns) == table["partition_columns"], label
         check_answer(snapshot, version, label)
     newest = open_source(
-        "delta", str(LAKE / "delta" / table["path"]), relocate={"file:/tmp/delta-fixtures": str(LAKE / "delta")}
+        "delta",
+        str(LAKE / "delta" / table["path"]),
+        relocate={"file:/tmp/delta-fixtures": str(LAKE / "delta")},
     )
     assert newest.version == table["latest_version"]
 
@@ -55,7 +59,9 @@ def test_iceberg_snapshots_are_read_as_spark_reads_them(table):
                 open_source("iceberg", str(folder), version=version, relocate=recorded)
             continue
         if not answer["readable"]:
-            with pytest.raises(UnsupportedSourceError, match="an equality delete on a column that was dropped"):
+            with pytest.raises(
+                UnsupportedSourceError, match="an equality delete on a column that was dropped"
+            ):
                 open_source("iceberg", str(folder), version=version, relocate=recorded)
             continue
         snapshot = open_source("iceberg", str(folder), version=version, relocate=recorded)
@@ -69,9 +75,7 @@ def test_iceberg_metadata_file_is_accepted(table):
     prefix = table.get("location_prefix") or expected("iceberg")["location_prefix"]
     if table["name"] in REFUSED or not table["current"]["readable"]:
         pytest.skip("refused as a whole")
-    snapshot = open_source(
-        "iceberg", str(root / table["metadata_file"]), relocate={prefix: str(root)}
-    )
+    snapshot = open_source("iceberg", str(root / table["metadata_file"]), relocate={prefix: str(root)})
     assert snapshot.version == table["current_snapshot_id"]
 
 

@@ -29,7 +29,7 @@ from indextables.errors import (
 from indextables.limits import MAX_PARQUET_FOOTER
 from indextables.source.locations import Place
 from indextables.split.parquet import metadata as fields
-from indextables.split.parquet.pages import Bytes, Ints, Layout, Leaf, Pages, page_locations
+from indextables.split.parquet.pages import Bytes, FileLayout, Ints, Leaf, Pages, page_locations
 from indextables.split.parquet.row_groups import chunk_range, unpacked_bytes
 from indextables.split.parquet.thrift import read_struct, write_struct
 
@@ -162,14 +162,18 @@ class ParquetFile:
         with self._errors():
             struct, _ = read_struct(footer)
             self.key_values = _key_values(struct)
-            if "ARROW:schema" in self.key_values:
-                struct = {key: value for key, value in struct.items() if key != fields.KEY_VALUES}
+            elements = struct[fields.SCHEMA][1][1]
+            leaves = [each for each in elements if fields.CHILDREN in each and not each[fields.CHILDREN][1]]
+            if "ARROW:schema" in self.key_values or leaves:
+                for leaf in leaves:  # some writers say of a leaf that it has no children
+                    del leaf[fields.CHILDREN]
+                struct.pop(fields.KEY_VALUES, None)
                 footer = write_struct(struct)
             self.metadata = pq.read_metadata(
                 pa.BufferReader(MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC)
             )
             self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
-            self._layout = Layout.of(footer)
+            self._layout = FileLayout.of(footer)
         self._flat = self._flat_leaves()
         self._pages: dict[tuple[int, int], Pages] = {}
 
