@@ -37,15 +37,8 @@ _LAST = ("property", "race", "bench", "test_wheel.py")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plain tests first, then those that start servers, then long ones, then those that need a JVM.
-
-    With several workers (`pytest -n 2`) the tests of one Spark session run in one worker, and those of one
-    file together, so that no fixture is set up twice.
-    """
+    """Plain tests first, then those that start servers, then long ones, then those that need a JVM."""
     items.sort(key=_rank)
-    for item in items:
-        group = "spark" if "spark" in getattr(item, "fixturenames", ()) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _rank(item: pytest.Item) -> tuple[int, int]:
