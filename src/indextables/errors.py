@@ -149,12 +149,12 @@ class CorruptLogError(LogError):
 
 
 class StateExpiredError(LogError):
-    """Files that a new state refers to were cleaned up while it was written; it is not visible."""
+    """Files that a new state refers to were cleaned up while it was written; nobody relies on it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
-            f"{url} was not written: the state before it, or manifests, were cleaned up meanwhile; "
-            "nothing was changed; repeat the checkpoint"
+            f"{url} cannot be used: the state before it, or manifests, were cleaned up while it was written; "
+            "the table is unchanged; repeat the checkpoint"
         )
         self.url = url
 

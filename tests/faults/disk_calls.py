@@ -89,7 +89,7 @@ class DiskCalls:
             self.failing, self.fault = number + 1, Fault.NO_SPACE
             return some()
         if fault is Fault.AFTER:
-            real()
+            _release(kind, real())
         wrong = errno.ENOSPC if fault is Fault.NO_SPACE else errno.EIO
         raise OSError(wrong, os.strerror(wrong))
 
@@ -150,6 +150,16 @@ class DiskCalls:
             return self.call(kind, path, lambda: real(path, mode, *args, **more))
 
         return called
+
+
+def _release(kind: str, made: Any) -> None:
+    """Close what a call has opened, since its caller never sees it."""
+    if isinstance(made, _File):
+        io.FileIO.close(made)
+    elif isinstance(made, int) and kind in ("create", "open folder"):
+        os.close(made)
+    elif hasattr(made, "close"):
+        made.close()
 
 
 class _File(io.FileIO):

@@ -29,6 +29,7 @@ from indextables.errors import (
 )
 from indextables.ingest import Mode, SplitUploads, finish_write, plan_write
 from indextables.ingest.incoming import as_reader
+from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Protocol
 from indextables.log.format.names import version_file
@@ -386,7 +387,7 @@ def with_state(path: Path) -> TransactionLog:
     return log
 
 
-def test_a_state_whose_base_is_gone_is_taken_back_though_its_manifests_are_there(store, tmp_path):
+def test_nobody_relies_on_a_state_whose_base_is_gone_though_its_manifests_are_there(store, tmp_path):
     """They are about to be deleted: cleaning deletes the base first."""
     with_state(tmp_path / "t")
     folder = tmp_path / "t/_transaction_log"
@@ -400,11 +401,14 @@ def test_a_state_whose_base_is_gone_is_taken_back_though_its_manifests_are_there
     store.watch.after = after
     with pytest.raises(StateExpiredError):
         log.checkpoint(compact=False)
-    assert not (folder / f"state-v{2:020d}/_manifest.avro").exists()
+    assert json.loads((folder / "_last_checkpoint").read_bytes())["version"] == 1
+    store.watch.after = Watch().after
+    for manifest in (folder / "manifests").iterdir():
+        manifest.unlink()
     assert len(fresh(tmp_path / "t")) == 31
 
 
-def test_a_compacted_state_whose_manifests_were_deleted_is_taken_back(store, tmp_path):
+def test_nobody_relies_on_a_compacted_state_whose_manifests_were_deleted(store, tmp_path):
     log = a_table(store)
     append(log, "a.split")
     manifests = tmp_path / "t/_transaction_log/manifests"
@@ -850,3 +854,50 @@ def test_a_repair_that_was_stopped_between_its_versions_is_finished_by_the_next(
     invalidate()
     indextables.repair(str(tmp_path / "t"))
     assert ids(tmp_path / "t") == [0, 1]
+
+
+def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, tmp_path):
+    """A cleaning that found the manifests old and unreferenced may be about to delete them."""
+    now = 1_775_000_000_000
+    table = a_table(store)
+    append(table, "a.split")
+
+    def after(operation: str, path: str, answer: object) -> object:
+        nonlocal now
+        if operation == "create" and path.startswith("state-v"):
+            now += 2 * 3_600_000
+        return answer
+
+    store.watch.after = after
+    log = TransactionLog(store, Options(), engine="slow", chance=Chance(now_ms=lambda: now))
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    folder = tmp_path / "t/_transaction_log"
+    assert not (folder / "_last_checkpoint").exists()
+    store.watch.after = Watch().after
+    # A truncation that follows writes a state of its own.
+    version, _ = a_log(store).truncate()
+    assert version == 2
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_state_that_nobody_relies_on_is_not_deleted(store, tmp_path):
+    """The deletion could arrive late, and hit another state of the same version."""
+    table = a_table(store)
+    append(table, "a.split")
+    deleted: list[str] = []
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("state-v"):
+            for manifest in (tmp_path / "t/_transaction_log/manifests").iterdir():
+                manifest.unlink()
+        elif operation == "delete":
+            deleted.append(path)
+
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        table.checkpoint()
+    assert deleted == []
+    store.watch.before = Watch().before
+    assert table.checkpoint().version == 2
+    assert fresh(tmp_path / "t") == ["a.split"]

@@ -39,6 +39,7 @@ _CALLS = (
     "create state",
     "create",
     "put",
+    "put pointer",
     "delete",
     "list",
     "get",

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -62,6 +62,11 @@ class Operation:
     all_or_nothing: bool = True
     outcome: str = "not begun"
 
+    # Whether it uploads splits, and names them in a version after that.
+    writes: ClassVar[bool] = False
+    # Whether all that it deletes depends on the age of files.
+    cleans: ClassVar[bool] = False
+
     def __str__(self) -> str:
         return self.kind
 
@@ -84,6 +89,7 @@ class Operation:
 class Write(Operation):
     """Rows are written: the mode says what they replace."""
 
+    writes: ClassVar[bool] = True
     mode: Mode = Mode.APPEND
     rows: dict[int, str] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
@@ -248,6 +254,8 @@ class ReadVersion(Operation):
 class Merge(Operation):
     """Small splits become one."""
 
+    writes: ClassVar[bool] = True
+
     def run(self, world: "World", process: Process) -> int | None:
         options = self.parsed(world)
         log = open_log(process, options)
@@ -259,6 +267,7 @@ class Merge(Operation):
 class Purge(Operation):
     """Old files that no version names go."""
 
+    cleans: ClassVar[bool] = True
     log_hours: float | None = None
 
     def run(self, world: "World", process: Process) -> int | None:
@@ -270,6 +279,8 @@ class Purge(Operation):
 @dataclass(eq=False)
 class Truncate(Operation):
     """All versions before the newest go."""
+
+    cleans: ClassVar[bool] = True
 
     def run(self, world: "World", process: Process) -> int | None:
         truncate(open_log(process, self.parsed(world)))
@@ -283,7 +294,9 @@ class Checkpoint(Operation):
     compact: bool = False
 
     def run(self, world: "World", process: Process) -> int | None:
-        open_log(process, self.parsed(world)).checkpoint(compact=self.compact)
+        made = open_log(process, self.parsed(world)).checkpoint(compact=self.compact)
+        if made.written and not world.oracle.excused:
+            world.oracle.state_confirmed(made.version)
         return None
 
 

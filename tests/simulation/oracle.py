@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from indextables.log.clock import CLOCK_SKEW_MS
+from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.snapshot import Snapshot
 from tests.log_tables.model import lines_of
 from tests.simulation.schedule import Process
@@ -83,6 +85,8 @@ class Oracle(Watcher):
     # Versions whose file was cleaned up, and those of them that got a state after that.
     forgotten: set[int] = field(default_factory=set)
     revived: set[int] = field(default_factory=set)
+    # The states that a checkpoint was told of, with their tags.
+    confirmed: dict[str, str] = field(default_factory=dict)
 
     # --- what the store reports ----------------------------------------------------------------------
 
@@ -107,6 +111,10 @@ class Oracle(Watcher):
         if match := _VERSION.fullmatch(key):
             self.forgotten.add(int(match[1]))
         who = f"{process.name}, {process.operation}" if process else "nobody"
+        if process is not None and abs(process.skew_ms) > CLOCK_SKEW_MS and self._is_cleaning(key, process):
+            self.fail(f"{who} deletes {key}, and its clock is off by {process.skew_ms} ms")
+        if "/manifest-" in key:
+            self._check_manifest(key, who)
         if key.startswith(NESTED):
             self.fail(f"{who} deletes {key} of a table inside the table")
         operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
@@ -140,6 +148,37 @@ class Oracle(Watcher):
                 return
             version -= 1
 
+    @staticmethod
+    def _is_cleaning(key: str, process: Process) -> bool:
+        """Whether a deletion depends on the age of the file: not that of the object that tells the time."""
+        return bool(getattr(process.operation, "cleans", False)) and "/.clock-" not in key
+
+    def state_confirmed(self, version: int) -> None:
+        """A checkpoint was told that its state is there: from now on others may rely on it."""
+        assert self.storage is not None
+        key = f"{LOG}state-v{version:020d}/_manifest.avro"
+        state = self.storage.objects.get(key)
+        if state is None:
+            return  # Cleaned up since.
+        self.confirmed[key] = state.etag
+        for manifest in self._manifests_of(key):
+            if manifest not in self.storage.objects:
+                self.fail(f"a checkpoint wrote the state at version {version}, and its {manifest} is gone")
+
+    def _check_manifest(self, key: str, who: str) -> None:
+        """No manifest goes that a state needs on which others rely."""
+        assert self.storage is not None
+        for state, etag in self.confirmed.items():
+            found = self.storage.objects.get(state)
+            if found is not None and found.etag == etag and key in self._manifests_of(state):
+                self.fail(f"{who} deletes {key}, which {state} refers to")
+
+    def _manifests_of(self, key: str) -> set[str]:
+        assert self.storage is not None
+        state = decode_state(self.storage.objects[key].data, key)
+        folder = key.removeprefix(LOG).rpartition("/")[0]
+        return {f"{LOG}{resolve_manifest_path(manifest.path, folder)}" for manifest in state.manifests}
+
     def looked(self, process: Process) -> None:
         """A process has listed objects since the table was replaced."""
         self.looked_since.add(process.name)
@@ -160,6 +199,7 @@ class Oracle(Watcher):
         self.epoch += 1
         self.truth = list(truth)
         self.looked_since.clear()
+        self.confirmed.clear()
 
     # --- what processes report -----------------------------------------------------------------------
 

@@ -135,15 +135,14 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     """An incremental state stays if its manifests are there, though its base is gone and they are next."""
     original = checkpoint._check_state
 
-    def check(loader: Loader, snapshot: Snapshot, state: Any, *, compacted: bool) -> None:
-        here = checkpoint.state_folder(state.state_version)  # type: ignore[attr-defined]
-        if not compacted and checkpoint.is_complete(loader, state, here):
+    def check(loader: Loader, snapshot: Snapshot, created: Any, env: Any) -> None:
+        here = checkpoint.state_folder(created.state.state_version)
+        if not created.compacted and checkpoint.is_complete(loader, created.state, here):
             return
-        original(loader, snapshot, state, compacted=compacted)
+        original(loader, snapshot, created, env)
 
     patch.setattr(checkpoint, "_check_state", check)
     patch.setattr(checkpoint, "_has_base", lambda *_: True)
-    _without_fallback(patch)
 
 
 @_bug("C6", 335)
@@ -151,12 +150,17 @@ def compacted_states_are_not_checked(patch: Patch) -> None:
     """A compacted state is never checked after it became visible: its manifests may be deleted before."""
     original = checkpoint._check_state
 
-    def check(loader: Loader, snapshot: Snapshot, state: Any, *, compacted: bool) -> None:
-        if not compacted:
-            original(loader, snapshot, state, compacted=compacted)
+    def check(loader: Loader, snapshot: Snapshot, created: Any, env: Any) -> None:
+        if not created.compacted:
+            original(loader, snapshot, created, env)
 
     patch.setattr(checkpoint, "_check_state", check)
-    _without_fallback(patch)
+
+
+@_bug("slow-checkpoint", None)
+def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
+    """A state appears hours after its manifests were written: a purge may be about to delete them as orphans."""
+    patch.setattr(checkpoint, "MAX_CHECKPOINT_MS", 1 << 60)
 
 
 @_bug("C7", 48)

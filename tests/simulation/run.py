@@ -22,12 +22,13 @@ from indextables.errors import (
     StoreError,
     VersionNotFoundError,
 )
+from indextables.log.clock import CLOCK_SKEW_MS
 from indextables.log.known import invalidate
-from indextables.log.purged import CLOCK_SKEW_MS  # type: ignore[attr-defined]
 from indextables.options import Options
 from tests.simulation.faults import FaultPlan
-from tests.simulation.operations import Author, Checkpoint, Operation, Read, Truncate, Write, open_log
+from tests.simulation.operations import Author, Checkpoint, Operation, Purge, Read, Truncate, Write, open_log
 from tests.simulation.oracle import NESTED, Oracle, VersionRecord
+from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import DAY_MS, START_MS, Crash, Process, Scheduler, Stop, Strategy
 from tests.simulation.seams import Current
 from tests.simulation.splits import SplitRecord
@@ -36,6 +37,8 @@ from tests.simulation.storage import TABLE, Storage, StorageTraits, StoredObject
 # The clocks of the processes are off by no more than this: any two of them by less than PROTOCOL.md tolerates.
 MAX_SKEW_MS = CLOCK_SKEW_MS * 2 // 5
 IMAGES = 12
+# How many of the runs follow one of the scenarios.
+SCENARIO_SHARE = 0.25
 
 _parsed: dict[tuple[tuple[str, str], ...], Options] = {}
 
@@ -311,12 +314,22 @@ def run(seed: int) -> Result:
     traits = world.storage.traits
     traits.page = source.choice((2, 4, 8, 1000))
     traits.seconds = source.random() < 0.5
+    traits.late_deletes = source.random() < 0.3
     traits.offsets = source.choice(((0,), (0,), (0, -1500, 700), (-20_000, 20_000)))
     # Deleting a folder while a first write fills it leaves the writer no way to know.
     world.storage.faults = FaultPlan.random(source, replacement=number > 0 and source.random() < 0.08)
     partition_by = image.partition_by if number else source.choice(((), ("part",)))
     author = Author(source, partition_by)
-    if source.random() < 0.35:
+    form = source.random()
+    if form < SCENARIO_SHARE:
+        scenario = source.choice(SCENARIOS)(author, source)
+        world.programs = scenario.programs
+        traits.late_deletes = traits.late_deletes or scenario.late_deletes
+        # The faults of the scenario come first; few others disturb it.
+        world.storage.faults.triggers = (
+            scenario.triggers + world.storage.faults.triggers[: source.choice((0, 0, 1))]
+        )
+    elif form < 0.5:
         world.programs = author.overtaking()
         world.storage.faults.delay("p0", source)
         world.storage.faults.delay("p2", source)
@@ -328,11 +341,25 @@ def run(seed: int) -> Result:
         process = Process(f"p{n}", world.work(program), random.Random(f"process {n} {seed}"))
         process.skew_ms = source.choice((0, 0, int(source.uniform(-1, 1) * MAX_SKEW_MS)))
         processes.append(process)
+    if source.random() < 0.06:
+        _set_wrong_clock(source.choice(processes), world, source)
     world.scheduler.run(processes, world.on_error)
     world.check_end()
     invalidate()
     outcomes = [f"{operation}: {operation.outcome}" for program in world.programs for operation in program]
     return Result(seed, world.violation, _describe(world.storage.history), world.scheduler.steps, outcomes)
+
+
+def _set_wrong_clock(process: Process, world: World, source: random.Random) -> None:
+    """Let a clock be further off than is tolerated: its process must delete nothing that others need.
+
+    What a purge of others deletes depends on the clocks of writers, so then nobody purges.
+    """
+    process.skew_ms = int(source.choice((-1, 1)) * source.uniform(1.1, 50) * CLOCK_SKEW_MS)
+    own = world.programs[int(process.name[1:])]
+    for program in world.programs:
+        if program is not own and any(operation.writes for operation in own):
+            program[:] = [Truncate("truncate") if isinstance(each, Purge) else each for each in program]
 
 
 def _settings(source: random.Random) -> dict[str, str]:

@@ -98,10 +98,7 @@ class Storage:
         if process is None:
             return None
         name = process.name
-        if call == "create":
-            call += (
-                " version" if _VERSION.fullmatch(key) else " state" if key.endswith("_manifest.avro") else ""
-            )
+        call += _kind_of_call(call, key)
         fault = self.faults.choose(name, call, created_version=name in self.created_version)
         if fault is None:
             self.history.append((scheduler.steps, name, process.operation, call, key, None))
@@ -200,7 +197,7 @@ class Storage:
             self.scheduler.sleep(10 ** source.uniform(-1, 1.3))
         elif fault is Fault.LONG_PAUSE:
             self.scheduler.sleep(source.choice((0.1, 1.5, 3, 14)) * source.uniform(0.5, 1) * HOUR_MS / 1000)
-        elif fault is Fault.CLOCK:
+        elif fault is Fault.CLOCK and abs(process.skew_ms) <= self.max_skew_ms:
             process.skew_ms = int(source.uniform(-1, 1) * self.max_skew_ms)
         elif fault is Fault.STORE_CLOCK:
             self.traits.offset_ms = int(source.choice((-1, 1)) * 10 ** source.uniform(1, 4))
@@ -208,6 +205,15 @@ class Storage:
             self.replace_table()
         if self.scheduler.stopping:
             raise Stop
+
+
+def _kind_of_call(call: str, key: str) -> str:
+    """What a trigger can name beside the call itself: the kind of object that is written."""
+    if call == "create" and _VERSION.fullmatch(key):
+        return " version"
+    if call == "create" and key.endswith("_manifest.avro"):
+        return " state"
+    return " pointer" if call == "put" and key.endswith("/_last_checkpoint") else ""
 
 
 class SimulatedBackend:

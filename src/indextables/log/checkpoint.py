@@ -6,6 +6,7 @@ sorted by partition, cut into manifests with tight bounds, and no tombstone is l
 `_manifest.avro` makes it visible; everything before that is invisible and harmless.
 """
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from indextables import metrics
 from indextables.errors import (
+    CorruptLogError,
     CredentialsError,
     ObjectMissingError,
     StateExpiredError,
@@ -36,6 +38,7 @@ from indextables.log.format.names import (
     STATE_FILE_JSON,
     state_file,
     state_folder,
+    version_file,
 )
 from indextables.log.format.pointer import AVRO_STATE, Pointer, advance_pointer
 from indextables.log.format.protocol import STATES
@@ -57,6 +60,10 @@ _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
 
 # Manifests that are encoded and sent at once: their bytes are in memory, so not many.
 _WRITERS = 4
+
+# A state must be visible so soon after its first manifest was written: half the age at which manifests that
+# no state refers to may be deleted (`retention.MIN_MANIFEST_AGE_HOURS`).
+MAX_CHECKPOINT_MS = 1_800_000
 
 _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
@@ -133,7 +140,7 @@ def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: b
             try:
                 created = created or _create_state(loader, snapshot, chance, compact=compact)
                 if created.written and not checked:
-                    _check_state(loader, snapshot, created.state, compacted=created.compacted)
+                    _check_state(loader, snapshot, created, chance)
                 # From here on others may rely on the state, so it is never taken back.
                 checked = True
                 if created.written:
@@ -175,6 +182,8 @@ class _CreatedState:
     state: StateManifest
     compacted: bool
     written: bool
+    # When the first of its manifests was about to be written: by the wall clock and by the monotonic one.
+    started_ms: tuple[int, int]
 
 
 def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> _CreatedState:
@@ -188,6 +197,7 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
         or base.state is None
         or not is_complete(loader, base.state, base.folder)
     )
+    started_ms = _clocks_ms(chance)
     writer = _StateWriter(loader, snapshot, chance, codec, level)
     state = writer.compacted() if compact else writer.incremental()
     if not _has_version(loader, snapshot) or not (compact or _has_base(loader, snapshot)):
@@ -196,24 +206,38 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
     metrics.record("indextables.state.write.compacted", float(compact))
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
     metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
-    return _CreatedState(state, compact, written)
+    return _CreatedState(state, compact, written, started_ms)
 
 
-def _check_state(loader: Loader, snapshot: Snapshot, state: StateManifest, *, compacted: bool) -> None:
-    """Take a state back if manifests that it refers to were, or are about to be, deleted.
+def _clocks_ms(chance: Chance) -> tuple[int, int]:
+    return chance.now_ms(), int(time.monotonic() * 1000)
+
+
+def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, chance: Chance) -> None:
+    """Refuse to rely on a state if manifests that it refers to were, or are about to be, deleted.
 
     Cleaning deletes a state first, then looks which states there are, then deletes manifests that none of
     them needs. So while the base is there after ours became visible, nothing of the base can go. New
-    manifests are protected by their age alone, so it is checked that they are there.
+    manifests are protected by their age alone: cleaning may be about to delete them once they are an hour
+    old, so the state must be visible well before that.
+
+    A state that fails this check stays, but the pointer never names it: readers fall back to another base if
+    its manifests are missing, and the next checkpoint writes one at a new version. It is not deleted, since a
+    deletion may arrive late and hit another state of the same version, on which others rely by then. Only
+    where its version is gone, or is one of a table made anew, the state is deleted: there it would describe
+    what nobody committed.
     """
+    if not _has_version(loader, snapshot):
+        loader.log.delete([state_file(snapshot.version)])
+        raise _base_expired(loader, snapshot)
+    state = created.state
+    elapsed_ms = max(now - then for now, then in zip(_clocks_ms(chance), created.started_ms, strict=True))
     if (
-        _has_version(loader, snapshot)
-        and (compacted or _has_base(loader, snapshot))
-        and is_complete(loader, state, state_folder(state.state_version))
+        elapsed_ms > MAX_CHECKPOINT_MS
+        or not (created.compacted or _has_base(loader, snapshot))
+        or not is_complete(loader, state, state_folder(state.state_version))
     ):
-        return
-    loader.log.delete([state_file(snapshot.version)])
-    raise _base_expired(loader, snapshot)
+        raise _base_expired(loader, snapshot)
 
 
 def _has_version(loader: Loader, snapshot: Snapshot) -> bool:
@@ -222,8 +246,14 @@ def _has_version(loader: Loader, snapshot: Snapshot) -> bool:
     A version that was cleaned up needs no state: its splits may be gone already.
     """
     listing = listing_from(loader.log, snapshot.version)
-    listed = snapshot.version in listing.versions
-    return listed and loader.identity_at(listing, snapshot.version) == snapshot.identity
+    if snapshot.version not in listing.versions:
+        return False
+    try:
+        return loader.identity_at(listing, snapshot.version) == snapshot.identity
+    except CorruptLogError:
+        if loader.log.exists(version_file(snapshot.version)):
+            raise
+        return False  # deleted between the listing and the read
 
 
 def _has_base(loader: Loader, snapshot: Snapshot) -> bool:
