@@ -1,5 +1,6 @@
 """No committed data is lost, whatever fails, races or returns a wrong answer after the version file was created."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from indextables.errors import (
     OptionError,
     OutcomeUnknownError,
     ProtocolError,
+    SplitError,
     StateExpiredError,
     StoreError,
     TableExistsError,
@@ -29,9 +31,10 @@ from indextables.errors import (
 )
 from indextables.ingest import Mode, SplitUploads, finish_write, plan_write
 from indextables.ingest.incoming import as_reader
+from indextables.log.checkpoint import checkpoint
 from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import Protocol
+from indextables.log.format.actions import MergeSkip, Protocol
 from indextables.log.format.names import version_file
 from indextables.log.format.pointer import Pointer
 from indextables.log.known import invalidate
@@ -288,6 +291,7 @@ def test_a_change_of_metadata_conflicts_with_rows_whose_versions_were_cleaned_up
 def overtaking(store, tmp_path, *, adjust=lambda: None):
     """Just before our version 1 is created, others commit three versions and truncate."""
     other = a_log(str(tmp_path / "t"))
+    (tmp_path / "t/mine.split").write_bytes(b"rows")
 
     def before(operation: str, path: str) -> None:
         if operation == "create" and path == version_file(1):
@@ -574,7 +578,7 @@ def test_a_first_write_whose_uploads_went_with_the_folder_is_refused(tmp_path):
     first = planned_write(tmp_path / "t", [{"id": 1}], Mode.APPEND)
     shutil.rmtree(tmp_path / "t")
     indextables.write(tmp_path / "t", [{"id": 2}])
-    with pytest.raises(IndexTablesError, match="was deleted"):
+    with pytest.raises(IndexTablesError, match="folder was deleted meanwhile"):
         first()
     assert ids(tmp_path / "t") == [2]
 
@@ -901,3 +905,86 @@ def test_a_state_that_nobody_relies_on_is_not_deleted(store, tmp_path):
     store.watch.before = Watch().before
     assert table.checkpoint().version == 2
     assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_commit_whose_uploads_were_purged_is_refused_when_the_versions_since_are_gone(store, tmp_path):
+    """Whether one of the versions in between was a purge cannot be seen any more."""
+    log = a_table(store)
+    append(log, "a.split")
+    base = log.snapshot()
+    other = a_log(str(tmp_path / "t"))
+    append(other, "b.split")
+    other.truncate()
+    for name in ("kept.split", "purged.split"):
+        (tmp_path / "t" / name).write_bytes(b"rows")
+    (tmp_path / "t/purged.split").unlink()
+    merged = Draft(
+        operation="MERGE SPLITS",
+        adds=(split("kept.split"), split("purged.split")),
+        removes=(gone("a.split"),),
+    )
+    with pytest.raises(SplitError, match=r"1 of the 2 splits .* are gone \(one is purged\.split\)") as raised:
+        log.commit(merged, base)
+    assert raised.value.not_committed
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
+    after = log.commit(dataclasses.replace(merged, adds=(split("kept.split"),)), base)
+    assert sorted(after.files()["path"].to_pylist()) == ["b.split", "kept.split"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path, when):
+    table = a_table(str(tmp_path / "t"))
+    append(table, "a.split")
+    folder = tmp_path / "t/_transaction_log"
+
+    def replace_table() -> None:
+        shutil.rmtree(tmp_path / "t")
+        append(a_table(str(tmp_path / "t")), "other.split")
+
+    def before(operation: str, path: str) -> None:
+        if operation == ("list" if when == "before" else "put") and seen:
+            store.watch.before = Watch().before
+            replace_table()
+        seen.append(operation)
+
+    seen: list[str] = []
+    log = a_log(store, {"state.format": "json"})
+    snapshot = log.snapshot()
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        checkpoint(log._loader, snapshot, Chance(), compact=True)
+    assert not list(folder.glob("*.checkpoint*"))
+    assert fresh(tmp_path / "t") == ["other.split"]
+
+
+def test_a_split_that_was_removed_meanwhile_is_not_skipped_by_merges(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split", "b.split")
+    base = log.snapshot()
+    remove(log, "a.split")
+    skips = tuple(
+        MergeSkip(
+            path=path, skip_timestamp=1, reason="damaged", operation="merge", retry_after=2, skip_count=1
+        )
+        for path in ("a.split", "b.split")
+    )
+    after = log.commit(Draft(operation="MERGE SPLITS", skips=skips), base)
+    assert list(after.skips) == ["b.split"]
+
+
+def test_a_compacted_state_drops_skips_of_splits_that_are_not_live(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    append(log, "a.split")
+    skip = {
+        "path": "never.split",
+        "skipTimestamp": 1,
+        "reason": "damaged",
+        "operation": "merge",
+        "skipCount": 1,
+    }
+    line = json.dumps({"mergeskip": skip})
+    (tmp_path / "t/_transaction_log" / version_file(2)).write_text(line + "\n")
+    assert list(log.snapshot().skips) == ["never.split"]
+    log.checkpoint(compact=True)
+    invalidate()
+    assert log.snapshot().skips == {}

@@ -69,8 +69,8 @@ def test_a_killed_writer_leaves_nothing_visible_and_no_half_file(store, tmp_path
         store.delete(["target"])
     assert store.create("target", b"new")
     left = [path for path in (tmp_path / "table").iterdir() if path.suffix == ".indextables-part"]
-    assert store.remove_abandoned(older_than_hours=1) == 0
-    assert store.remove_abandoned(older_than_hours=-1) == len(left)
+    assert store.remove_abandoned(before_ms=int(time.time() * 1000) - 3_600_000) == 0
+    assert store.remove_abandoned(before_ms=int(time.time() * 1000) + 3_600_000) == len(left)
     assert way != "stream" or len(left) == 1
     assert names(tmp_path / "table") == ["other", "target"]
 

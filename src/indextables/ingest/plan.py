@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from indextables.data_files import check_uploads, delete_uncommitted
+from indextables.data_files import delete_uncommitted
 from indextables.errors import (
     CommitUnknownError,
     IndexTablesError,
@@ -27,12 +27,15 @@ from indextables.errors import (
 )
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
+from indextables.log.clock import HOUR_MS, local_time_ms
+from indextables.log.commit import check_uploads
 from indextables.log.conflict import OVERWRITE, Draft, check_since
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options import writing as opt
+from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
 from indextables.predicate import Predicate, parse_condition, to_sql
 from indextables.schema.conversion import cast_stream
 
@@ -156,9 +159,7 @@ def _prepared(
                 delete_uncommitted(log.store, [add.path for add in adds])
                 return None, base
             # A table that took the place of another one took its folder, too, and what was in it.
-            lost = next((add.path for add in adds if not log.store.exists(add.path)), None)
-            if lost is not None:
-                raise _other_table(base.url, f"{lost} was deleted")
+            check_uploads(log.store, adds)
             planned = again
         else:
             planned = dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
@@ -177,13 +178,22 @@ def _prepared(
             )
         base = log.snapshot()
         check_since(draft, planned.before, planned.base[0], base)
+        check_uploads(log.store, adds)
     gone = removes(base, planned.replace, planned.where, adds)
     if not adds and not gone and metadata is None:
         return None, base
     draft = _draft(planned, metadata, adds, options, gone)
-    check_uploads(log.store, adds, options)
+    if _took_long(adds, options):
+        check_uploads(log.store, adds)
     overlap = replacing(base, planned.replace, planned.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
+
+
+def _took_long(adds: Sequence[Add], options: Options) -> bool:
+    """Whether a split is older than half the shortest retention of a purge."""
+    oldest = min((add.modification_time for add in adds), default=None)
+    limit_ms = options.get(PURGE_MIN_RETENTION_HOURS) * HOUR_MS / 2
+    return oldest is not None and local_time_ms() - oldest >= limit_ms
 
 
 def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:

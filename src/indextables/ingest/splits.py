@@ -9,6 +9,7 @@ import pyarrow as pa
 from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.ingest.partitions import Spool, Values
 from indextables.ingest.target import Target
+from indextables.log.clock import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
@@ -48,6 +49,7 @@ class SplitUploads:
         target_size = self._options.get(opt.TARGET_SPLIT_SIZE)
         for first in batches:
             path = split_path(self._named(values), f"part-{uuid.uuid4()}.split")
+            started_ms = local_time_ms()
             with (
                 self._store.open_upload(path) as sink,
                 SplitWriter(
@@ -63,7 +65,7 @@ class SplitUploads:
                     writer.write(batch)
                 built = writer.finish()
             self._uploaded.append(path)
-            yield add_action(path, built, data_change=True)
+            yield add_action(path, built, data_change=True, started_ms=started_ms)
 
     def _named(self, values: Values) -> dict[str, str | None]:
         return dict(zip(self._target.partition_columns, values, strict=True))

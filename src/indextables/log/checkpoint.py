@@ -27,7 +27,7 @@ from indextables.errors import (
 from indextables.log.carried import Carried, encode_carried
 from indextables.log.commit import Backoff, Chance
 from indextables.log.conflict import without_registry
-from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
+from indextables.log.format.actions import Action, CommitInfo, MergeSkip, Metadata, Protocol
 from indextables.log.format.files import to_adds
 from indextables.log.format.json_checkpoint import encode_checkpoint
 from indextables.log.format.manifest import encode_manifest
@@ -289,6 +289,7 @@ class _StateWriter:
             num_files=base.num_files + added.num_rows - len(removed),
             total_bytes=base.total_bytes + _bytes(added) - removed_bytes,
             registry=self.snapshot.registry,
+            skips=list(self.snapshot.skips.values()),
         )
 
     def compacted(self) -> StateManifest:
@@ -305,6 +306,7 @@ class _StateWriter:
             num_files=listed.num_rows,
             total_bytes=_bytes(listed),
             registry=registry,
+            skips=_live_skips(self.snapshot, listed),
         )
 
     def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
@@ -338,6 +340,7 @@ class _StateWriter:
         num_files: int,
         total_bytes: int,
         registry: dict[str, str],
+        skips: list[MergeSkip],
     ) -> StateManifest:
         snapshot = self.snapshot
         protocol = _at_least_current(snapshot.protocol)
@@ -346,7 +349,7 @@ class _StateWriter:
             timestamp=snapshot.timestamp,
             token=snapshot.token,
             lineage=list(snapshot.lineage),
-            mergeskips=list(snapshot.skips.values()),
+            mergeskips=skips,
             txns=list(snapshot.txns.values()),
         )
         return StateManifest(
@@ -362,6 +365,13 @@ class _StateWriter:
             metadata=_metadata_with(snapshot.metadata, registry),
             extra=encode_carried(carried),
         )
+
+
+def _live_skips(snapshot: Snapshot, listed: pa.Table) -> list[MergeSkip]:
+    """The splits that a merge could not take, less those that others removed at the same time."""
+    paths = pa.array(snapshot.skips, pa.string())
+    live = pc.is_in(paths, value_set=listed["path"].combine_chunks()).to_pylist()
+    return [skip for skip, is_live in zip(snapshot.skips.values(), live, strict=True) if is_live]
 
 
 def _at_least_current(protocol: Protocol) -> Protocol:
@@ -427,12 +437,18 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
         snapshot.protocol,
         _metadata_with(snapshot.metadata, snapshot.registry),
         *snapshot.txns.values(),
-        *snapshot.skips.values(),
+        *_live_skips(snapshot, listed),
         *to_adds(listed),
     ]
     written = encode_checkpoint(actions, version=snapshot.version, now_ms=chance.now_ms())
+    if not _has_version(loader, snapshot):
+        raise _base_expired(loader, snapshot)
     for name, data in written.files.items():
         loader.log.put(name, data)
+    if not _has_version(loader, snapshot):
+        # It would describe what nobody committed, or a version of a table made anew.
+        loader.log.delete(reversed(list(written.files)))
+        raise _base_expired(loader, snapshot)
     advance_pointer(
         loader.log,
         Pointer(

@@ -7,8 +7,9 @@ from contextlib import suppress
 from indextables.errors import StoreError
 from indextables.store import Store
 
+HOUR_MS = 3_600_000
 # By how much the clocks of writers, purgers and stores may differ.
-CLOCK_SKEW_MS = 3_600_000
+CLOCK_SKEW_MS = HOUR_MS
 
 
 def local_time_ms() -> int:

@@ -19,6 +19,7 @@ proven that the version is not ours.
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -34,6 +35,7 @@ from indextables.errors import (
     NotDurableError,
     ObjectMissingError,
     OutcomeUnknownError,
+    SplitError,
     StoreError,
     TableNotFoundError,
 )
@@ -67,6 +69,7 @@ from indextables.store import Store
 
 # How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
 _LISTINGS = 3
+_LOOKUPS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +101,19 @@ class Backoff:
         return whole_ms / 1000 * (0.5 + jitter / 2)
 
 
-def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine: str) -> Snapshot:
+def commit(
+    table: Store, loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine: str
+) -> Snapshot:
     """Make the draft the next version of the table; the snapshot it leads to.
 
-    `base` is what the draft was made from. What was committed since then is checked against it.
+    `base` is what the draft was made from. What was committed since then is checked against it. `table` is
+    rooted at the table's folder.
 
     Raises:
         CommitUnknownError: the version may exist, now or later; the draft's files must stay.
         IndexTablesError: any other one has `not_committed` set: nothing refers to the draft's files.
     """
-    running = _Commit(loader, draft, chance, engine, chance.token())
+    running = _Commit(table, loader, draft, chance, engine, chance.token())
     try:
         return running.run(base)
     except CommitUnknownError:
@@ -123,7 +129,7 @@ def commit(loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine:
         raise running.unknown(str(error)) from error
 
 
-def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> Snapshot | None:
+def create_table(table: Store, loader: Loader, draft: Draft, chance: Chance, engine: str) -> Snapshot | None:
     """Write version 0 of a table; the snapshot at it, or none if there is a table already.
 
     What others have committed to the new table since is not in that snapshot: it would look as if the
@@ -131,7 +137,7 @@ def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> S
     """
     assert draft.metadata is not None
     assert draft.protocol is not None
-    running = _Commit(loader, draft, chance, engine, chance.token())
+    running = _Commit(table, loader, draft, chance, engine, chance.token())
     info = _info(draft, running.token, timestamp=chance.now_ms(), engine=engine)
     actions: list[Action] = [info, draft.protocol, draft.metadata]
     try:
@@ -149,6 +155,26 @@ def create_table(loader: Loader, draft: Draft, chance: Chance, engine: str) -> S
         raise running.unknown(str(error)) from error
 
 
+def check_uploads(table: Store, adds: Sequence[Add]) -> None:
+    """Refuse to name splits that are gone, where it cannot be seen whether there was a purge since the base.
+
+    A commit after a version of a purge is refused by `log.purged` if its splits are old; this is for commits
+    that start from a newer version than their splits were written for.
+
+    Raises:
+        SplitError: a split does not exist.
+    """
+    paths = [add.path for add in adds]
+    with ThreadPoolExecutor(_LOOKUPS) as pool:
+        lost = [path for path, found in zip(paths, pool.map(table.exists, paths), strict=True) if not found]
+    if lost:
+        raise SplitError(
+            f"{len(lost)} of the {len(paths)} splits that were to be committed to {table.url} are gone (one "
+            f"is {lost[0]}): the table's folder was deleted meanwhile, or the write took longer than a purge "
+            "keeps files; nothing was changed; write again, in smaller parts or with a longer purge retention"
+        )
+
+
 class _Verdict(Enum):
     """Whether a version file that holds our commit is a version of the table."""
 
@@ -164,6 +190,7 @@ class _Commit:
     by proof: another's file stands at that number, or ours was removed from behind a state.
     """
 
+    table: Store
     loader: Loader
     draft: Draft
     chance: Chance
@@ -288,6 +315,7 @@ class _Commit:
         if latest.token_at(current.version) not in (None, current.token):
             raise self.replaced(latest.version)
         check_snapshot(self.draft, current, latest)
+        check_uploads(self.table, self.draft.adds)
         return latest
 
     def confirm(self, version: int, base: Snapshot | None) -> _Verdict:
@@ -419,7 +447,8 @@ def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine
         actions.append(_with_schemas(draft.metadata or current.metadata, current, new_schemas))
     actions += draft.removes
     actions += adds
-    actions += draft.skips
+    removed = current.delta.removed.keys() - current.delta.added.keys()
+    actions += [skip for skip in draft.skips if skip.path not in removed]
     actions += draft.txns
     return actions
 

@@ -174,7 +174,7 @@ class TransactionLog:
         )
         if full_listing(self._loader.log).latest is not None:
             return None
-        return create_table(self._loader, draft, self._chance, self.engine)
+        return create_table(self.store, self._loader, draft, self._chance, self.engine)
 
     def check_writable(self, snapshot: Snapshot) -> None:
         """Refuse a table that our writes might harm, before work is done for it."""
@@ -183,7 +183,7 @@ class TransactionLog:
 
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
         """Make the draft, which was made from `base`, the next version."""
-        after = commit(self._loader, draft, base, self._chance, self.engine)
+        after = commit(self.store, self._loader, draft, base, self._chance, self.engine)
         if after.token is not None:
             self._known.put_newest(after, None)
         self._checkpoint_if_due(draft, after, upgraded=after.protocol != base.protocol)
@@ -215,7 +215,7 @@ class TransactionLog:
 
     def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
         empty = Draft(operation="CHECKPOINT")
-        return commit(self._loader, empty, snapshot, self._chance, self.engine)
+        return commit(self.store, self._loader, empty, snapshot, self._chance, self.engine)
 
     def _is_complete(self, snapshot: Snapshot) -> bool:
         """Whether all manifests of the state that a snapshot is read from are there."""

@@ -1,7 +1,6 @@
 """The files of a table's folder that are splits, as a listing shows them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from indextables.log.format.names import LOG_FOLDER
 from indextables.store import ObjectInfo, Store
@@ -43,7 +42,10 @@ class OwnFolder:
             if info.path.startswith(f"{LOG_FOLDER}/"):
                 continue
             self._descend(info.path)
-            if split_of(info.path) is None or self._in_another_table(info.path) or self._is_link(info.path):
+            if split_of(info.path) is None or self._in_another_table(info.path):
+                continue
+            # What a symbolic link of the local disk leads to belongs to somebody else.
+            if self._store.is_link(info.path):
                 continue
             yield info
 
@@ -74,8 +76,3 @@ class OwnFolder:
 
     def _is_table(self, folder: str) -> bool:
         return next(self._store.list(f"{folder}/{LOG_FOLDER}"), None) is not None
-
-    def _is_link(self, path: str) -> bool:
-        """Whether it is a symbolic link of the local disk: what it leads to belongs to somebody else."""
-        local = self._store.local_path(path)
-        return local is not None and Path(local).is_symlink()

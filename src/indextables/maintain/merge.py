@@ -336,11 +336,12 @@ def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator
 def _merged(task: MergeTask, sources: Sequence[MergeSource], store: Store, options: Options) -> Add:
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
     facts = task.facts
+    started_ms = time.time_ns() // 1_000_000
     with store.open_upload(path) as sink:
         built = merge_splits(
             sources, cast("IO[bytes]", sink), facts.schema, facts.mapping, options, task.partition_values
         )
-    return add_action(path, built, data_change=False)
+    return add_action(path, built, data_change=False, started_ms=started_ms)
 
 
 def _skips(

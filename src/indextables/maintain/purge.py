@@ -268,7 +268,7 @@ def purge(
             running.add(pool.submit(work, batch))
         deletions += [each.result() for each in running]
     if not dry_run:
-        log.store.remove_abandoned(older_than_hours=plan.retention_hours, other_tables=LOG_FOLDER)
+        log.store.remove_abandoned(before_ms=plan.before_ms, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
     return outcome(plan, deletions, found, found_bytes, limit_reached=reached, duration_ms=elapsed)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from indextables.data_files import add_action
 from indextables.errors import IndexTablesError, TableNotFoundError
+from indextables.log.clock import local_time_ms
 from indextables.log.format.actions import Add, Format, Metadata
 from indextables.maintain.folder import SPLIT, OwnFolder
 from indextables.schema.spark import from_arrow
@@ -158,7 +159,7 @@ def _our_add(footer: Footer) -> Add:
         uncompressed_bytes=footer.uncompressed_bytes,
         num_merge_ops=footer.num_merge_ops,
     )
-    return add_action(footer.path, built, data_change=True)
+    return add_action(footer.path, built, data_change=True, started_ms=local_time_ms())
 
 
 def _original_add(info: ObjectInfo, facts: BundleMetadata) -> Add:

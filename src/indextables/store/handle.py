@@ -2,7 +2,7 @@
 
 import os
 import secrets
-import time
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from indextables.store.backend import Backend, MaybeCreated, ObjectInfo, Sink
 from indextables.store.backoff import pause
 from indextables.store.connect import connect
 from indextables.store.credentials import CredentialsProvider, Identity
-from indextables.store.location import Kind, Location, locate
+from indextables.store.location import Kind, Location, is_whole_url, locate, relative_to
 from indextables.store.paths import check, check_folder, join
 
 # inside the class `list` is a method, so the types of lists are named out here
@@ -35,7 +35,6 @@ _Names = list[str]
 FETCHED = "indextables.store.fetched_bytes"
 
 _DELETE_BATCH = 1000
-_HOUR_MS = 3_600_000
 
 
 def open_store(
@@ -53,7 +52,7 @@ def open_store(
 
 
 class Store:
-    """Objects below a URL. All paths are relative to it and joined by "/".
+    """Objects below a URL. Paths are relative to it and joined by "/"; a whole URL below it is one, too.
 
     Every write is atomic: readers see an object whole or not at all. A handle may be shared by threads. It
     does not work in a forked child (open a new one there), and its pickle carries no secrets (`passport`
@@ -148,6 +147,18 @@ class Store:
         """Where the object lies in the local file system, or None if it does not."""
         return "/" + self._key(path) if self._location.kind is Kind.LOCAL else None
 
+    def is_link(self, path: str) -> bool:
+        """Whether there is a symbolic link of the local disk at the path."""
+        local = self.local_path(path)
+        if local is None:
+            return False
+        try:
+            return stat.S_ISLNK(os.lstat(local).st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(f"{self._url(path)}: {error.strerror}; check the disk, and repeat") from error
+
     # --- writing -------------------------------------------------------------------------------------
 
     def put(self, path: str, data: bytes) -> None:
@@ -222,14 +233,14 @@ class Store:
             deleted += backend.delete(batch, self._location.root)
         return deleted
 
-    def remove_abandoned(self, *, older_than_hours: float, other_tables: str = "") -> int:
+    def remove_abandoned(self, *, before_ms: int, other_tables: str = "") -> int:
         """Delete the hidden leftovers of killed uploads on the local disk; how many there were.
 
+        `before_ms` is a time by the clock that stamps the store's files, as a purge compares all ages with.
         Folders below this one that hold an entry named `other_tables` are left alone. Object stores keep
         parts of unfinished uploads out of sight; a lifecycle rule of the bucket ends them.
         """
-        before = time.time() * 1000 - older_than_hours * _HOUR_MS
-        return self._use().remove_abandoned(self._location.root, int(before), other_tables)
+        return self._use().remove_abandoned(self._location.root, before_ms, other_tables)
 
     def check_create_if_absent(self) -> None:
         """Make sure that two writers cannot both create an object; UnsafeStoreError if they can.
@@ -278,6 +289,8 @@ class Store:
         return self._backend
 
     def _key(self, path: str) -> str:
+        if is_whole_url(path):
+            path = relative_to(path, self._location)
         return join(self._location.root, check(path))
 
     def _url(self, path: str) -> str:

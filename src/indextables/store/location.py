@@ -129,6 +129,32 @@ def locate(url: str | os.PathLike[str]) -> Location:
     return Location(kind, _bucket(authority, scheme), root)
 
 
+def is_whole_url(path: str) -> bool:
+    """Whether the path of an object is a whole URL, or an absolute path of the local disk.
+
+    >>> is_whole_url("s3a://bucket/t/a.split"), is_whole_url("/data/t/a.split"), is_whole_url("day=1/a.split")
+    (True, True, False)
+    """
+    return path.startswith("/") or _SCHEME.match(path) is not None
+
+
+def relative_to(url: str, root: Location) -> str:
+    """The path of an object that is named by its whole URL, relative to a place above it.
+
+    >>> relative_to("s3a://bucket/t/day=1/a.split", locate("s3://bucket/t"))
+    'day=1/a.split'
+
+    Raises:
+        StoreError: the URL cannot be read, or the object is not below that place.
+    """
+    whole = locate(url).url
+    if not whole.startswith(f"{root.url}/"):
+        raise StoreError(
+            f"{whole} is not below {root.url}; open the table by the URL that its log uses, or REPAIR it"
+        )
+    return whole.removeprefix(f"{root.url}/")
+
+
 def _local(text: str, rest: str) -> Location:
     # Hadoop writes file:/tmp/x, everybody else file:///tmp/x; a host other than this one is not ours
     if rest.startswith("/"):

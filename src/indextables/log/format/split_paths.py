@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogError, StoreError
-from indextables.store.location import locate
+from indextables.store.location import locate, relative_to
 from indextables.store.paths import check
 
 # A scheme, or a slash at the start: then it is not relative to the table.
@@ -37,12 +37,10 @@ def relative_paths(paths: pa.Array, table_url: str) -> pa.Array:
 def _below(path: str, table_url: str) -> str:
     """A whole URL or an absolute path of the local disk, relative to the table."""
     try:
-        url = locate(path).url
+        relative = relative_to(path, locate(table_url))
     except StoreError as error:
         raise _refused(path, table_url, str(error)) from error
-    if not url.startswith(f"{table_url}/"):
-        raise _refused(path, table_url, "which is not below the table's folder")
-    return _checked(url.removeprefix(f"{table_url}/"), path, table_url)
+    return _checked(relative, path, table_url)
 
 
 def _checked(relative: str, path: str, table_url: str) -> str:
