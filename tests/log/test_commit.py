@@ -344,6 +344,7 @@ def test_a_commit_from_a_base_that_was_cleaned_up_lands_after_the_newest_version
     for n in range(3):
         append(second, f"other-{n}.split")
     second.truncate()
+    (tmp_path / "t/mine.split").write_bytes(b"rows")
     after = append(first, "mine.split", base=base)
     assert after.version == 5
     invalidate()
@@ -675,6 +676,7 @@ def truncating(store, others: int, *, times: int = 1):
 def test_a_commit_that_a_truncation_overtakes_is_committed_after_it(store, tmp_path, times):
     log = a_table(store)
     truncating(store, 3, times=times)
+    (tmp_path / "t/mine.split").write_bytes(b"rows")
     after = append(log, "mine.split")
     assert after.version == 1 + 3 * times
     invalidate()

@@ -20,7 +20,7 @@ from indextables.errors import (
 from indextables.ingest import plan
 from indextables.log import checkpoint, commit, conflict, load, retention, transaction_log
 from indextables.log.commit import _Commit, _Verdict
-from indextables.log.format.names import Listing
+from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.pointer import read_pointer
 from indextables.log.load import Loader
 from indextables.log.segment import bases, full_listing
@@ -136,7 +136,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     original = checkpoint._check_state
 
     def check(loader: Loader, snapshot: Snapshot, created: Any, env: Any) -> None:
-        here = checkpoint.state_folder(created.state.state_version)
+        here = state_folder(created.state.state_version)
         if not created.compacted and checkpoint.is_complete(loader, created.state, here):
             return
         original(loader, snapshot, created, env)
