@@ -112,7 +112,7 @@ def test_every_example_on_a_page_is_run_by_a_test() -> None:
 def test_the_page_on_sql_tells_every_figure_of_a_scan() -> None:
     source = (ROOT / "bridge" / "src" / "ScanMetrics.scala").read_text()
     kept = re.findall(r'SumMetric\("\w+", "([^"]+)"\)', source)
-    told = [name for name, _ in table_below("docs/sql.md", "Spark's SQL page shows of each scan:")]
+    told = [name for name, _ in table_below("docs/sql.md", "Spark's SQL page shows for each scan:")]
     assert told == kept
 
 
