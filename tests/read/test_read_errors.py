@@ -62,7 +62,7 @@ def test_no_error_of_another_library_reaches_the_caller(table: Path, monkeypatch
         raise error
 
     monkeypatch.setattr(split_reader, "evaluate", broken)
-    monkeypatch.setattr(split_reader, "narrow", broken)
+    monkeypatch.setattr(split_reader, "plan_filter", broken)
     with pytest.raises(SplitError, match=split_of(table)) as caught:
         read(it.open(table))
     assert caught.value.__cause__ is error

@@ -225,5 +225,5 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(ingest_splits, "Spool", splits.Spool)
             patch.setattr(merge, "merge_splits", splits.merge_splits)
             patch.setattr(sources, "read_footer", splits.read_footer)
-            patch.setattr(sources, "Source", splits.Source)
+            patch.setattr(sources, "MergeSource", splits.Source)
         yield patch
