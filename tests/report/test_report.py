@@ -109,5 +109,5 @@ def test_an_empty_table_and_a_good_one_have_a_page_too(tmp_path: Path) -> None:
 def test_the_program_writes_the_page(worn: it.Table, tmp_path: Path, capsys) -> None:
     page = tmp_path / "page.html"
     assert main(["report", worn.url, "--output", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page}\n"
+    assert capsys.readouterr().out == f"report\t{page}\n"
     assert page.read_text().startswith("<!doctype html>")
