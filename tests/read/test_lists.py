@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 import indextables
+from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, Not, Op, Or, Values, parse_condition
 from indextables.predicate.operands import combine
+from indextables.read.sources import close_sources
 from tests.read.read_oracle import compared
-from tests.read.read_tables import opened
+from tests.read.read_tables import Opened, opened
 
 ROWS = 3000
 SIZES = [1, 2, 15, 17, 100, 1_000, 5_000]
@@ -31,6 +33,7 @@ MAKERS = {
     "t": (pa.string(), lambda i: f"some word{i}"),
     "ip": (pa.string(), lambda i: f"10.0.{i >> 8}.{i & 255}" if i < 60_000 else f"no address {i}"),
     "plain": (pa.string(), lambda i: f"x{i}"),
+    "raw": (pa.binary(), lambda i: f"bytes {i}".encode()),
     "flag": (pa.bool_(), lambda i: bool(i % 2)),
     "part": (pa.int32(), lambda i: i % 7),
 }
@@ -102,6 +105,19 @@ def test_a_list_of_a_hundred_thousand_values_is_answered(table, column):
     assert table.count(Not(condition)) == sum(
         row[column] is not None and row[column] not in keys for row in table.rows
     )
+
+
+@pytest.mark.parametrize(("count", "by_index"), [(10, True), (500, False)])
+def test_a_long_list_of_numbers_is_looked_up_in_the_column_and_not_in_the_index(
+    table, tmp_path, count, by_index
+):
+    close_sources()
+    options = Options.parse({"cache.disk.path": str(tmp_path)})
+    fresh = Opened(table.rows, table.store, table.snapshot, options)
+    wanted = range(0, 30 * count, 30)
+    condition = In(Column(("n",)), Values(pa.array(wanted, pa.int32())))
+    assert fresh.ids(condition) == [row["id"] for row in table.rows if row["n"] in wanted]
+    assert any(path.is_file() for path in tmp_path.rglob("*")) == by_index
 
 
 def test_a_list_of_neighbouring_numbers_is_one_range(table):

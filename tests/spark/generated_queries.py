@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tests.spark.generated_rows import POOLS
+from tests.spark.generated_rows import POOLS, UNUSUAL, quoted
 
 
 class Answer(Enum):
@@ -57,7 +57,7 @@ def _pattern(words: str) -> str:
 
 NUMBERS = ["tiny", "small", "whole", "big", "single", "real", "price", "huge", "MixedCase"]
 TIMES = ["day", "moment", "local"]
-ORDERED = [*NUMBERS, *TIMES, "name", "words", "flag", "raw"]
+ORDERED = [*NUMBERS, *TIMES, "name", "words", "flag", "raw", *UNUSUAL]
 BUCKETS = [
     "indextables_histogram(whole, 10)",
     "indextables_histogram(real, 0.25, 0.1)",
@@ -81,11 +81,17 @@ GROUPS = [
     "single",
     "spot.a",
     "year(day)",
+    *map(quoted, UNUSUAL),
+    quoted("odd keys", "x\\y"),
     *BUCKETS,
 ]
 # Python functions that return what they get; whoever puts the questions registers them.
 FUNCTIONS = ["same_pickled", "same_pandas", "same_arrow"]
-NESTED = ["spot", "tags", "attrs", "points"]
+# Aggregates in Python, which return the sum; a table function that returns each row twice; one that counts rows.
+TOTALS = ["total_pandas", "total_arrow"]
+TWICE, COUNTED = "each_twice", "batch_lengths"
+NESTED = ["spot", "tags", "attrs", "points", "`odd keys`"]
+
 OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
 
 _FREE = """
@@ -223,6 +229,16 @@ array_contains(points.x, 1)
 coalesce(whole, 0) = 0
 CASE WHEN whole > 2 THEN flag ELSE name = 'alpha' END
 if(flag, tiny, small) > 0
+`odd keys`.`x\\y` = 2
+`odd keys`.`a.b` LIKE 'a%'
+`odd keys`.`from` IN (1, 3)
+`odd keys`.`ü ``☃` > 1 OR `odd keys` IS NULL
+NOT (`odd keys`.`a.b` = 'alpha')
+`spot.a` = 1
+`spot.a` <=> spot.a
+`spot.a` > spot.a
+`select` = 'alpha' OR `with space` IS NULL
+`x\\y` >= 'b' AND `back``tick` < 2
 whole IN (SELECT MixedCase FROM {t})
 whole = (SELECT max(MixedCase) FROM {t})
 exists(SELECT 1 FROM {t} AS other WHERE other.id = id + 1)
@@ -270,11 +286,21 @@ def literal(value: Any) -> str:
     raise TypeError(value)
 
 
+def _needs_bridge(text: str) -> bool:
+    return "{search:" in text or "indextables_" in text
+
+
 class Asker:
     """Makes questions, the same for the same seed."""
 
-    def __init__(self, seed: int, *, case_sensitive: bool = False, ansi: bool = True) -> None:
+    def __init__(
+        self, seed: int, *, case_sensitive: bool = False, ansi: bool = True, bridge: bool = True
+    ) -> None:
+        """`bridge` says whether the session has search operators and bucket functions."""
         self.rng = random.Random(f"questions {seed}")
+        self.bridge = bridge
+        self.free = [each for each in FREE if bridge or not _needs_bridge(each)]
+        self.groups = [each for each in GROUPS if bridge or not _needs_bridge(each)]
         # In ANSI mode a sum that overflows fails, or not: that depends on which rows are added first.
         self.summed = [n for n in NUMBERS if n != "huge" and not (ansi and n == "big")]
         self.mixed = (
@@ -292,10 +318,15 @@ class Asker:
             + [self._joined] * 2
             + [self._around]
             + [self._function] * 2
-            + [self._above_join] * 2
             + [self._deep, self._listed, self._edges, self._narrowed, self._subquery]
+            + [self._aggregate_function, self._table_function]
         )
-        return self.rng.choice(kinds)()
+        if self.bridge:
+            kinds += [self._above_join] * 2
+        question = self.rng.choice(kinds)()
+        while not self.bridge and _needs_bridge(question.sql):
+            question = self.rng.choice(kinds)()
+        return question
 
     # --- conditions -----------------------------------------------------------------------------
 
@@ -308,10 +339,11 @@ class Asker:
 
     def _leaf(self) -> str:
         if self.rng.random() < 0.5:
-            return self.rng.choice(FREE).replace("mixedcase_", self.mixed)
+            return self.rng.choice(self.free).replace("mixedcase_", self.mixed)
         column = self.rng.choice(ORDERED)
         if column == "words":
-            return self.rng.choice(["words IS NOT NULL", "{search:beta}", "words <= 'error'"])
+            choices = ["words IS NOT NULL", "words <= 'error'", "{search:beta}"]
+            return self.rng.choice(choices if self.bridge else choices[:2])
         pool = POOLS[column]
         name = self._name(column)
         match self.rng.randrange(6):
@@ -329,7 +361,7 @@ class Asker:
                 return f"{name} IS {self.rng.choice(['', 'NOT '])}NULL"
 
     def _name(self, column: str) -> str:
-        return self.mixed if column == "MixedCase" else column
+        return self.mixed if column == "MixedCase" else quoted(column) if column in UNUSUAL else column
 
     def _where(self) -> str:
         return f" WHERE {self.condition()}" if self.rng.random() < 0.85 else ""
@@ -339,7 +371,7 @@ class Asker:
     def _columns(self) -> str:
         if self.rng.random() < 0.15:
             return "*"
-        pool = [*map(self._name, ORDERED), *NESTED, "spot.a", "spot.c.d", "id"]
+        pool = [*map(self._name, ORDERED), *NESTED, "spot.a", "spot.c.d", "id", quoted("odd keys", "a.b")]
         made = self.rng.sample(pool, self.rng.randrange(1, 5))
         if self.rng.random() < 0.3:
             made.append(
@@ -347,7 +379,7 @@ class Asker:
                     ["MixedCase + 1 AS more", "upper(name) AS loud", "size(tags) AS many", "points.y AS ys"]
                 )
             )
-        if self.rng.random() < 0.1:
+        if self.bridge and self.rng.random() < 0.1:
             made.append("{search:alpha} AS found")
         return ", ".join(made)
 
@@ -403,7 +435,8 @@ class Asker:
 
     def _groups(self) -> Question:
         keys = [
-            g if g != "MixedCase" else self.mixed for g in self.rng.sample(GROUPS, self.rng.randrange(1, 3))
+            g if g != "MixedCase" else self.mixed
+            for g in self.rng.sample(self.groups, self.rng.randrange(1, 3))
         ]
         named = ", ".join(f"{key} AS g{i}" for i, key in enumerate(keys))
         having = self.rng.choice(["", "", " HAVING count(*) > 2"])
@@ -460,6 +493,34 @@ class Asker:
                 Question(
                     f"SELECT {function}(id) % 5 AS g, max(name) FROM {{t}} WHERE {condition} GROUP BY 1"
                 ),
+            ]
+        )
+
+    def _aggregate_function(self) -> Question:
+        """An aggregate of the user in Python over the scan."""
+        function, condition = self.rng.choice(TOTALS), self.condition(1)
+        key = self._name(self.rng.choice(["tiny", "flag", "name", "MixedCase", "spot.a", "select"]))
+        return self.rng.choice(
+            [
+                Question(f"SELECT {function}(id) FROM {{t}} WHERE {condition}"),
+                Question(f"SELECT {key}, {function}(id) FROM {{t}} WHERE {condition} GROUP BY {key}"),
+                Question(
+                    f"SELECT id, {function}(id) OVER (PARTITION BY {key}) AS total FROM {{t}} WHERE {condition}"
+                ),
+            ]
+        )
+
+    def _table_function(self) -> Question:
+        """A table function of the user over rows, or over all rows as a table."""
+        condition = self.condition(1)
+        rows = f"(SELECT * FROM {{t}} WHERE {condition})"
+        return self.rng.choice(
+            [
+                Question(f"SELECT id, made, text FROM {rows}, LATERAL {TWICE}(id, name)"),
+                Question(
+                    f"SELECT sum(made) FROM {TWICE}(TABLE(SELECT id, name FROM {{t}} WHERE {condition}))"
+                ),
+                Question(f"SELECT sum(rows) FROM {COUNTED}(TABLE{rows})"),
             ]
         )
 

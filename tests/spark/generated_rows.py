@@ -20,6 +20,23 @@ _SPOT = pa.struct(
     [("a", pa.int32()), ("b", pa.string()), ("c", pa.struct([("d", pa.float64()), ("e", pa.date32())]))]
 )
 
+# Columns whose names need quotes in SQL, clash with other names, or are escaped in paths and indexes.
+UNUSUAL: dict[str, pa.DataType] = {
+    "spot.a": pa.int32(),
+    "with space": pa.string(),
+    "back`tick": pa.int32(),
+    'quo"ted': pa.string(),
+    "it's": pa.int32(),
+    "select": pa.string(),
+    "ünï ☃": pa.int32(),
+    "x\\y": pa.string(),
+    "50%/=#?": pa.int32(),
+    "long" * 50: pa.int32(),
+}
+_UNUSUAL_STRUCT = pa.struct(
+    [("x\\y", pa.int32()), ("a.b", pa.string()), ("from", pa.int32()), ("ü `☃", pa.int32())]
+)
+
 SCHEMA = pa.schema(
     [
         ("id", pa.int64()),
@@ -43,8 +60,15 @@ SCHEMA = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("attrs", pa.map_(pa.string(), pa.int32())),
         ("points", pa.list_(pa.struct([("x", pa.int32()), ("y", pa.string())]))),
+        *UNUSUAL.items(),
+        ("odd keys", _UNUSUAL_STRUCT),
     ]
 )
+
+
+def quoted(*path: str) -> str:
+    """A column, or a field within a struct, as SQL writes it."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
 
 
 def _moments() -> list[dt.datetime]:
@@ -124,6 +148,9 @@ POOLS: dict[str, list[Any]] = {
     "moment": [moment.replace(tzinfo=dt.UTC) for moment in _moments()],
     "local": _moments(),
     "MixedCase": [1, 2, 3, 4],
+    **{
+        name: [-3, 0, 1, 2, 7] if pa.types.is_int32(kind) else _TEXTS + _ODD for name, kind in UNUSUAL.items()
+    },
 }
 
 # Columns that a table may be partitioned by.
@@ -136,7 +163,12 @@ PARTITIONS: tuple[tuple[str, ...], ...] = (
     ("MixedCase",),
     ("price",),
     ("moment",),
+    ("50%/=#?",),
+    ("with space", "x\\y"),
+    ("select", "ünï ☃"),
 )
+# Folders of tables: the last part of their names.
+FOLDERS = ("", " with space", "%20", " ü☃", "'", "+&=,;", "[a]", "{b}", "#", "`$(x)")
 
 
 # How columns may be indexed, which must not change any answer.
@@ -190,6 +222,11 @@ def _value(column: str, rng: random.Random, number: int) -> Any:
             return [_of("name", rng) for _ in range(rng.randrange(4))]
         case "attrs":
             return [(key, _of("whole", rng)) for key in rng.sample(["k", "K", "other", ""], rng.randrange(4))]
+        case "odd keys":
+            return {
+                field.name: _of("MixedCase" if pa.types.is_int32(field.type) else "name", rng)
+                for field in _UNUSUAL_STRUCT
+            }
         case "points":
             return [{"x": _of("MixedCase", rng), "y": _of("name", rng)} for _ in range(rng.randrange(3))]
     return rng.choice(POOLS[column])
@@ -227,7 +264,7 @@ def pair(
     }
     grows = seed % 5 == 2 and "small" not in partitions and not any("fields" in key for key in options)
     names = f"ours_{seed}", f"plain_{seed}"
-    table, parquet = folder / names[0], folder / names[1]
+    table, parquet = folder / (names[0] + FOLDERS[seed % len(FOLDERS)]), folder / names[1]
     parquet.mkdir(parents=True)
     size = count // writes
     for number in range(writes):
@@ -247,7 +284,7 @@ def pair(
     ours = spark.read.format("indextables").load(str(table))
     ours.createOrReplaceTempView(names[0])
     plain = spark.read.option("mergeSchema", "true").parquet(str(parquet))
-    plain.select(*ours.columns).createOrReplaceTempView(names[1])
+    plain.select(*map(quoted, ours.columns)).createOrReplaceTempView(names[1])
     return Pair(*names, partitions, seed)
 
 

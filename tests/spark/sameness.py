@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,17 @@ from pyspark.sql import SparkSession
 
 from tests.spark.generated_queries import Answer, Question
 from tests.spark.generated_rows import Pair
+
+
+def differences(spark: SparkSession, pair: Pair, questions: Iterable[Question], context: str) -> list[str]:
+    """What differs, each with the query that shows it and with the seed that generates it again."""
+    found = ((question, difference(spark, question, pair)) for question in questions)
+    return [
+        f"INDEXTABLES_QUERY_SEED={context}, table {pair.seed}, partitioned by {pair.partitions}\n"
+        f"{question.ours(pair.ours)}\n{text}"
+        for question, text in found
+        if text is not None
+    ]
 
 
 def difference(spark: SparkSession, question: Question, pair: Pair) -> str | None:

@@ -2,13 +2,18 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import indextables
+from tests.spark.generated_queries import Asker
+from tests.spark.generated_rows import pair
+from tests.spark.sameness import differences
+from tests.spark.user_functions import register
 
-home = sys.argv[1]
+home, seed = sys.argv[1], int(sys.argv[2])
 heard: dict[str, Any] = {}
 spark = (
     SparkSession.builder.master("local[2]")
@@ -66,6 +71,11 @@ heard["plain_counting"] = failure(lambda: counting.save(path_of("c")))
 months = spark.sql("SELECT array(INTERVAL '1' MONTH) AS m").write.format("indextables").mode("append")
 heard["plain_months"] = failure(lambda: months.save(path_of("i")))
 heard["plain_error_mode"] = failure(lambda: rows.write.format("indextables").mode("error").save(path_of("e")))
+register(spark)
+spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+twins = pair(spark, Path(home), seed, count=90)
+asker = Asker(seed, bridge=False)
+heard["plain_questions"] = differences(spark, twins, (asker.question() for _ in range(8)), str(seed))
 
 assert indextables.attach(spark) is spark
 indextables.attach(spark)

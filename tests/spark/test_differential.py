@@ -3,24 +3,19 @@
 import itertools
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import pandas as pd
-import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import arrow_udf, pandas_udf, udf  # type: ignore[attr-defined]
 
 from tests.spark.generated_queries import FREE, Asker, Question
 from tests.spark.generated_rows import Pair, pair
-from tests.spark.sameness import difference
-
-# Workers do not find the modules of tests.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+from tests.spark.sameness import differences
+from tests.spark.story import told
+from tests.spark.user_functions import register
 
 # New questions in every run; failures say which seed asks them again.
 SEED = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
@@ -66,12 +61,7 @@ def ask(
 ) -> list[str]:
     """What differs, each with the query that shows it."""
     with session_with(spark, settings):
-        found = ((question, difference(spark, question, twins)) for question in questions)
-        return [
-            f"INDEXTABLES_QUERY_SEED={SEED}, table {twins.seed}, partitioned by {twins.partitions}, {settings}\n{question.ours(twins.ours)}\n{text}"
-            for question, text in found
-            if text is not None
-        ]
+        return differences(spark, twins, questions, f"{SEED}, {settings}")
 
 
 def questions(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[Question]:
@@ -83,24 +73,10 @@ def questions(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[Qu
     return (asker.question() for _ in range(count))
 
 
-def _same(value):
-    return value
-
-
-def _same_pandas(values: pd.Series) -> pd.Series:
-    return values
-
-
-def _same_arrow(values: pa.Array) -> pa.Array:
-    return values
-
-
 @pytest.fixture(scope="module", autouse=True)
 def functions(spark):
     """Functions of users that questions call."""
-    spark.udf.register("same_pickled", udf(_same, "long", useArrow=False))
-    spark.udf.register("same_pandas", pandas_udf(_same_pandas, "long"))
-    spark.udf.register("same_arrow", arrow_udf(_same_arrow, "long"))
+    register(spark)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +121,74 @@ def test_generated_questions_have_the_same_answers(spark, tables, number):
     twins = tables[number % len(tables)]
     problems = ask(spark, twins, questions(SEED + number, 12, settings), settings)
     assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_hundreds_of_questions_without_the_bridge_have_the_same_answers(tmp_path):
+    heard = told("questions_without_bridge", tmp_path, SEED, 8, 50, timeout=3500)
+    assert heard["problems"] == [], "\n\n".join(heard["problems"])
+
+
+# --- columns that change under a DataFrame ------------------------------------------------------------
+
+# Types by name, and an expression that makes a value of the type from `id`.
+COLUMN_TYPES = {
+    "int": "CAST(id AS int)",
+    "bigint": "id",
+    "double": "CAST(id AS double)",
+    "decimal(10,2)": "CAST(id AS decimal(10,2))",
+    "decimal(12,4)": "CAST(id AS decimal(12,4))",
+    "string": "concat('text ', id)",
+    "binary": "CAST(concat('text ', id) AS binary)",
+    "date": "date_from_unix_date(CAST(id AS int))",
+    "timestamp": "timestamp_seconds(id)",
+    "timestamp_ntz": "CAST(timestamp_seconds(id) AS timestamp_ntz)",
+    "boolean": "id % 2 = 0",
+    "struct<a int, b string>": "named_struct('a', CAST(id AS int), 'b', 'x')",
+    "struct<b string, a int>": "named_struct('b', 'x', 'a', CAST(id AS int))",
+    "array<int>": "array(CAST(id AS int))",
+    "map<string, int>": "map('k', CAST(id AS int))",
+}
+USES = (
+    "SELECT * FROM {v}",
+    "SELECT changing FROM {v} WHERE changing IS NOT NULL",
+    "SELECT count(changing) FROM {v}",
+    "SELECT id FROM {v} WHERE {c}",
+    "SELECT max(id) FROM {v} WHERE {c}",
+    "SELECT same_pandas(id), changing FROM {v}",
+)
+
+
+def _condition(name: str) -> str:
+    return "size(changing) > 0" if name.startswith(("array", "map")) else f"changing = {COLUMN_TYPES[name]}"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_view_whose_columns_were_replaced_is_refused_or_unchanged(spark, tmp_path, number):
+    rng = random.Random(f"columns {SEED + number}")
+    path, view = str(tmp_path / "t"), f"changing_{number}"
+
+    def write(kind: str | None, **options: str) -> None:
+        column = "" if kind is None else f", {COLUMN_TYPES[kind]} AS changing"
+        data = spark.sql(f"SELECT id{column}, 'x' AS other FROM range(4)").coalesce(1)
+        data.write.format("indextables").mode("overwrite").options(**options).save(path)
+
+    before = rng.choice(list(COLUMN_TYPES))
+    write(before)
+    with session_with(spark, {"spark.indextables.read.inline.maxRows": rng.choice(["0", "4096"])}):
+        spark.read.format("indextables").load(path).createOrReplaceTempView(view)
+        query = rng.choice(USES).format(v=view, c=_condition(before))
+        expected = sorted(map(str, spark.sql(query).collect()))
+        for after in [*rng.sample([kind for kind in COLUMN_TYPES if kind != before], 3), None, before]:
+            write(after, overwriteSchema="true")
+            why = f"INDEXTABLES_QUERY_SEED={SEED}, {before} became {after}: {query}"
+            if after == before:
+                assert sorted(map(str, spark.sql(query).collect())) == expected, why
+                continue
+            with pytest.raises(PySparkException, match="were replaced after this DataFrame or view") as error:
+                spark.sql(query).collect()
+            assert "changing" in str(error.value), why
 
 
 @pytest.mark.soak

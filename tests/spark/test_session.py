@@ -1,6 +1,7 @@
 """Getting into a session: configured, attached, of Spark Connect, and without the bridge."""
 
 import os
+import random
 import zipfile
 from pathlib import Path
 
@@ -85,7 +86,9 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
 
 
 def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
-    heard = told("session_without_bridge", tmp_path)
+    seed = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
+    heard = told("session_without_bridge", tmp_path, seed)
+    assert heard["plain_questions"] == [], "\n\n".join(heard["plain_questions"])
     assert heard["plain_append"] == 20
     assert heard["plain_overwrite"] == 3
     assert heard["plain_filtered"] == [[1, 2], [0], [0, 1, 2], []], "filters of one query are not another's"

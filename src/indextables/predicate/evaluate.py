@@ -52,9 +52,12 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _FEW_RANGES = 16
 # A flag for each number of a span, if that is no more than this, or than so many times the numbers in it.
 _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
+# Flags for each number of a wider span, and the most bits of their hash.
+_FLAGS_PER_NUMBER, _MOST_HASH_BITS = 16, 22
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
-# Longer lists of numbers are lookup once: Arrow would hash them for every batch.
+# Longer lists of numbers are prepared once: Arrow would hash them for every batch.
 _FEW_VALUES = 64
 _TEXT = {
     TextMatchKind.STARTS: pc.starts_with,
@@ -81,31 +84,49 @@ class Intervals:
 
 
 class NumberSet:
-    """Many whole numbers, lookup once to be looked for in many batches of rows."""
+    """Many 64-bit numbers, prepared once to be looked up in many batches of rows.
+
+    Numbers of a narrow span have one flag each. Numbers of a wide span have a hash table of flags, which
+    excludes most other numbers, and are then searched in sorted order.
+    """
 
     def __init__(self, values: pa.Array) -> None:
-        numbers = np.unique(to_int64(values).to_numpy(zero_copy_only=False))
-        self._numbers = numbers
-        self._first, self._last = int(numbers[0]), int(numbers[-1])
-        self._flags: np.ndarray[Any, np.dtype[np.bool_]] | None = None
-        if self._last - self._first < max(_SMALL_SPAN, _SPAN_PER_NUMBER * len(numbers)):
-            self._flags = np.zeros(self._last - self._first + 1, np.bool_)
+        numbers = comparable_numbers(values).to_numpy(zero_copy_only=False)
+        self._first = numbers.min()
+        span = int(numbers.max()) - int(self._first)
+        self._sorted: Numbers | None = None
+        if span < max(_SMALL_SPAN, _SPAN_PER_NUMBER * len(numbers)):
+            self._shift = 0
+            self._flags = np.zeros(span + 2, np.bool_)  # the last flag stands for all numbers beyond the span
             self._flags[numbers - self._first] = True
+        else:
+            bits = min(_MOST_HASH_BITS, (_FLAGS_PER_NUMBER * len(numbers)).bit_length())
+            self._shift = 64 - bits
+            self._flags = np.zeros(1 << bits, np.bool_)
+            self._flags[self._hashed(numbers)] = True
+            self._sorted = np.sort(numbers)
 
     def contains(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Whether each value is among the numbers; false for null."""
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        wanted = to_int64(array).fill_null(0).to_numpy(zero_copy_only=False)
-        inside = (wanted >= self._first) & (wanted <= self._last)
-        near = np.where(inside, wanted, self._first)
-        if self._flags is not None:
-            found = self._flags[near - self._first]
+        wanted = comparable_numbers(array)
+        if array.null_count:
+            wanted = wanted.fill_null(0)
+        numbers = wanted.to_numpy(zero_copy_only=False)
+        if self._sorted is None:
+            offsets = (numbers - self._first).view(np.uint64)
+            found = self._flags[np.minimum(offsets, np.uint64(len(self._flags) - 1))]
         else:
-            found = self._numbers[np.searchsorted(self._numbers, near)] == near
-        found = found & inside
+            found = self._flags[self._hashed(numbers)]
+            candidates = numbers[found]
+            places = np.minimum(np.searchsorted(self._sorted, candidates), len(self._sorted) - 1)
+            found[found] = self._sorted[places] == candidates
         if array.null_count:
             found &= array.is_valid().to_numpy(zero_copy_only=False)
         return pa.array(found, pa.bool_())
+
+    def _hashed(self, numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        return (numbers.view(np.uint64) * _HASH_FACTOR) >> np.uint64(self._shift)
 
 
 def is_whole(type_: pa.DataType) -> bool:
@@ -118,11 +139,35 @@ def is_whole(type_: pa.DataType) -> bool:
     )
 
 
+def is_consecutive(values: pa.Array) -> bool:
+    """Whether whole numbers follow each other without a gap, in any order; repeated values are a gap."""
+    bounds = pc.min_max(to_int64(values)).as_py()
+    return bounds["min"] is not None and bounds["max"] - bounds["min"] == len(values) - values.null_count - 1
+
+
 def to_int64(values: pa.Array) -> pa.Array:
     """Values of such a type as 64-bit numbers."""
     if pa.types.is_date32(values.type):
         return values.view(pa.int32()).cast(pa.int64())
     return values.cast(pa.int64())
+
+
+def has_numbers(type_: pa.DataType) -> bool:
+    """Whether a NumberSet can hold the values of a type."""
+    return is_whole(type_) or bool(pa.types.is_float64(type_) or pa.types.is_float32(type_))
+
+
+def comparable_numbers(values: pa.Array) -> pa.Array:
+    """64-bit numbers that are equal exactly where the values are equal in SQL: one zero, one NaN."""
+    if not pa.types.is_floating(values.type):
+        return to_int64(values)
+    missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    floats = values.cast(pa.float64())
+    if values.null_count:
+        floats = floats.fill_null(0.0)
+    numbers = floats.to_numpy(zero_copy_only=False) + 0.0
+    numbers[np.isnan(numbers)] = np.nan
+    return pa.array(numbers.view(np.int64), mask=missing)
 
 
 def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | None:
@@ -285,6 +330,8 @@ class _Evaluation:
         found = _number_set(predicate).contains(values) if _many_numbers(known) else _is_in(values, known)
         if len(known) < len(given):
             found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        if not values.null_count:
+            return found
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
 
     def searched(self, predicate: Search) -> Any:  # noqa: ANN401
@@ -388,7 +435,7 @@ def _compare_values(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN4
 
 
 def _many_numbers(known: pa.Array) -> bool:
-    return len(known) > _FEW_VALUES and is_whole(known.type)
+    return len(known) > _FEW_VALUES and has_numbers(known.type)
 
 
 def _number_set(predicate: In) -> NumberSet:

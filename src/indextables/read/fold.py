@@ -67,3 +67,16 @@ def has_search(predicate: Predicate) -> bool:
             return has_search(part)
         case _:
             return isinstance(predicate, Search)
+
+
+def longest_list(predicate: Predicate) -> int:
+    """The number of values in the longest IN list of a condition."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return max(map(longest_list, parts), default=0)
+        case Not(part):
+            return longest_list(part)
+        case In(values=values):
+            return len(values)
+        case _:
+            return 0

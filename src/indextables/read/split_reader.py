@@ -17,6 +17,7 @@ from indextables.predicate import (
     Compare,
     In,
     Like,
+    Not,
     Op,
     Or,
     Predicate,
@@ -25,7 +26,7 @@ from indextables.predicate import (
     columns_of,
 )
 from indextables.predicate.evaluate import evaluate
-from indextables.read.fold import fold, has_search
+from indextables.read.fold import fold, has_search, longest_list
 from indextables.read.sources import Numbers, Source, open_source
 from indextables.read.split_errors import cast_column, named, named_batches
 from indextables.read.tasks import SplitRef, TableFacts, searches_of
@@ -36,6 +37,7 @@ from indextables.split.query.query_compiler import compile_query
 from indextables.split.query.row_matcher import Mask, match_rows, required_columns
 from indextables.split.query.row_sets import NO_ROWS, RowSet
 from indextables.split.query.searcher import IndexSearcher
+from indextables.split.query.value_queries import few_lookups
 from indextables.store import Store
 
 T = TypeVar("T")
@@ -45,6 +47,8 @@ _logger = logging.getLogger(__name__)
 _DENSE = 0.01
 # With more values in a list it is not worth fetching an index that then leaves most rows to be looked at.
 _FEW_VALUES = 1024
+# A list is hashed for every batch of rows, so long lists are compared with large batches.
+_ROWS_PER_VALUE = 8
 # Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 
@@ -268,9 +272,28 @@ class SplitReader:
 
     def _worth_asking(self, condition: Predicate) -> bool:
         """Whether the index should be asked: it has to be, it is at hand, or it may spare most rows."""
-        if has_search(condition) or _selective(condition):
+        if has_search(condition):
             return True
-        return self.at_hand(self.columns_of(condition))
+        if not self._narrowed_by_index(condition):
+            return False
+        return _selective(condition) or self.at_hand(self.columns_of(condition))
+
+    def _narrowed_by_index(self, condition: Predicate) -> bool:
+        """Whether the index can exclude rows for less than it costs to read the columns of the condition."""
+        match condition:
+            case And(parts):
+                return any(self._narrowed_by_index(part) for part in parts)
+            case Or(parts):
+                return all(self._narrowed_by_index(part) for part in parts)
+            case Not(part):
+                return self._narrowed_by_index(part)
+            case In(column, values) if len(column.path) == 1:
+                fields = self.table.mappings[self.ref.mapping].of(column.path[0])
+                return not fields or any(
+                    few_lookups(field, values, self.source.num_records) for field in fields
+                )
+            case _:
+                return True
 
     # --- rows -----------------------------------------------------------------------------------------
 
@@ -300,9 +323,10 @@ class SplitReader:
             return _counted(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _scan(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _scan(self, columns: Sequence[str], batch_rows: int = 0) -> Iterator[pa.RecordBatch]:
+        """All rows, in batches of the configured size or of `batch_rows`, if that is more."""
         own = self._own(columns)
-        size = self.table.options.get(reading.BATCH_ROWS)
+        size = max(self.table.options.get(reading.BATCH_ROWS), batch_rows)
         if not own:
             for start in range(0, self.source.num_records, size):
                 rows = min(size, self.source.num_records - start)
@@ -335,7 +359,7 @@ class SplitReader:
         """All rows, each looked at."""
         read = self._with_needed(columns, condition)
         start = 0
-        for batch in self._scan(read):
+        for batch in self._scan(read, _ROWS_PER_VALUE * longest_list(condition)):
             numbers = np.arange(start, start + batch.num_rows, dtype=np.int64)
             start += batch.num_rows
             keep = self._true(condition, batch, numbers)
@@ -426,5 +450,4 @@ def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 
 def _counted(rows: int) -> pa.RecordBatch:
     """A batch without columns that still knows how many rows it has."""
-    struct = pa.StructArray.from_arrays([], [], mask=pa.array(np.zeros(rows, np.bool_)))
-    return pa.RecordBatch.from_struct_array(struct)
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -39,6 +39,8 @@ from indextables.predicate import (
 # How many comparisons of single values one IN may cost, and how many groups of neighbouring ones.
 _IN_BUDGET = 200_000
 _IN_GROUPS = 32
+# Of so many files each is compared with all values of a long list; of more, the list is sorted.
+_FEW_FILES = 16
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -171,7 +173,7 @@ class _Judge:
         array = listed.array
         present = Values(array.drop_null()) if array is not None else [v for v in listed.values if v.is_valid]
         known = self._source.known(field)
-        if known.low is None or known.high is None:
+        if known.low is None or known.high is None or _is_long_and_unordered(listed, field.type):
             verdict = self._unknown()
         elif (many := _many(listed, field.type, known)) is not None:
             verdict = self._of_values(field, known, *_among_many(known, many))
@@ -287,6 +289,11 @@ def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
     return true, every
 
 
+def _is_long_and_unordered(listed: In, arrow: pa.DataType) -> bool:
+    """Whether a list has many values of a type that bounds are not compared with."""
+    return len(listed.values) > _IN_GROUPS and to_scale(pa.array([], arrow)) is None
+
+
 def _many(listed: In, arrow: pa.DataType, known: Known) -> pa.Array | None:
     """The values of a long list on the scale of the bounds; None if short or unlike them."""
     if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
@@ -300,10 +307,12 @@ def _among_many(known: Known, points: pa.Array) -> tuple[Mask, Mask]:
     """As `_among`, of many points: files with a single value are judged exactly, others by the bounds."""
     assert known.low is not None
     assert known.high is not None
-    ordered = points.take(pc.sort_indices(points))
-    if pt.is_int64(points.type):
-        true = _between(known, ordered.to_numpy())
+    if known.count <= _FEW_FILES:
+        true = np.array([_any_between(points, known, i) for i in range(known.count)], dtype=np.bool_)
+    elif pt.is_int64(points.type):
+        true = _between(known, np.sort(points.to_numpy()))
     else:
+        ordered = points.take(pc.sort_indices(points))
         true = np.zeros(known.count, dtype=np.bool_)
         size = -(-len(ordered) // _IN_GROUPS)
         for start in range(0, len(ordered), size):
@@ -312,8 +321,24 @@ def _among_many(known: Known, points: pa.Array) -> tuple[Mask, Mask]:
     single = as_mask(pc.equal(known.low, known.high))
     if known.open_ended is not None:
         single &= ~known.open_ended
+    if not single.any():
+        return true, np.ones(known.count, dtype=np.bool_)
     listed = as_mask(pc.is_in(known.low, value_set=points))
     return true & ~(single & ~listed), ~(single & listed)
+
+
+def _any_between(points: pa.Array, known: Known, file: int) -> bool:
+    """Whether one of the points lies within the bounds of one file."""
+    assert known.low is not None
+    assert known.high is not None
+    low, high = known.low[file], known.high[file]
+    inside = pc.greater_equal(points, low) if low.is_valid else pc.is_valid(points)
+    if high.is_valid:
+        below = pc.less_equal(points, high)
+        if known.open_ended is not None and known.open_ended[file]:
+            below = pc.or_(below, pc.starts_with(points, high.as_py()))
+        inside = pc.and_(inside, below)
+    return bool(pc.any(inside).as_py())
 
 
 def _between(known: Known, points: npt.NDArray[np.int64]) -> Mask:

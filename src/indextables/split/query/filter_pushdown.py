@@ -268,7 +268,8 @@ class _FilterCompiler:
         if (field := self.view.find(name, *_VALUES)) is not None:
             return self._equal_values(field, values)
         field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
-        most = _MAX_PHRASES if field is not None and field.kind is Kind.TEXT else max_terms(self.view)
+        phrases = field is not None and field.kind is Kind.TEXT
+        most = _MAX_PHRASES if phrases else max_terms(self.view.num_rows)
         if field is None or len(values) > most or not pa.types.is_string(values.type):
             return UNDECIDED
         texts = values.unique().to_pylist()

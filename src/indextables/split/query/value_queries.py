@@ -10,6 +10,8 @@ import tantivy
 from tantivy import FieldType, Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
+from indextables.predicate import Values
+from indextables.predicate.evaluate import is_consecutive, is_whole
 from indextables.predicate.literals import parse_literal
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
 from indextables.split.index.encode import hash_values, integer_values
@@ -105,7 +107,7 @@ def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
     """
     if field.kind is Kind.BOOL:
         return RowSet(union(equals_query(view, field, value) for value in values.to_pylist()))
-    if field.indexed and len(values) <= max_terms(view):
+    if field.indexed and len(values) <= max_terms(view.num_rows):
         return RowSet(Query.term_set_query(view.schema, field.name, values.to_pylist()))
     numbers = np.sort(values.to_numpy(zero_copy_only=False))
     whole = field.kind is not Kind.F64
@@ -123,9 +125,18 @@ def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
     return RowSet(rows, rows)
 
 
-def max_terms(view: IndexView) -> int:
+def max_terms(num_rows: int) -> int:
     """So many terms are looked up faster than all rows are looked at."""
-    return max(_FEW_TERMS, view.num_rows // _ROWS_PER_TERM)
+    return max(_FEW_TERMS, num_rows // _ROWS_PER_TERM)
+
+
+def few_lookups(field: Field, values: Sequence[pa.Scalar], num_rows: int) -> bool:
+    """Whether a list is answered by few terms or ranges of a field, and not by a look at most rows."""
+    if field.indexed:
+        return len(values) <= max_terms(num_rows)
+    if len(values) <= MAX_RANGES or field.kind is Kind.BOOL:
+        return True
+    return isinstance(values, Values) and is_whole(values.array.type) and is_consecutive(values.array)
 
 
 def range_query(

@@ -1,0 +1,34 @@
+"""Generated questions in a session without the bridge: tables are read by the data source in plain Python."""
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.spark.generated_queries import Asker
+from tests.spark.generated_rows import pair
+from tests.spark.sameness import differences
+from tests.spark.user_functions import register
+
+home, seed, tables, questions = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.session.timeZone", "America/New_York")
+    .config("spark.sql.parquet.filterPushdown", "false")
+    .config("spark.sql.warehouse.dir", f"{home}/warehouse")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -Xss8m")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+register(spark)
+problems = []
+for number in range(tables):
+    twins = pair(spark, home, seed + number, count=90)
+    asker = Asker(seed + number, bridge=False)
+    problems += differences(spark, twins, (asker.question() for _ in range(questions)), str(seed))
+spark.stop()
+print(json.dumps({"problems": problems}))  # noqa: T201 - what the test reads
