@@ -19,7 +19,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import Column, In, Values, parse_condition
 from indextables.read import Aggregate, Function
-from indextables.read.sources import close_sources
+from indextables.read.split_source import close_sources
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 

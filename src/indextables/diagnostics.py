@@ -19,7 +19,7 @@ from indextables.maintain import jobs
 from indextables.maintain.jobs import Job
 from indextables.options import PREFIX, Options, Where, reading
 from indextables.options.declare import MASK, is_secret
-from indextables.read.sources import close_sources
+from indextables.read.split_source import close_sources
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 from indextables.version import VERSION

@@ -36,8 +36,8 @@ from indextables.maintain.restore import Restored, restore
 from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.predicate import Predicate, parse_condition
-from indextables.read.aggregate_text import parse_aggregate
-from indextables.read.tasks import facts_of
+from indextables.read.aggregation.spec import parse_aggregate
+from indextables.read.table_context import table_context
 from indextables.split.index.cache import CacheStats, index_cache
 from indextables.store import open_store
 from indextables.version import ENGINE
@@ -88,7 +88,7 @@ class Table:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are indexed as text, word by word."""
-        return facts_of(self._snapshot, self._options).text_columns
+        return table_context(self._snapshot, self._options).text_columns
 
     def files(self) -> pa.Table:
         """Return the live splits, one per row: path, size, records, partition values, statistics."""

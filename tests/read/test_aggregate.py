@@ -16,7 +16,7 @@ from indextables.errors import PredicateError, SchemaError
 from indextables.predicate import And, Column, Compare, IsNull, Not, Op, Or, Search, SearchKind
 from indextables.read import Aggregate, Bucket, DateHistogram, Function, Histogram, RangeBuckets
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import prepare
+from indextables.read.table_context import plan_splits
 from indextables.split.query.index_aggregation import GroupKey, Measure, index_groups
 from tests.read.read_oracle import holds, order_key
 from tests.read.read_tables import generated, opened
@@ -283,12 +283,12 @@ def test_groups_with_a_text_filter_come_from_the_index(tmp_path):
         options={"indexing.typemap.t": "text"},
     )
     where = Search(SearchKind.INDEXQUERY, Column(("t",)), "x")
-    facts, splits = prepare(table.snapshot, where, table.options)
-    reader = SplitReader(table.store, splits[0], facts)
+    context, splits = plan_splits(table.snapshot, where, table.options)
+    reader = SplitReader(table.store, splits[0], context)
     groups = index_groups(
         reader.index,
         reader.view,
-        reader.narrowed(where).candidates,
+        reader.filter_plan(where).candidates,
         [GroupKey("k")],
         [Measure("v", numbers=True)],
     )

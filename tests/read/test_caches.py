@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+from collections import Counter
 
 import pytest
 
@@ -10,6 +11,8 @@ from indextables import diagnostics, read
 from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
+from indextables.read.aggregation.spec import aggregate_spec
+from indextables.read.table_context import plan_splits
 from indextables.split.index.cache import index_cache
 from tests.read.read_tables import opened
 
@@ -69,17 +72,14 @@ def test_a_small_cache_still_answers(table):
     assert read.scan(table.snapshot, table.store, tight, where=where).read_all().num_rows == 4
 
 
-def test_aggregate_tasks_travel_and_their_splits_are_chosen_by_option(table):
-    def planned(**given):
-        options = Options.parse({**given, "aws.secretKey": "hush-hush"}).over(table.options)
-        return read.plan_aggregate(
-            table.snapshot, options, aggregates=[Aggregate(Function.SUM, "id")], group_by=["k"]
-        )
-
-    assert [len(task.splits) for task in planned().tasks] == [1, 1, 1, 1]
-    assert [len(task.splits) for task in planned(**{"read.aggregate.splitsPerTask": 3}).tasks] == [3, 1]
-    plan = planned(**{"read.aggregate.splitsPerTask": 3})
-    sent = pickle.dumps(plan.tasks)
+def test_an_aggregation_is_pickled_without_secrets_and_its_parts_can_be_added(table):
+    options = Options.parse({"aws.secretKey": "hush-hush"}).over(table.options)
+    context, splits = plan_splits(table.snapshot, None, options)
+    sent = pickle.dumps((aggregate_spec(context, [Aggregate(Function.SUM, "id")], ["k"], None), splits))
     assert b"hush-hush" not in sent
-    parts = [pickle.loads(pickle.dumps(read.run_aggregate(task, table.store))) for task in pickle.loads(sent)]
-    assert {r["k"]: r["sum(id)"] for r in plan.finish(parts).to_pylist()} == {"a": 2, "b": 4}
+    spec, refs = pickle.loads(sent)
+    totals = Counter[str]()
+    for part in (refs[:3], refs[3:]):
+        for batch in read.execute(spec, part, table.store):
+            totals.update({row["k"]: row["sum(id)"] for row in batch.to_pylist()})
+    assert totals == {"a": 2, "b": 4}

@@ -13,7 +13,7 @@ import indextables
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, Not, Op, Or, Values, parse_condition
 from indextables.predicate.operands import combine
-from indextables.read.sources import close_sources
+from indextables.read.split_source import close_sources
 from tests.read.read_oracle import compared
 from tests.read.read_tables import Opened, opened
 

@@ -26,6 +26,8 @@ from indextables.predicate import (
     parse_condition,
 )
 from indextables.read.parallel import in_order
+from indextables.read.scan_spec import ScanSpec
+from indextables.read.table_context import plan_splits
 from tests.read.read_tables import generated, opened
 
 TEXT = {"indexing.typemap.t": "text"}
@@ -254,29 +256,18 @@ def test_a_reader_that_stops_ends_the_works():
     assert len(asked) < 100
 
 
-def test_tasks_travel_and_carry_no_secret(tmp_path):
+def test_a_scan_and_its_splits_are_pickled_without_secrets(tmp_path):
     table = table_of(
         tmp_path, [{"id": n, "p": n % 2, "t": f"w{n}"} for n in range(20)], partition_by=["p"], options=TEXT
     )
     secret = Options.parse({"aws.secretKey": "hush-hush"}).over(table.options)
     where = parse_condition("t INDEXQUERY 'w1 OR w2' AND p = 1", table.snapshot.schema)
-    tasks = read.plan(table.snapshot, where, ["id"], secret)
-    data = pickle.dumps(tasks)
+    context, splits = plan_splits(table.snapshot, where, secret)
+    data = pickle.dumps((ScanSpec(context, ("id",), where), splits))
     assert b"hush-hush" not in data
-    rows = [b.to_pylist() for task in pickle.loads(data) for b in read.run(task, table.store)]
+    spec, refs = pickle.loads(data)
+    rows = [batch.to_pylist() for batch in read.execute(spec, refs, table.store)]
     assert rows == [[{"id": 1}]]
-
-
-def test_splits_are_shared_out_among_tasks_by_option(tmp_path):
-    table = table_of(tmp_path, [{"id": n} for n in range(12)], splits=12)
-
-    def sizes(**given):
-        options = Options.parse(given).over(table.options)
-        return [len(t.splits) for t in read.plan(table.snapshot, None, None, options, parallelism=1)]
-
-    assert sizes() == [3, 3, 3, 3]
-    assert sizes(**{"read.splitsPerTask": 5}) == [5, 5, 2]
-    assert sizes(**{"read.maxSplitsPerTask": 2}) == [2] * 6
 
 
 def test_patterns_give_the_same_rows_whether_or_not_the_index_answers(tmp_path):

@@ -10,7 +10,7 @@ import indextables as it
 from indextables.cli.main import main
 from indextables.report import report_page
 from indextables.report.advice import advice_for
-from indextables.report.facts import facts_of
+from indextables.report.facts import table_context
 from tests.upkeep_tables import aged, appended, orphan
 
 
@@ -53,7 +53,7 @@ def worn(tmp_path: Path) -> it.Table:
 
 
 def test_figures_are_those_of_the_table(worn: it.Table) -> None:
-    facts = facts_of(worn)
+    facts = table_context(worn)
     assert (facts.rows, facts.splits, facts.version, facts.partitions) == (27, 9, 13, 3)
     assert facts.bytes == sum(worn.files()["size"].to_pylist())
     assert sum(bar.value for bar in facts.by_size) == 9
@@ -65,11 +65,11 @@ def test_figures_are_those_of_the_table(worn: it.Table) -> None:
 
 
 def test_advice_names_what_is_wrong_and_what_mends_it(worn: it.Table) -> None:
-    commands = [a.command.split()[1] for a in advice_for(facts_of(worn))]
+    commands = [a.command.split()[1] for a in advice_for(table_context(worn))]
     assert commands == ["merge", "checkpoint", "purge"]
-    for advice in advice_for(facts_of(worn)):
+    for advice in advice_for(table_context(worn)):
         assert main([*advice.command.split()[1:], "--json"]) == 0
-    assert list(advice_for(facts_of(worn.refresh()))) == []
+    assert list(advice_for(table_context(worn.refresh()))) == []
 
 
 def test_the_page_is_whole_and_needs_nothing_else(worn: it.Table) -> None:

@@ -14,8 +14,8 @@ from indextables.errors import CredentialsError
 from indextables.log import known, load
 from indextables.log.cache import Cache
 from indextables.options import Options
-from indextables.read import sources
-from indextables.spark.planner import asked, snapshots
+from indextables.read import split_source as sources
+from indextables.spark.planner import read_context, snapshots
 from indextables.split.index.cache import index_cache
 from indextables.split.query import searcher as search
 from indextables.store import Passport, Store, open_store
@@ -169,10 +169,10 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     indextables.open(url, options=options).refresh().count("id = 1")
     request = {"options": {"path": url, **options}}
     snapshots.snapshot(request, ())
-    assert asked.asked(request) is not None
+    assert read_context.read_context(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
     assert known.NEWEST._kept and known.FILE_LISTS._kept and load.VERSIONS._kept  # noqa: PT018
-    assert sources._kept and search._open_indexes and asked._facts and snapshots._snapshots  # noqa: PT018
+    assert sources._kept and search._open_indexes and read_context._tables and snapshots._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
             assert not isinstance(thing, (Store, Identity, Passport)), (where, thing)

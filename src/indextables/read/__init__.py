@@ -1,36 +1,35 @@
 """Reading a table: scans, searches, counts and aggregates, over many splits at once."""
 
-from indextables.read.aggregate import AggregatePlan, AggregateTask, aggregate, plan_aggregate, run_aggregate
-from indextables.read.aggregates import (
+from indextables.read.aggregation.run import aggregate
+from indextables.read.aggregation.spec import (
     Aggregate,
+    AggregateSpec,
     Bucket,
     DateHistogram,
     Function,
     Group,
     Histogram,
     RangeBuckets,
+    parse_aggregate,
 )
-from indextables.read.ranked import search
-from indextables.read.scan import count, run, scan
-from indextables.read.tasks import ReadTask, plan
+from indextables.read.scan import count, execute, scan
+from indextables.read.scan_spec import ScanSpec
+from indextables.read.search import search
 
 __all__ = [
     "Aggregate",
-    "AggregatePlan",
-    "AggregateTask",
+    "AggregateSpec",
     "Bucket",
     "DateHistogram",
     "Function",
     "Group",
     "Histogram",
     "RangeBuckets",
-    "ReadTask",
+    "ScanSpec",
     "aggregate",
     "count",
-    "plan",
-    "plan_aggregate",
-    "run",
-    "run_aggregate",
+    "execute",
+    "parse_aggregate",
     "scan",
     "search",
 ]

@@ -1,11 +1,14 @@
-"""Several splits at once, in bounded memory: results come in the order of the splits, as they are ready."""
+"""Works that run in several threads, in bounded memory; their results come in the order of the works."""
 
+import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
+
+from indextables.options import Options, reading
 
 T = TypeVar("T")
 
@@ -99,3 +102,8 @@ def each(works: Sequence[Callable[[], T]], parallelism: int) -> Iterator[T]:
                 yield running.popleft().result()  # type: ignore[attr-defined]
         while running:
             yield running.popleft().result()  # type: ignore[attr-defined]
+
+
+def parallelism(options: Options) -> int:
+    """How many splits are read at once."""
+    return options.get(reading.PARALLELISM) or os.cpu_count() or 2

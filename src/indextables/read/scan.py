@@ -1,6 +1,5 @@
-"""Scans and counts: every row for which a condition is true, streamed split by split."""
+"""Scans and counts over a table, and the execution of a specification over some splits."""
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -8,23 +7,39 @@ import pyarrow as pa
 
 from indextables.log.pruning.judge import judge
 from indextables.log.snapshot import Snapshot
-from indextables.options import Options, reading
+from indextables.options import Options
 from indextables.predicate import Predicate
-from indextables.read.parallel import each, in_order
+from indextables.read.aggregation.partials import result_table
+from indextables.read.aggregation.run import aggregate_splits
+from indextables.read.aggregation.spec import AggregateSpec
+from indextables.read.parallel import each, in_order, parallelism
+from indextables.read.scan_spec import ScanSpec
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import ReadTask, SplitRef, TableFacts, prepare
+from indextables.read.split_rows import scan_splits
+from indextables.read.table_context import SplitRef, TableContext, plan_splits
 from indextables.store import Store
 
 
-def run(task: ReadTask, store: Store) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; `store` is the table's, opened where the task runs."""
-    left = task.limit
-    for ref in task.splits:
-        for batch in SplitReader(store, ref, task.table).batches(task.columns, task.where, left):
-            yield batch
-            left = None if left is None else left - batch.num_rows
-        if left is not None and left <= 0:
-            return
+def execute(
+    spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store
+) -> Iterator[pa.RecordBatch]:
+    """Run a scan or an aggregation over some splits, in this process.
+
+    Both `Table` and the tasks of Spark read through this function.
+
+    Args:
+        spec: What to return.
+        splits: The splits to read, one after the other.
+        store: The table's store.
+
+    Returns:
+        Batches of the specification's schema. An aggregation returns one row for each group of these splits.
+    """
+    match spec:
+        case ScanSpec():
+            yield from scan_splits(spec, splits, store)
+        case AggregateSpec():
+            yield from result_table([aggregate_splits(spec, splits, store)], spec).to_batches()
 
 
 def scan(
@@ -36,34 +51,22 @@ def scan(
     where: Predicate | None = None,
     limit: int | None = None,
 ) -> pa.RecordBatchReader:
-    """Every row for which the condition is true, as a stream; no more than `limit` rows.
+    """Stream the rows for which the condition is true, at most `limit` of them.
 
     Several splits are read at once, in bounded memory; rows come in the order of the splits.
     """
-    table, splits = prepare(snapshot, where, options)
+    table, splits = plan_splits(snapshot, where, options)
     schema = table.selected(columns)
-    return pa.RecordBatchReader.from_batches(
-        schema, _stream(store, table, splits, schema.names, where, limit, parallelism(options))
-    )
+    spec = ScanSpec(table, tuple(schema.names), where, limit=limit)
+    return pa.RecordBatchReader.from_batches(schema, _stream(spec, splits, store))
 
 
-def _stream(
-    store: Store,
-    table: TableFacts,
-    splits: Sequence[SplitRef],
-    columns: Sequence[str],
-    where: Predicate | None,
-    limit: int | None,
-    at_once: int,
-) -> Iterator[pa.RecordBatch]:
-    if limit is not None and limit <= 0:
+def _stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
+    if spec.limit is not None and spec.limit <= 0:
         return
-    works = [
-        partial(run, ReadTask(table, (ref,), tuple(columns), where, limit), store)
-        for ref in enough(splits, where, limit)
-    ]
-    left = limit
-    for batch in in_order(works, at_once):
+    works = [partial(execute, spec, (ref,), store) for ref in sufficient_splits(spec, splits)]
+    left = spec.limit
+    for batch in in_order(works, parallelism(spec.table.options)):
         if left is None:
             yield batch
             continue
@@ -73,16 +76,16 @@ def _stream(
             return
 
 
-def enough(splits: Sequence[SplitRef], where: Predicate | None, limit: int | None) -> list[SplitRef]:
-    """Without a condition, the first splits that have as many rows as are wanted."""
-    if limit is None or where is not None:
+def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitRef]:
+    """The first splits that together have enough rows for the limit, if every row matches; else all."""
+    if spec.limit is None or spec.where is not None or spec.order:
         return list(splits)
     chosen = []
     rows = 0
     for ref in splits:
         chosen.append(ref)
         rows += ref.num_records or 0
-        if rows >= limit:
+        if rows >= spec.limit:
             break
     return chosen
 
@@ -92,21 +95,16 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     files = snapshot.files(where)
     judged = judge(files, where, snapshot.schema, snapshot.partition_columns)
     known = files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
-    settled = [must and has for must, has in zip(judged.must.to_pylist(), known.to_pylist(), strict=True)]
-    total = sum(n for n, done in zip(files["numRecords"].to_pylist(), settled, strict=True) if done)
-    table, splits = prepare(snapshot, where, options, files)
+    counted = [must and has for must, has in zip(judged.must.to_pylist(), known.to_pylist(), strict=True)]
+    total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
+    table, splits = plan_splits(snapshot, where, options, files)
     works = [
         partial(_count_one, store, ref, table, where)
-        for ref, done in zip(splits, settled, strict=True)
+        for ref, done in zip(splits, counted, strict=True)
         if not done
     ]
     return int(total) + sum(each(works, parallelism(options)))
 
 
-def _count_one(store: Store, ref: SplitRef, table: TableFacts, where: Predicate | None) -> int:
+def _count_one(store: Store, ref: SplitRef, table: TableContext, where: Predicate | None) -> int:
     return SplitReader(store, ref, table).count(where)
-
-
-def parallelism(options: Options) -> int:
-    """How many splits are worked on at once."""
-    return options.get(reading.PARALLELISM) or os.cpu_count() or 2

@@ -8,11 +8,11 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import pyarrow as pa
 
 from indextables.errors import SplitError
-from indextables.read.tasks import SplitRef, TableFacts
+from indextables.read.table_context import SplitRef, TableContext
 
 
 class _Reader(Protocol):
-    table: TableFacts
+    table: TableContext
     ref: SplitRef
 
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def split_errors(table: TableFacts, ref: SplitRef) -> Iterator[None]:
+def split_errors(table: TableContext, ref: SplitRef) -> Iterator[None]:
     """Errors of other libraries from within become one of ours; Tantivy's are plain ValueErrors."""
     try:
         yield
@@ -33,7 +33,7 @@ def split_errors(table: TableFacts, ref: SplitRef) -> Iterator[None]:
         ) from error
 
 
-def named(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+def naming_split(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
     """A method of a reader whose errors name the split."""
 
     @wraps(method)
@@ -44,7 +44,7 @@ def named(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P],
     return guarded
 
 
-def named_batches(
+def naming_split_in_batches(
     method: Callable[Concatenate[R, P], Iterator[T]],
 ) -> Callable[Concatenate[R, P], Iterator[T]]:
     """The same for what is made bit by bit."""
@@ -57,7 +57,7 @@ def named_batches(
     return guarded
 
 
-def cast_column(array: pa.Array, field: pa.Field, table: TableFacts, ref: SplitRef) -> pa.Array:
+def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: SplitRef) -> pa.Array:
     """Values of a split as the table's column has them."""
     if array.type == field.type:
         return array

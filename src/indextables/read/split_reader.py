@@ -26,10 +26,10 @@ from indextables.predicate import (
     columns_of,
 )
 from indextables.predicate.evaluate import evaluate
-from indextables.read.fold import fold, has_search, longest_list
-from indextables.read.sources import Numbers, Source, open_source
-from indextables.read.split_errors import cast_column, named, named_batches
-from indextables.read.tasks import SplitRef, TableFacts, searches_of
+from indextables.read.conditions import fold, has_search, longest_list
+from indextables.read.split_errors import cast_column, naming_split, naming_split_in_batches
+from indextables.read.split_source import Numbers, SplitSource, open_source
+from indextables.read.table_context import SplitRef, TableContext, searches_of
 from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan, plan_filter
 from indextables.split.query.index_view import IndexView, TermStatistics
@@ -71,10 +71,10 @@ def _warn_of_cache(problem: str) -> None:
 class SplitReader:
     """One split of a table, to be read under conditions."""
 
-    def __init__(self, store: Store, ref: SplitRef, table: TableFacts) -> None:
+    def __init__(self, store: Store, ref: SplitRef, table: TableContext) -> None:
         self.table = table
         self.ref = ref
-        self.source: Source = open_source(store, ref, table)
+        self.source: SplitSource = open_source(store, ref, table)
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
 
@@ -98,24 +98,24 @@ class SplitReader:
         """The index as conditions see it."""
         return self.index.view_with(self.constants)
 
-    def understand(self, search: Search) -> BoundQuery:
+    def bound_query(self, search: Search) -> BoundQuery:
         """A search operator, its fields resolved."""
-        return self.table.question(search)
+        return self.table.bound_query(search)
 
-    @named
+    @naming_split
     def scored(self, search: Search, statistics: TermStatistics | None) -> RowSet:
         """The rows that a search finds, with scores by the statistics of the table, or else of this split."""
-        return compile_query(self.understand(search), replace(self.view, statistics=statistics)).true
+        return compile_query(self.bound_query(search), replace(self.view, statistics=statistics)).true
 
     def folded(self, where: Predicate | None) -> Predicate:
         """The condition with this split's constants put in."""
         return Always(True) if where is None else fold(where, self.constants)
 
-    @named
-    def narrowed(self, where: Predicate) -> FilterPlan:
+    @naming_split
+    def filter_plan(self, where: Predicate) -> FilterPlan:
         """What the index says about a folded condition."""
         self.index.load_columns(self.columns_of(where))
-        return plan_filter(where, self.view, self.understand, self.table.options)
+        return plan_filter(where, self.view, self.bound_query, self.table.options)
 
     def columns_of(self, condition: Predicate | None) -> list[str]:
         """The columns that a condition speaks of, those of its searches too."""
@@ -123,14 +123,14 @@ class SplitReader:
             return []
         found = [self.table.column(column.path[0]).name for column in columns_of(condition)]
         for search in searches_of(condition):
-            found += required_columns(self.understand(search))
+            found += required_columns(self.bound_query(search))
         return found
 
-    def at_hand(self, columns: Iterable[str]) -> bool:
+    def is_index_at_hand(self, columns: Iterable[str]) -> bool:
         """Whether the index can be asked about columns without fetching it."""
         return self.source.index_at_hand(self.table.options, columns)
 
-    @named_batches
+    @naming_split_in_batches
     def batches(
         self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -155,7 +155,7 @@ class SplitReader:
             yield from self._scan(columns)
             return
         chosen: _Chosen | None = None
-        if self._worth_asking(condition):
+        if self._index_pays(condition):
             chosen = self.from_index(condition, lambda: self._chosen(condition, limit, self._most(condition)))
         if chosen is None:
             yield from self._checked_scan(columns, condition)
@@ -166,7 +166,7 @@ class SplitReader:
 
     def _chosen(self, condition: Predicate, limit: int | None, most: int) -> "_Chosen | None":
         """The rows that the index chooses; None if they are more than `most`."""
-        found = self.narrowed(condition)
+        found = self.filter_plan(condition)
         none = np.zeros(0, np.int64)
         if found.candidates.rows is NO_ROWS:
             return _Chosen(none, None, none)
@@ -188,7 +188,7 @@ class SplitReader:
             _warn_of_cache(str(error))
             return None
 
-    @named
+    @naming_split
     def numbers(self, where: Predicate | None) -> Numbers:
         """The numbers of the rows for which the condition is true."""
         condition = self.folded(where)
@@ -204,8 +204,8 @@ class SplitReader:
         wrong = chosen.doubtful[~self.holds(chosen.check, chosen.doubtful)]
         return np.setdiff1d(chosen.numbers, wrong, assume_unique=True)
 
-    @named_batches
-    def numbered(
+    @naming_split_in_batches
+    def numbered_batches(
         self, columns: Sequence[str], where: Predicate | None
     ) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
         """The rows for which the condition is true, in order, with their numbers."""
@@ -216,14 +216,14 @@ class SplitReader:
                 yield numbers[start : start + batch.num_rows], batch
             start += batch.num_rows
 
-    @named
+    @naming_split
     def count(self, where: Predicate | None) -> int:
         """How many rows the condition is true for."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         counted: int | None = None
-        if self._worth_asking(condition):
+        if self._index_pays(condition):
             counted = self.from_index(condition, lambda: self._counted(condition))
         if counted is None:
             counted = sum(batch.num_rows for batch in self._checked_scan((), condition))
@@ -231,7 +231,7 @@ class SplitReader:
 
     def _counted(self, condition: Predicate) -> int | None:
         """The count by the index; None if too many rows would have to be looked at one by one."""
-        found = self.narrowed(condition)
+        found = self.filter_plan(condition)
         if found.residual is None:
             return self.index.count(found.candidates.rows)
         doubtful = self.index.rows_up_to(found.candidates.uncertain, self._most(condition))
@@ -239,28 +239,28 @@ class SplitReader:
             return None
         return self.index.count(found.candidates.certain) + int(self.holds(found.residual, doubtful).sum())
 
-    @named
-    def decided(self, where: Predicate | None) -> bool:
+    @naming_split
+    def index_decides(self, where: Predicate | None) -> bool:
         """Whether the index alone tells for which rows the condition is true."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return True
-        return bool(self.from_index(condition, lambda: self.narrowed(condition).residual is None))
+        return bool(self.from_index(condition, lambda: self.filter_plan(condition).residual is None))
 
-    @named
-    def candidates(self, where: Predicate | None) -> int:
+    @naming_split
+    def count_candidates(self, where: Predicate | None) -> int:
         """How many rows have to be read, or looked at, to find those for which the condition is true."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         found: int | None = None
-        if self._worth_asking(condition):
+        if self._index_pays(condition):
             found = self.from_index(
-                condition, lambda: self.index.count(self.narrowed(condition).candidates.rows)
+                condition, lambda: self.index.count(self.filter_plan(condition).candidates.rows)
             )
         return self.source.num_records if found is None else found
 
-    @named
+    @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""
         return pa.Table.from_batches(self._fetch(columns, numbers, dense=False), self.table.selected(columns))
@@ -270,25 +270,25 @@ class SplitReader:
         rows = self.source.num_records
         return rows if has_search(condition) else int(_MANY * rows)
 
-    def _worth_asking(self, condition: Predicate) -> bool:
+    def _index_pays(self, condition: Predicate) -> bool:
         """Whether the index should be asked: it has to be, it is at hand, or it may spare most rows."""
         if has_search(condition):
             return True
-        if not self._narrowed_by_index(condition):
+        if not self._index_excludes_rows(condition):
             return False
-        return _selective(condition) or self.at_hand(self.columns_of(condition))
+        return _selective(condition) or self.is_index_at_hand(self.columns_of(condition))
 
-    def _narrowed_by_index(self, condition: Predicate) -> bool:
+    def _index_excludes_rows(self, condition: Predicate) -> bool:
         """Whether the index can exclude rows for less than it costs to read the columns of the condition."""
         match condition:
             case And(parts):
-                return any(self._narrowed_by_index(part) for part in parts)
+                return any(self._index_excludes_rows(part) for part in parts)
             case Or(parts):
-                return all(self._narrowed_by_index(part) for part in parts)
+                return all(self._index_excludes_rows(part) for part in parts)
             case Not(part):
-                return self._narrowed_by_index(part)
+                return self._index_excludes_rows(part)
             case In(column, values) if len(column.path) == 1:
-                fields = self.table.mappings[self.ref.mapping].of(column.path[0])
+                fields = self.table.mappings[self.ref.mapping].fields_of(column.path[0])
                 return not fields or any(
                     few_lookups(field, values, self.source.num_records) for field in fields
                 )
@@ -380,7 +380,7 @@ class SplitReader:
                 keep[unsure] = self._true(check, batch.filter(pa.array(unsure)), own[unsure])
             yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
 
-    @named
+    @naming_split
     def holds(self, check: Predicate, numbers: Numbers) -> Mask:
         """For each of these rows, whether the condition is true."""
         read = self._with_needed((), check)
@@ -406,14 +406,14 @@ class SplitReader:
 
     def _search_in(self, operator: Search, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
         if operator not in self._answers:
-            side = compile_query(self.understand(operator), self.view).true
+            side = compile_query(self.bound_query(operator), self.view).true
             self._answers[operator] = self.index.rows(side.certain), self.index.rows(side.uncertain)
         sure, unsure = self._answers[operator]
         found = _among(numbers, sure)
         doubtful = _among(numbers, unsure)
         if doubtful.any():
             rows = batch.filter(pa.array(doubtful))
-            found[doubtful] = match_rows(self.understand(operator), rows, self.view)
+            found[doubtful] = match_rows(self.bound_query(operator), rows, self.view)
         return found
 
 

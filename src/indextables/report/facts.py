@@ -82,7 +82,7 @@ class Facts:
     made: dt.datetime
 
 
-def facts_of(table: Table) -> Facts:
+def table_context(table: Table) -> Facts:
     """Gather the figures; the table's folder is listed, and nothing is changed."""
     files = table.files()
     history = table.history().to_pylist()

@@ -7,6 +7,7 @@ before it returns: no process is there to do it later, or to count writes.
 """
 
 import json
+import pickle
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 import pyarrow as pa
@@ -26,9 +27,13 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import PREFIX, Options, Where, check_scope
 from indextables.options import on_write as opt
-from indextables.read import ReadTask, plan, run
+from indextables.read import ScanSpec, execute
+from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
-from indextables.spark.planner.tables import ADDRESS, Addressed, addressed
+from indextables.spark.planner.snapshots import check_columns
+from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, locate_table
+from indextables.spark.planner.task_assignment import assign_splits
+from indextables.spark.wire import dumps
 from indextables.spark.write_task import valid_texts
 from indextables.store import Passport
 from indextables.version import ENGINE
@@ -61,12 +66,12 @@ class IndexTablesSource(DataSource):
         return Writer(_table(self._given, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND)
 
 
-class Part(InputPartition):
+class SplitPartition(InputPartition):
     """The splits that one task reads."""
 
-    def __init__(self, task: ReadTask) -> None:
+    def __init__(self, spec: ScanSpec, splits: Sequence[SplitRef]) -> None:
         super().__init__(None)
-        self.task = task
+        self.pickled = dumps((spec, tuple(splits)))
 
 
 class Reader(DataSourceReader):
@@ -75,25 +80,28 @@ class Reader(DataSourceReader):
     It takes no filters: Spark 4.3 gives the filters of one query to later readers of the same DataFrame.
     """
 
-    def __init__(self, table: Addressed, schema: StructType) -> None:
+    def __init__(self, table: TableLocation, schema: StructType) -> None:
         self._passport = table.store.passport()
         self._options = table.options
         self._columns = schema.fieldNames()
         self._snapshot = table.snapshot()
+        check_columns(table, self._snapshot, schema.json())
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        tasks = plan(self._snapshot, None, self._columns, self._options, parallelism=4)
-        return [Part(task) for task in tasks]
+        table, splits = plan_splits(self._snapshot, None, self._options)
+        spec = ScanSpec(table, tuple(self._columns))
+        return [SplitPartition(spec, each.splits) for each in assign_splits(splits, 4, (), self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; of no task, which Spark makes up where there are none, no rows."""
-        if not isinstance(partition, Part):
+        """The rows of a partition; none of the partition that Spark adds where there are no others."""
+        if not isinstance(partition, SplitPartition):
             return iter(())
-        return run(partition.task, self._passport.open())
+        spec, splits = pickle.loads(partition.pickled)  # noqa: S301 - written by `partitions`
+        return execute(spec, splits, self._passport.open())
 
 
-class Written(WriterCommitMessage):
+class SplitsWritten(WriterCommitMessage):
     """What a task wrote."""
 
     def __init__(self, adds: Sequence[Add]) -> None:
@@ -103,7 +111,7 @@ class Written(WriterCommitMessage):
 class Writer(DataSourceArrowWriter):
     """Writes rows, and commits once."""
 
-    def __init__(self, table: Addressed, schema: StructType, mode: Mode) -> None:
+    def __init__(self, table: TableLocation, schema: StructType, mode: Mode) -> None:
         self._passport: Passport = table.store.passport()
         self._options: Options = _alone(table.options)
         _refuse_months(schema, ())
@@ -113,13 +121,13 @@ class Writer(DataSourceArrowWriter):
             table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
         )
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
         """Write the rows of a task."""
         if self._planned is None:
-            return Written(())
+            return SplitsWritten(())
         uploads = SplitUploads(self._passport.open(), self._planned.target, self._options)
         try:
-            return Written(uploads.write(self._planned.stored(valid_texts(iterator))))
+            return SplitsWritten(uploads.write(self._planned.stored(valid_texts(iterator))))
         except BaseException:
             uploads.delete_uncommitted()
             raise
@@ -142,7 +150,7 @@ class Writer(DataSourceArrowWriter):
 
 
 def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
-    return [add for message in messages if isinstance(message, Written) for add in message.adds]
+    return [add for message in messages if isinstance(message, SplitsWritten) for add in message.adds]
 
 
 def _alone(options: Options) -> Options:
@@ -173,8 +181,8 @@ def _refuse_months(kind: DataType, path: tuple[str, ...]) -> None:
             _refuse_months(value, (*path, "value"))
 
 
-def _table(given: Mapping[str, str], scope: Where | None = None) -> Addressed:
+def _table(given: Mapping[str, str], scope: Where | None = None) -> TableLocation:
     options = {key.lower().removeprefix(PREFIX): value for key, value in given.items()}
     if scope is not None:
-        check_scope(options.keys() - ADDRESS, {scope})
-    return addressed({"options": options})
+        check_scope(options.keys() - LOCATION_OPTIONS, {scope})
+    return locate_table({"options": options})

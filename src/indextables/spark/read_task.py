@@ -1,4 +1,4 @@
-"""What a task of a scan runs on an executor: the rows of its splits, then what it cost."""
+"""The function that a task of a scan runs on an executor: it returns rows, then metrics."""
 
 import gc
 import json
@@ -9,13 +9,9 @@ import pyarrow as pa
 
 from indextables import metrics
 from indextables.errors import IndexTablesError
-from indextables.read.finish import finished
-from indextables.read.from_splits import empty_partial, split_partial
-from indextables.read.partials import merged
-from indextables.read.tasks import SplitRef
-from indextables.spark.split_rows import rows_of
-from indextables.spark.wanted import Groups, Rows
-from indextables.spark.wire import wire_schema, wired
+from indextables.read import AggregateSpec, ScanSpec, execute
+from indextables.read.table_context import SplitRef
+from indextables.spark.wire import to_wire, wire_schema
 from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
 from indextables.store import Passport, Store
 
@@ -25,72 +21,56 @@ _ready = False
 
 
 class ReadFunction:
-    """Reads the splits that it is given; Spark pickles it by reference to this module."""
+    """Reads the splits of a task; Spark pickles it by reference to this module."""
 
-    def __init__(self, passport: Passport, wanted: Rows | Groups) -> None:
+    def __init__(self, passport: Passport, spec: ScanSpec | AggregateSpec) -> None:
         self._passport = passport
-        self._wanted = wanted
+        self._spec = spec
 
     @property
     def __name__(self) -> str:
-        """Spark wants its functions to have a name."""
+        """The name that Spark requires of functions."""
         return "indextables_read"
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the splits whose pickle is the only value given, and a last batch with figures."""
+        """The rows of the splits, whose pickle is the only value of the input; then a batch with metrics."""
         _make_ready()
         store = self._passport.open()
         for batch in given:
             for blob in batch.column(0):
                 splits: tuple[SplitRef, ...] = pickle.loads(blob.as_py())  # noqa: S301 - our planner's
-                yield from _with_figures(self._wanted, splits, store)
+                yield from _with_metrics(self._spec, splits, store)
 
 
-def answer(wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
-    """What is wanted of some splits, as it travels to Spark."""
-    schema = wire_schema(wanted.schema)
-    for batch in _found(wanted, splits, store):
-        yield wired(batch, schema)
-
-
-def _found(wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
-    if isinstance(wanted, Rows):
-        yield from rows_of(wanted, splits, store)
-        return
-    request = wanted.request
-    parts = [empty_partial(wanted.table.schema, request)]
-    for ref in splits:
-        parts = [merged([*parts, split_partial(store, ref, wanted.table, request)], len(request.groups))]
-    yield from finished(parts, request).to_batches()
-
-
-def _with_figures(
-    wanted: Rows | Groups, splits: Sequence[SplitRef], store: Store
+def _with_metrics(
+    spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, each batch with an empty column more; then one row whose last column holds the figures.
+    """The rows, with a null column added; then one row whose last column holds the metrics.
 
-    Where an error of ours ends the rows, the last column holds its sentence instead.
+    If an error of indextables ends the scan, the last column holds its message instead.
     """
-    figures = Figures(len(splits))
-    schema = pa.schema([*wire_schema(wanted.schema), pa.field(METRICS, pa.string())])
+    metrics = TaskMetrics(len(splits))
+    wire = wire_schema(spec.schema)
+    schema = pa.schema([*wire, pa.field(METRICS, pa.string())])
     error = ""
     try:
-        for batch in answer(wanted, splits, store):
+        for batch in execute(spec, splits, store):
             if batch.num_rows:
-                figures.add(batch)
-                yield _marked(batch, schema)
+                converted = to_wire(batch, wire)
+                metrics.add(converted)
+                yield _with_null_metrics(converted, schema)
     except IndexTablesError as problem:
         error = str(problem)
-    nothing = [pa.nulls(1, field.type) for field in schema][:-1]
-    said = json.dumps({"error": error} if error else figures.values())
-    yield pa.RecordBatch.from_arrays([*nothing, pa.array([said])], schema=schema)
+    nulls = [pa.nulls(1, field.type) for field in schema][:-1]
+    text = json.dumps({"error": error} if error else metrics.values())
+    yield pa.RecordBatch.from_arrays([*nulls, pa.array([text])], schema=schema)
 
 
-def _marked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _with_null_metrics(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
 
 
-class Figures:
+class TaskMetrics:
     """What a task read."""
 
     def __init__(self, splits: int) -> None:
@@ -105,7 +85,7 @@ class Figures:
         self._bytes += batch.nbytes
 
     def values(self) -> dict[str, int]:
-        """The figures by the names of the metrics on Spark's SQL page."""
+        """The metrics by their names on Spark's SQL page."""
         return {
             "splitsRead": self._splits,
             "rowsRead": self._rows,

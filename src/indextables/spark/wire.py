@@ -1,4 +1,8 @@
-"""Rows as Spark takes them in Arrow: the same values, each in the one type that Spark knows for its own."""
+"""What goes between Python and Spark: Arrow batches in Spark's types, and exact pickles."""
+
+import io
+import pickle
+from typing import Any
 
 import pyarrow as pa
 
@@ -6,7 +10,7 @@ _TIME = pa.time64("ns")
 
 
 def wire_type(arrow: pa.DataType) -> pa.DataType:
-    """The type in which values travel: times of day in nanoseconds, as Spark counts them."""
+    """The Arrow type in which Spark takes values: times of day in nanoseconds."""
     if pa.types.is_time(arrow):
         return _TIME
     if pa.types.is_struct(arrow):
@@ -19,17 +23,17 @@ def wire_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def wire_field(field: pa.Field) -> pa.Field:
-    """A field in the type in which its values travel."""
+    """A field in the type in which Spark takes its values."""
     return field.with_type(wire_type(field.type))
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema:
-    """Columns in the types in which their values travel."""
+    """A schema in the types in which Spark takes values."""
     return pa.schema([wire_field(field) for field in schema])
 
 
-def wired(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the types of a wire schema, any of which may be null."""
+def to_wire(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast a batch to a wire schema."""
     if not batch.num_columns or batch.schema.equals(schema):
         return batch
     columns = [
@@ -37,3 +41,25 @@ def wired(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def dumps(given: object) -> bytes:
+    """Pickle an object in which there may be Arrow scalars.
+
+    Arrow pickles a scalar as a Python object, and Python has no timestamps beyond the year 9999. Here
+    scalars are pickled as arrays.
+    """
+    sink = io.BytesIO()
+    _Pickler(sink, protocol=5).dump(given)
+    return sink.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, given: object) -> Any:  # noqa: ANN401 - as pickle declares it
+        if isinstance(given, pa.Scalar):
+            return _scalar, (pa.repeat(given, 1),)
+        return NotImplemented
+
+
+def _scalar(array: pa.Array) -> pa.Scalar:
+    return array[0]

@@ -14,13 +14,13 @@ import indextables
 from indextables.errors import PredicateError
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
-from indextables.read.tasks import SplitRef
-from indextables.spark.intervals import microseconds
-from indextables.spark.ordering import first
+from indextables.read.scan_spec import SortKey
+from indextables.read.split_rows import first_rows
+from indextables.read.table_context import SplitRef
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
-from indextables.spark.planner.placing import placed
-from indextables.spark.wanted import SortKey
+from indextables.spark.planner.task_assignment import assign_splits
+from indextables.spark.planner.virtual_columns import microseconds
 
 SCHEMA = pa.schema(
     [
@@ -111,7 +111,7 @@ def test_the_first_rows_of_an_order_are_those_of_a_full_sort(rows, up, nulls_fir
         "n": pa.array([r[1] for r in rows], pa.int32()),
     }
     order = (SortKey("x", up, nulls_first), SortKey("n", second_up, not nulls_first))
-    found = first(columns, order, count)
+    found = first_rows(columns, order, count)
 
     def rank(value, ascending, nulls_come_first):
         if value is None:
@@ -138,7 +138,7 @@ def refs(sizes):
 @given(st.lists(st.integers(1, 10**10), max_size=60), st.integers(1, 8), st.integers(0, 3))
 def test_every_split_is_in_one_task(sizes, parallelism, executors):
     names = [f"executor_h_{i}" for i in range(executors)]
-    found = placed(refs(sizes), parallelism, names, Options())
+    found = assign_splits(refs(sizes), parallelism, names, Options())
     assert sorted(ref.path for task in found for ref in task.splits) == sorted(
         f"split-{i}" for i in range(len(sizes))
     )
@@ -146,7 +146,7 @@ def test_every_split_is_in_one_task(sizes, parallelism, executors):
 
 
 def test_tasks_have_about_the_same_size():
-    found = placed(refs([1 << 30, *[1 << 20] * 15]), 2, (), Options())
+    found = assign_splits(refs([1 << 30, *[1 << 20] * 15]), 2, (), Options())
     large = next(task for task in found if any(ref.size == 1 << 30 for ref in task.splits))
     assert len(large.splits) <= 2
 
@@ -154,12 +154,12 @@ def test_tasks_have_about_the_same_size():
 def test_splits_stay_where_they_are_when_an_executor_comes():
     before = {
         ref.path: task.executor
-        for task in placed(refs([1] * 200), 4, ["a", "b", "c"], Options())
+        for task in assign_splits(refs([1] * 200), 4, ["a", "b", "c"], Options())
         for ref in task.splits
     }
     after = {
         ref.path: task.executor
-        for task in placed(refs([1] * 200), 4, ["a", "b", "c", "d"], Options())
+        for task in assign_splits(refs([1] * 200), 4, ["a", "b", "c", "d"], Options())
         for ref in task.splits
     }
     moved = [path for path in before if before[path] != after[path]]
@@ -168,8 +168,12 @@ def test_splits_stay_where_they_are_when_an_executor_comes():
 
 
 def test_a_fixed_number_of_splits_in_a_task_is_kept_to():
-    found = placed(refs([1] * 10), 2, (), Options.parse({"read.splitsPerTask": 3}))
+    found = assign_splits(refs([1] * 10), 2, (), Options.parse({"read.splitsPerTask": 3}))
     assert sorted(len(task.splits) for task in found) == [2, 2, 3, 3]
+    found = assign_splits(refs([1] * 10), 1, (), Options.parse({"read.maxSplitsPerTask": 2}))
+    assert [len(task.splits) for task in found] == [2] * 5
+    one = Options.parse({"read.aggregate.splitsPerTask": 5})
+    assert [len(task.splits) for task in assign_splits(refs([1] * 10), 8, (), one, aggregate=True)] == [5, 5]
 
 
 # --- operations ------------------------------------------------------------------------------------
@@ -264,7 +268,7 @@ def test_offsets_may_be_zero_or_before():
 def test_equal_rows_stay_in_their_order():
     columns = {"n": pa.array([1, 1, 1])}
     assert (
-        first(columns, (SortKey("n", ascending=False, nulls_first=True),), 2).tolist()
+        first_rows(columns, (SortKey("n", ascending=False, nulls_first=True),), 2).tolist()
         == np.arange(2).tolist()
     )
 

@@ -1,10 +1,11 @@
-"""An aggregate as Spark offers it: what of it is answered exactly as Spark would.
+"""Aggregate pushdown: which aggregations of Spark are computed here, with the same result.
 
-Sums are taken only where they cannot overflow, because Spark then fails or wraps around, as its settings say.
-Averages of whole numbers are taken only where a double holds their sum, as Spark sums them in doubles.
+Sums are pushed only where they cannot overflow: then Spark fails or wraps around, depending on its settings.
+Averages of integers are pushed only where a double holds their sum exactly: Spark sums them in doubles.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,78 +14,107 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError, SchemaError
 from indextables.predicate import Predicate, Search
 from indextables.predicate.names import resolve
-from indextables.read import Aggregate, Function, Group
-from indextables.read.request import Request, request_for
+from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function, Group, aggregate_spec
+from indextables.read.scan_spec import SCORE, Highlight
+from indextables.read.split_rows import can_order
 from indextables.schema.types import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values
-from indextables.spark.ordering import can_order
-from indextables.spark.planner.asked import Asked
-from indextables.spark.virtual import SCORE, Highlight
+from indextables.spark.planner.read_context import ReadContext
 
 Given: TypeAlias = Mapping[str, Any]
 
 _LONG = 1 << 63
-_WHOLE_DOUBLES = 1 << 53
-_SUMMED_DIGITS = 28
-_PLAIN_TAGS = ("char", "varchar")
+_EXACT_DOUBLES = 1 << 53
+_MAX_SUM_DIGITS = 28
+_TEXT_TYPES = ("char", "varchar")
 
 
 class RefusedError(Exception):
-    """Spark has to compute this aggregate."""
+    """Spark has to compute this aggregation."""
 
 
-def requested(given: Given, question: Asked, where: Predicate | None, files: pa.Table) -> Request | None:
-    """The aggregate that a request means; None if Spark has to compute it."""
+def pushed_spec(
+    given: Given, context: ReadContext, where: Predicate | None, files: pa.Table
+) -> AggregateSpec | None:
+    """The specification of an aggregation that Spark offers; None if Spark has to compute it."""
     if not given["groups"] and not given["functions"]:
         return None
     try:
-        groups = tuple(_group(each, question) for each in given["groups"])
+        groups = tuple(_group(each, context) for each in given["groups"])
         functions = [
-            _function(each, number, question, files) for number, each in enumerate(given["functions"])
+            _function(each, number, context, files) for number, each in enumerate(given["functions"])
         ]
-        found = request_for(question.facts.schema, functions, groups, where)
+        spec = aggregate_spec(context.table, functions, groups, where)
     except (RefusedError, PredicateError, SchemaError):
         return None
     names = [f"g{i}" for i in range(len(groups))] + [f"a{i}" for i in range(len(functions))]
-    fields = [field.with_name(name) for field, name in zip(found.results, names, strict=True)]
-    return Request(found.aggregates, found.groups, where, found.types, found.group_types, pa.schema(fields))
+    fields = [field.with_name(name) for field, name in zip(spec.schema, names, strict=True)]
+    return replace(spec, schema=pa.schema(fields))
 
 
-def is_distinct(request: Request) -> bool:
-    """Whether parts of the answer cannot be added up."""
-    return any(a.function is Function.COUNT_DISTINCT for a in request.aggregates)
+def must_be_complete(given: Given, spec: AggregateSpec) -> bool:
+    """Whether Spark cannot combine partial results of the aggregation into the result.
+
+    Distinct counts cannot be added. Spark splits an average into sum and count. It would cast partial sums of
+    decimals to the type of what is summed, which may be too small for them.
+    """
+    return (
+        any(a.function is Function.COUNT_DISTINCT for a in spec.aggregates)
+        or any(each["function"] == "avg" for each in given["functions"])
+        or any(
+            a.function is Function.SUM and pa.types.is_decimal(spec.schema.field(a.name).type)
+            for a in spec.aggregates
+        )
+    )
 
 
-def spark_schema(request: Request, question: Asked) -> pa.Schema:
-    """The answer's columns, with the Spark types that groups have in the table."""
-    fields = list(request.results)
-    for place, group in enumerate(request.groups):
+def sums_fit_doubles(spec: AggregateSpec, files: pa.Table) -> bool:
+    """Whether doubles hold every sum of the aggregated columns exactly, by the bounds in the log."""
+    names = {a.column for a in spec.aggregates if a.function is not Function.COUNT and a.column is not None}
+    try:
+        return all(_sum_fits(spec.table.column(name), files, _EXACT_DOUBLES) for name in names)
+    except RefusedError:
+        return False
+
+
+def _sum_fits(field: pa.Field, files: pa.Table, limit: int) -> bool:
+    """Whether the sum of an integer column is below a limit, by the bounds in the log."""
+    if not pa.types.is_integer(field.type) or files["numRecords"].null_count:
+        return False
+    rows = pc.sum(files["numRecords"]).as_py() or 0
+    return bool(rows << (field.type.bit_width - 1) < limit or rows * _largest(field, files) < limit)
+
+
+def spark_schema(spec: AggregateSpec) -> pa.Schema:
+    """The columns of the result, with the Spark types that groups have in the table."""
+    fields = list(spec.schema)
+    for place, group in enumerate(spec.groups):
         if isinstance(group, str):
-            fields[place] = question.facts.schema.field(group).with_name(f"g{place}").with_nullable(True)
+            fields[place] = spec.table.schema.field(group).with_name(f"g{place}").with_nullable(True)
     return pa.schema(fields)
 
 
-def _group(expression: Given, question: Asked) -> Group:
+def _group(expression: Given, context: ReadContext) -> Group:
     if expression["kind"] != "col" or len(expression["path"]) != 1:
         raise RefusedError
     name = expression["path"][0]
-    virtual = question.virtual.get(name)
+    virtual = context.virtual.get(name)
     if isinstance(virtual, Search | Highlight) or name == SCORE:
         raise RefusedError
     if virtual is not None:
         return virtual
-    field = _field(expression["path"], question)
+    field = _field(expression["path"], context)
     if pa.types.is_nested(field.type):
         raise RefusedError
     return str(field.name)
 
 
-def _function(given: Given, number: int, question: Asked, files: pa.Table) -> Aggregate:
+def _function(given: Given, number: int, context: ReadContext, files: pa.Table) -> Aggregate:
     name = f"a{number}"
     if given.get("column") is None:
         return Aggregate(Function.COUNT, None, name)
     column = given["column"]
-    if column["kind"] != "col" or len(column["path"]) != 1 or column["path"][0] in question.virtual:
+    if column["kind"] != "col" or len(column["path"]) != 1 or column["path"][0] in context.virtual:
         raise RefusedError
     function = Function(given["function"])
     if given.get("distinct"):
@@ -92,9 +122,9 @@ def _function(given: Given, number: int, question: Asked, files: pa.Table) -> Ag
             raise RefusedError
         function = Function.COUNT_DISTINCT
     if function is Function.COUNT:
-        found, _ = resolve(question.facts.schema, column["path"])
+        found, _ = resolve(context.table.schema, column["path"])
         return Aggregate(function, found.path[0], name)
-    field = _field(column["path"], question)
+    field = _field(column["path"], context)
     if not can_order(field.type):
         raise RefusedError
     if function in (Function.SUM, Function.AVG):
@@ -102,12 +132,12 @@ def _function(given: Given, number: int, question: Asked, files: pa.Table) -> Ag
     return Aggregate(function, str(field.name), name)
 
 
-def _field(path: Sequence[str], question: Asked) -> pa.Field:
-    """A column whose values are what they look like: no collation, no type stored as another."""
-    found, _ = resolve(question.facts.schema, path)
-    field = question.facts.schema.field(found.path[0])
+def _field(path: Sequence[str], context: ReadContext) -> pa.Field:
+    """A column without collation whose values are stored in its own type."""
+    found, _ = resolve(context.table.schema, path)
+    field = context.table.schema.field(found.path[0])
     tag = (field.metadata or {}).get(TYPE_KEY, b"").decode()
-    if is_collated(field) or (tag and not tag.startswith(_PLAIN_TAGS)):
+    if is_collated(field) or (tag and not tag.startswith(_TEXT_TYPES)):
         raise RefusedError
     return field
 
@@ -116,21 +146,17 @@ def _check_sum(function: Function, field: pa.Field, files: pa.Table) -> None:
     if pa.types.is_floating(field.type):
         return
     if pa.types.is_decimal(field.type):
-        if field.type.precision > _SUMMED_DIGITS:
+        if field.type.precision > _MAX_SUM_DIGITS:
             raise RefusedError
         return
     if not pa.types.is_integer(field.type):
         raise RefusedError
-    limit = _LONG if function is Function.SUM else _WHOLE_DOUBLES
-    rows = pc.sum(files["numRecords"]).as_py() or 0
-    if files["numRecords"].null_count:
-        raise RefusedError
-    if rows << (field.type.bit_width - 1) >= limit and rows * _largest(field, files) >= limit:
+    if not _sum_fits(field, files, _LONG if function is Function.SUM else _EXACT_DOUBLES):
         raise RefusedError
 
 
 def _largest(field: pa.Field, files: pa.Table) -> int:
-    """The largest value, positive or negative, that the log allows."""
+    """The largest absolute value by the bounds in the log."""
     largest = 0
     for side in ("minValues", "maxValues"):
         texts = pa.array(

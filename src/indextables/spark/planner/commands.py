@@ -17,8 +17,8 @@ from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.command_task import ERROR, RESULT, CommandFunction
-from indextables.spark.planner.placing import home
-from indextables.spark.planner.tables import addressed
+from indextables.spark.planner.tables import locate_table
+from indextables.spark.planner.task_assignment import preferred_executor
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
@@ -90,13 +90,13 @@ def _read(request: Mapping[str, Any]) -> tuple[Statement, CommandContext]:
         return statement, CommandContext(Options.parse(options), owner=os.getppid())
     if statement.target.path is not None:
         options["path"] = statement.target.path
-    table = addressed({"options": options})
+    table = locate_table({"options": options})
     # A planner may end before the work does; what starts planners lives as long as the driver.
     return statement, CommandContext(
         table.options,
         table.log,
         owner=os.getppid(),
-        executor_of=partial(home, executors=request.get("executors", ())),
+        executor_of=partial(preferred_executor, executors=request.get("executors", ())),
         executors=tuple(request.get("ran", ())),
     )
 

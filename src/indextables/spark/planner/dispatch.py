@@ -5,17 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from indextables.errors import IndexTablesError
-from indextables.spark.planner.accept import accept
-from indextables.spark.planner.aggregate import aggregate
-from indextables.spark.planner.buckets import buckets
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
-from indextables.spark.planner.estimate import estimate
-from indextables.spark.planner.on_write import merge_here
-from indextables.spark.planner.plan import plan
-from indextables.spark.planner.schema import schema
+from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate
+from indextables.spark.planner.scan_plan import plan
 from indextables.spark.planner.snapshots import snapshot
-from indextables.spark.planner.tables import check_options
-from indextables.spark.planner.write import abort, commit, delete, write
+from indextables.spark.planner.tables import check_options, schema
+from indextables.spark.planner.write import abort, commit, delete, merge_here, write
 
 Request = Mapping[str, Any]
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]

@@ -1,160 +1,180 @@
-"""Answers that the planner gives itself: small ones, found faster than a task starts."""
+"""Small results that the planner computes itself, because starting a task would take longer."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
 from indextables.log.snapshot import Snapshot
 from indextables.options import reading
-from indextables.predicate import Predicate, to_sql
-from indextables.read.aggregate import aggregate
-from indextables.read.finish import finished
-from indextables.read.from_log import from_log
-from indextables.read.from_splits import empty_partial, index_partial, split_partial
-from indextables.read.parallel import in_order
-from indextables.read.request import Request
-from indextables.read.scan import parallelism
+from indextables.predicate import to_sql
+from indextables.read import execute
+from indextables.read.aggregation.from_log import from_log
+from indextables.read.aggregation.from_split import (
+    empty_partial,
+    index_partial,
+    index_suffices,
+    split_partial,
+)
+from indextables.read.aggregation.partials import Partial, result_table
+from indextables.read.aggregation.run import aggregate_files
+from indextables.read.aggregation.spec import AggregateSpec
+from indextables.read.parallel import in_order, parallelism
+from indextables.read.scan_spec import ScanSpec
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import SplitRef, TableFacts, prepare
-from indextables.spark.read_task import answer
-from indextables.spark.split_rows import ranked
-from indextables.spark.wanted import Rows
+from indextables.read.split_rows import ranked_search
+from indextables.read.table_context import SplitRef, plan_splits
+from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store
 
-# An index that is not on the local disk is fetched for an answer only if its split is small.
-_FETCHED_BYTES = 64 << 20
+# An index that is not on the local disk is fetched for an inline answer only if its split is small.
+_MAX_FETCHED_BYTES = 64 << 20
 # Ordering or grouping this many rows takes about as long as starting a task.
-_LOOKED_AT = 100_000
-_MOST_BYTES = 4 << 20
-_KEPT = 16
+_MAX_ROWS_READ = 100_000
+_MAX_ANSWER_BYTES = 4 << 20
+_MAX_CACHED = 16
 
 _answers: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
 
 
-def inline_rows(wanted: Rows, splits: Sequence[SplitRef], store: Store) -> list[pa.RecordBatch] | None:
-    """The rows that are wanted, if they are few and quickly found."""
-    options = wanted.table.options
+def inline_rows(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> list[pa.RecordBatch] | None:
+    """The rows of a scan, if they are few and quickly found; else None."""
+    options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
     if not most or len(splits) > options.get(reading.INLINE_SPLITS):
         return None
-    cost = sum(_cost(wanted, ref, store) for ref in splits)
+    cost = sum(_cost(spec, ref, store) for ref in splits)
     if cost > most:
         return None
-    works = [partial(answer, wanted, (ref,), store) for ref in splits]
+    works = [partial(execute, spec, (ref,), store) for ref in splits]
     found: list[pa.RecordBatch] = []
     size = 0
     for batch in in_order(works, parallelism(options)):
         found.append(batch)
         size += batch.nbytes
-        if size > _MOST_BYTES:
+        if size > _MAX_ANSWER_BYTES:
             return None
     return found
 
 
-def _cost(wanted: Rows, ref: SplitRef, store: Store) -> float:
-    """How many rows are fetched for an answer; rows that are only looked at count less."""
-    options = wanted.table.options
+def _cost(spec: ScanSpec, ref: SplitRef, store: Store) -> float:
+    """How many rows are fetched; rows that are only compared count less."""
+    options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
-    limit = wanted.limit
+    limit = spec.limit
     known = ref.num_records
-    if known is not None and known <= most and (wanted.where is None or ref.size <= _FETCHED_BYTES):
+    if known is not None and known <= most and (spec.where is None or ref.size <= _MAX_FETCHED_BYTES):
         return min(known, known if limit is None else limit)
-    if wanted.where is None:
+    if spec.where is None:
         if limit is None or known is None or limit > most:
             return float("inf")
-        return limit if not wanted.order else limit + known * most / _LOOKED_AT
-    reader = SplitReader(store, ref, wanted.table)
-    if not (ref.size <= _FETCHED_BYTES or reader.at_hand(reader.columns_of(wanted.where))):
+        return limit if not spec.order else limit + known * most / _MAX_ROWS_READ
+    reader = SplitReader(store, ref, spec.table)
+    if not (ref.size <= _MAX_FETCHED_BYTES or reader.is_index_at_hand(reader.columns_of(spec.where))):
         return float("inf")
-    if limit is not None and ranked(wanted) is not None and reader.decided(wanted.where):
+    if limit is not None and ranked_search(spec) is not None and reader.index_decides(spec.where):
         return limit
-    candidates = reader.candidates(wanted.where)
+    candidates = reader.count_candidates(spec.where)
     if limit is None or candidates <= limit:
         return candidates
-    if wanted.order:
-        return limit + candidates * most / _LOOKED_AT
-    return limit if reader.decided(wanted.where) else candidates
+    if spec.order:
+        return limit + candidates * most / _MAX_ROWS_READ
+    return limit if reader.index_decides(spec.where) else candidates
 
 
-def inline_groups(
-    snapshot: Snapshot,
-    files: pa.Table,
-    where: Predicate | None,
-    table: TableFacts,
-    request: Request,
-    store: Store,
-) -> pa.Table | None:
-    """An aggregate from the log and the indexes of a few splits, or over a few rows; None if it takes more.
+def can_answer_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> bool:
+    """Whether the planner computes an aggregation itself: from the log, a few indexes, or few rows.
 
-    Spark asks whether it can be answered before it asks for the answer, so the answer is kept for a moment.
+    The result is computed here only where nothing else shows whether indexes are exact; then it is cached.
     """
-    if not table.options.get(reading.INLINE_ROWS):
-        return None
-    options = table.options.public()
-    key = (snapshot.log.cache_scope, snapshot.key, _text(request), *sorted(options.values.items()))
-    if (kept := _answers.get(key)) is not None:
-        return kept
-    found = _groups(snapshot, files, where, table, request, store)
+    rest = _inline_splits(snapshot, files, spec)
+    if rest is None:
+        return False
+    exact = True
+    sums_exact = sums_fit_doubles(spec, files)
+    for ref in rest.splits:
+        if rest.is_small(ref):
+            continue
+        reader = SplitReader(store, ref, rest.spec.table)
+        if not _is_at_hand(reader, rest.spec):
+            return False
+        suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
+        if suffices is False:
+            return False
+        exact = exact and suffices is True
+    return exact or inline_groups(snapshot, files, spec, store) is not None
+
+
+def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table:
+    """The result of an aggregation for which `can_answer_groups` was true, at any cost."""
+    found = inline_groups(snapshot, files, spec, store)
+    if found is not None:
+        return found
+    table, splits = plan_splits(snapshot, spec.where, spec.table.options, files)
+    return aggregate_files(replace(spec, table=table), files, splits, store)
+
+
+def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table | None:
+    """The result of an aggregation, if the planner can compute it quickly; it is cached."""
+    options = spec.table.options.public()
+    where = "" if spec.where is None else to_sql(spec.where)
+    text = repr((spec.aggregates, spec.groups, where))
+    key = (snapshot.log.cache_scope, snapshot.key, text, *sorted(options.values.items()))
+    if (cached := _answers.get(key)) is not None:
+        return cached
+    found = _inline_groups(snapshot, files, spec, store)
     if found is not None:
         _answers[key] = found
-        while len(_answers) > _KEPT:
+        while len(_answers) > _MAX_CACHED:
             _answers.popitem(last=False)
     return found
 
 
-def whole_groups(
-    snapshot: Snapshot,
-    files: pa.Table,
-    where: Predicate | None,
-    table: TableFacts,
-    request: Request,
-    store: Store,
-) -> pa.Table:
-    """The same aggregate, whatever it takes: what was promised complete has to come whole."""
-    found = inline_groups(snapshot, files, where, table, request, store)
-    if found is not None:
-        return found
-    return aggregate(
-        snapshot,
-        store,
-        table.options,
-        aggregates=request.aggregates,
-        group_by=request.groups,
-        where=where,
-    )
+@dataclass(frozen=True, slots=True)
+class _InlineSplits:
+    """The splits whose partial aggregate is not in the log, if they are few."""
+
+    spec: AggregateSpec
+    statistics: Partial | None
+    splits: Sequence[SplitRef]
+
+    def is_small(self, ref: SplitRef) -> bool:
+        """Whether reading the rows of a split is cheap enough."""
+        return ref.num_records is not None and ref.num_records <= _MAX_ROWS_READ // len(self.splits)
 
 
-def _text(request: Request) -> str:
-    where = "" if request.where is None else to_sql(request.where)
-    return repr((request.aggregates, request.groups, where))
-
-
-def _groups(
-    snapshot: Snapshot,
-    files: pa.Table,
-    where: Predicate | None,
-    table: TableFacts,
-    request: Request,
-    store: Store,
-) -> pa.Table | None:
-    options = table.options
-    own, splits = prepare(snapshot, where, options, files)
-    logged, known = from_log(files, where, own, request)
-    left = [ref for ref, done in zip(splits, known.tolist(), strict=True) if not done]
-    if len(left) > options.get(reading.INLINE_SPLITS):
+def _inline_splits(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec) -> _InlineSplits | None:
+    options = spec.table.options
+    if not options.get(reading.INLINE_ROWS):
         return None
-    parts = [empty_partial(own.schema, request), *([logged] if logged is not None else [])]
-    for ref in left:
-        if (ref.num_records or _LOOKED_AT + 1) <= _LOOKED_AT // len(left):
-            parts.append(split_partial(store, ref, own, request))
+    table, splits = plan_splits(snapshot, spec.where, options, files)
+    spec = replace(spec, table=table)
+    statistics, answered = from_log(files, spec)
+    rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
+    return None if len(rest) > options.get(reading.INLINE_SPLITS) else _InlineSplits(spec, statistics, rest)
+
+
+def _inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table | None:
+    rest = _inline_splits(snapshot, files, spec)
+    if rest is None:
+        return None
+    parts = [empty_partial(rest.spec), *([] if rest.statistics is None else [rest.statistics])]
+    for ref in rest.splits:
+        if rest.is_small(ref):
+            parts.append(split_partial(store, ref, rest.spec))
             continue
-        reader = SplitReader(store, ref, own)
-        if not (ref.size <= _FETCHED_BYTES or reader.at_hand([*reader.columns_of(where), *request.columns])):
+        if not _is_at_hand(SplitReader(store, ref, rest.spec.table), rest.spec):
             return None
-        found = index_partial(store, ref, own, request)
+        found = index_partial(store, ref, rest.spec)
         if found is None:
             return None
         parts.append(found)
-    return finished(parts, request)
+    return result_table(parts, rest.spec)
+
+
+def _is_at_hand(reader: SplitReader, spec: AggregateSpec) -> bool:
+    """Whether the index needs no fetching, or only that of a small split."""
+    columns = [*reader.columns_of(spec.where), *spec.columns]
+    return reader.ref.size <= _MAX_FETCHED_BYTES or reader.is_index_at_hand(columns)

@@ -8,31 +8,31 @@ from typing import Any
 
 from indextables.errors import SchemaError, TableNotFoundError, TableReplacedError, VersionNotFoundError
 from indextables.log.snapshot import Snapshot
-from indextables.spark.planner.tables import Addressed, addressed
+from indextables.spark.planner.tables import TableLocation, locate_table
 
-# The version of a table that a catalog lists and nobody has written to.
+# The version of a table that is in a catalog but has no log yet.
 NO_LOG = -1
 
-# Without their readers: a cache holds facts, and neither handles nor credentials.
-_KEPT = 16
+# Without their readers: the cache holds neither open files nor credentials.
+_MAX_CACHED = 16
 _snapshots: OrderedDict[tuple[object, ...], Snapshot] = OrderedDict()
 
 
 def snapshot(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """The version that a query is to read: the newest, or the one that its options name."""
+    """The version that a query reads: the newest, or the one that its options name."""
     del blobs
-    table = addressed(request)
+    table = locate_table(request)
     try:
         found = table.snapshot()
     except TableNotFoundError:
         if not request.get("named"):
             raise
         return {"url": table.store.url, "version": NO_LOG}, ()
-    _keep(table, found)
+    _cache(table, found)
     return {"url": table.store.url, "version": found.version, "identity": found.identity}, ()
 
 
-def pinned(table: Addressed, request: Mapping[str, Any]) -> Snapshot | None:
+def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapshot | None:
     """The snapshot that a request names; None if the table had no log when the query was planned."""
     pin = request.get("snapshot")
     if pin is None:
@@ -52,12 +52,16 @@ def pinned(table: Addressed, request: Mapping[str, Any]) -> Snapshot | None:
             raise _replaced(table) from None
     if found.identity != identity:
         raise _replaced(table)
-    _keep(table, found)
+    _cache(table, found)
     return found
 
 
-def check_columns(table: Addressed, found: Snapshot, expected: str | None) -> None:
-    """Refuse a query whose columns, as `StructType.json` lists them, are no longer the table's."""
+def check_columns(table: TableLocation, found: Snapshot, expected: str | None) -> None:
+    """Reject a query whose columns (`StructType.json`) are no longer those of the table.
+
+    Raises:
+        SchemaError: A column was dropped, or has another type.
+    """
     if expected is None or expected == found.metadata.schema_string:
         return
     columns = {
@@ -77,23 +81,23 @@ def check_columns(table: Addressed, found: Snapshot, expected: str | None) -> No
         )
 
 
-def _replaced(table: Addressed) -> TableReplacedError:
+def _replaced(table: TableLocation) -> TableReplacedError:
     return TableReplacedError(
         f"the version of the table at {table.store.url} that the query was planned with is gone: the "
         "table was replaced or cleaned up since; run the query again"
     )
 
 
-def _keep(table: Addressed, found: Snapshot) -> None:
+def _cache(table: TableLocation, found: Snapshot) -> None:
     key = _key(table, found.version, found.identity)
     _snapshots[key] = replace(found, reader=None)
     _snapshots.move_to_end(key)
-    while len(_snapshots) > _KEPT:
+    while len(_snapshots) > _MAX_CACHED:
         _snapshots.popitem(last=False)
 
 
-def _key(table: Addressed, version: int, identity: str | None) -> tuple[object, ...]:
-    """A snapshot is for whoever has the credentials that it was read with."""
+def _key(table: TableLocation, version: int, identity: str | None) -> tuple[object, ...]:
+    """Snapshots are cached for the credentials that they were read with."""
     options = table.options.public()
     return (table.store.cache_scope, version, identity, *sorted(options.values.items()))
 

@@ -1,13 +1,14 @@
-"""The table that a request is about."""
+"""The table that a request names; the operations `options` and `schema`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from indextables.errors import OptionError, StoreError
+from indextables.errors import OptionError, StoreError, TableNotFoundError
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope
+from indextables.options.declare import is_secret
 from indextables.predicate.times import micros_of
 from indextables.store import Store, open_store
 from indextables.version import ENGINE
@@ -15,13 +16,13 @@ from indextables.version import ENGINE
 _PATH = "path"
 _VERSION = "versionasof"
 _TIMESTAMP = "timestampasof"
-# Keys that say where a table is, and which version of it.
-ADDRESS = frozenset({_PATH, _VERSION, _TIMESTAMP})
+# Options that name a table and its version.
+LOCATION_OPTIONS = frozenset({_PATH, _VERSION, _TIMESTAMP})
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
-    """A table's place, and the options that came with the request."""
+class TableLocation:
+    """Where a table is, the version to read, and the options of the request."""
 
     store: Store
     options: Options
@@ -30,16 +31,20 @@ class Addressed:
 
     @property
     def log(self) -> TransactionLog:
-        """Its log."""
+        """The table's log."""
         return TransactionLog(self.store, self.options, engine=ENGINE)
 
     def snapshot(self) -> Snapshot:
-        """The version that is asked for; the newest if none is."""
+        """The version of the request; by default the newest."""
         return self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
 
 
-def addressed(request: Mapping[str, Any]) -> Addressed:
-    """The table that the request's options name: `path`, and options of ours."""
+def locate_table(request: Mapping[str, Any]) -> TableLocation:
+    """The table that the options of a request name by `path`.
+
+    Raises:
+        OptionError: There is no path, an option is unknown or malformed, or two versions are given.
+    """
     given = dict(request["options"])
     path = given.pop(_PATH, None)
     if not path:
@@ -50,7 +55,7 @@ def addressed(request: Mapping[str, Any]) -> Addressed:
     if version is not None and moment is not None:
         raise OptionError("give versionAsOf or timestampAsOf, not both")
     options = Options.parse(given)
-    return Addressed(
+    return TableLocation(
         open_store(path, options),
         options,
         None if version is None else _version(version),
@@ -61,10 +66,39 @@ def addressed(request: Mapping[str, Any]) -> Addressed:
 def check_options(
     request: Mapping[str, Any], blobs: Sequence[bytes]
 ) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """Refuse options of one read or write that have no effect there; those of a session may be there."""
+    """Reject options of one read or write that have no effect there; options of the session may."""
     del blobs
     check_scope(request["keys"], {Where(request["scope"])})
     return {}, ()
+
+
+def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """The schema (`StructType.json`) and the partition columns; neither where there is no table."""
+    del blobs
+    _check_catalog_options(request.get("kept") or ())
+    if "kept" in request and "path" not in request["options"]:
+        Options.parse(request["options"])
+        return {}, ()
+    table = locate_table(request)
+    try:
+        snapshot = table.snapshot()
+    except TableNotFoundError:
+        return {"url": table.store.url}, ()
+    return {
+        "url": table.store.url,
+        "schema": snapshot.metadata.schema_string,
+        "partitions": list(snapshot.partition_columns),
+        "version": snapshot.version,
+    }, ()
+
+
+def _check_catalog_options(keys: Iterable[str]) -> None:
+    """Reject secrets, which a catalog would show to everyone."""
+    if secret := sorted(key for key in keys if is_secret(key)):
+        raise OptionError(
+            f"the catalog would keep {', '.join(secret)} in clear text; give it as a session conf "
+            f"(spark.indextables.{secret[0]}) or as an option of each read and write instead"
+        )
 
 
 def _version(text: str) -> int:

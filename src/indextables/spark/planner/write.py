@@ -1,4 +1,4 @@
-"""The operations `write`, `commit`, `abort` and `delete`: one version, or none."""
+"""The operations `write`, `commit`, `abort`, `delete` and `merge_here`."""
 
 import pickle
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,22 @@ from indextables.errors import PredicateError, TableNotFoundError
 from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
+from indextables.log.snapshot import Snapshot
 from indextables.maintain import on_write
 from indextables.options import Options
+from indextables.options import on_write as after
 from indextables.options import writing as opt
+from indextables.options.maintenance import MERGE_BATCH
 from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
-from indextables.spark.planner.on_write import upkeep
-from indextables.spark.planner.tables import addressed
+from indextables.spark.planner.tables import locate_table
 from indextables.spark.write_task import ERROR, MESSAGE, WriteFunction, adds_of
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
+
+# Commands after a write name no table: their options do.
+_TABLE = "written"
 
 _RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 
@@ -32,7 +37,7 @@ _RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Agree to a write: how rows are shuffled, what tasks run, and the plan that the commit wants back."""
     del blobs
-    table = addressed(request)
+    table = locate_table(request)
     on_write.check(table.options)
     replace, filters = request.get("replace"), request.get("filters")
     declared = request.get("declared")
@@ -54,13 +59,13 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 
 def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Make what the tasks wrote one version; if that fails for certain, their splits go again."""
-    table = addressed(request)
+    table = locate_table(request)
     planned: Planned | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
     if planned is None:
         return {"metrics": _figures(())}, ()
     adds = adds_of(blobs[1:])
     snapshot, committed = finish_write(table.log, planned, adds, table.options)
-    more = upkeep(snapshot, table.options, request) if committed else {}
+    more = _maintenance(snapshot, table.options, request) if committed else {}
     return {"version": snapshot.version, "metrics": _figures(adds), **more}, ()
 
 
@@ -76,7 +81,7 @@ def _figures(adds: Sequence[Add]) -> Mapping[str, int]:
 
 def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Delete the splits of tasks that finished, because another one failed."""
-    table = addressed(request)
+    table = locate_table(request)
     delete_uncommitted(table.store, [add.path for add in adds_of(blobs)])
     return {}, ()
 
@@ -84,7 +89,7 @@ def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Take out of the table what a condition covers, in one version."""
     del blobs
-    table = addressed(request)
+    table = locate_table(request)
     log = table.log
     try:
         snapshot = log.snapshot()
@@ -122,3 +127,34 @@ def _shuffle(planned: Planned, options: Options) -> Mapping[str, Any] | None:
         "strict": bool(by) and distribution == "hash",
         "bytes": options.get(opt.TARGET_SPLIT_SIZE),
     }
+
+
+def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The commands that follow a commit, and whether the write waits for them; empty if there are none."""
+    due = on_write.due(snapshot, options, request["parallelism"])
+    purges = on_write.purges_after(request["writes"], options)
+    if due is None and not purges:
+        return {}
+    wanted: dict[str, Any] = {
+        "background": options.get(after.MERGE_IN_BACKGROUND),
+        "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
+        "purges": purges,
+        "purges_after_merge": on_write.purges_after_merge(options),
+        "purge": (
+            f"PURGE INDEXTABLE {_TABLE} OLDER THAN {options.get(after.PURGE_SPLIT_HOURS)} HOURS "
+            f"TRANSACTION LOG RETENTION {options.get(after.PURGE_LOG_HOURS)} HOURS"
+        ),
+    }
+    if due is not None:
+        most = due.batch * options.get(after.BATCHES_AT_ONCE)
+        wanted["merge"] = f"MERGE SPLITS {_TABLE} TARGET SIZE {due.wish.target_bytes} MAX DEST SPLITS {most}"
+        wanted["options"] = {MERGE_BATCH.key.lower(): str(due.batch)}
+    return {"upkeep": wanted}
+
+
+def merge_here(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Merge after a write in this process: Spark is ending, and its executors are gone."""
+    del blobs
+    table = locate_table(request)
+    on_write.merge_now(table.log, table.options, processors=request["parallelism"])
+    return {}, ()

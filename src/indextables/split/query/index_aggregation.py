@@ -78,6 +78,15 @@ def index_groups(
         return None
 
 
+def can_measure(index: IndexSearcher, view: IndexView, measures: Sequence[Measure]) -> bool:
+    """Whether the fields of the measures hold every value; nothing is computed."""
+    try:
+        _Groups(index, view, (), measures)
+    except _NotExact:
+        return False
+    return True
+
+
 class _Groups:
     def __init__(
         self, index: IndexSearcher, view: IndexView, keys: Sequence[GroupKey], measures: Sequence[Measure]

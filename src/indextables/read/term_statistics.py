@@ -1,4 +1,4 @@
-"""Counting words over the splits that a search may touch, which makes the scores of all comparable."""
+"""Term statistics over the splits of a search, which make their scores comparable."""
 
 import os
 import threading
@@ -12,60 +12,64 @@ from indextables.predicate import Search
 from indextables.read.parallel import each
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import SplitRef, TableFacts
+from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.query.index_view import FieldTerm, TermStatistics, sum_statistics
 from indextables.split.query.query_compiler import compile_query
 from indextables.store import Store
 
-# The counts of a search in a split are kept: a split never changes.
-_KEPT = 20_000
+# The counts of a search in a split are cached: a split never changes.
+_MAX_CACHED = 20_000
 _counts: OrderedDict[Hashable, TermStatistics] = OrderedDict()
 _lock = threading.Lock()
 
 
 def term_statistics(
-    store: Store, splits: Sequence[SplitRef], table: TableFacts, searches: Sequence[Search], parallelism: int
+    store: Store,
+    splits: Sequence[SplitRef],
+    table: TableContext,
+    searches: Sequence[Search],
+    parallelism: int,
 ) -> TermStatistics | None:
-    """How many rows of the splits have each word that the searches score; None if one split counts alone.
+    """The document frequencies of the searches' terms over the splits; None if there is only one split.
 
-    Of more splits than `search.statisticsSplits` some are counted, evenly spread, and the counts scaled.
+    Of more splits than `search.statisticsSplits` an evenly spread sample is counted, and the counts scaled.
     """
     if len(splits) < 2:
         return None
     most = table.options.get(reading.STATISTICS_SPLITS)
     step = max(1, -(-len(splits) // most)) if most else 1
     counted = splits[::step]
-    asked = tuple((search, table.question(search).defaults) for search in dict.fromkeys(searches))
+    bound = tuple((search, table.bound_query(search).defaults) for search in dict.fromkeys(searches))
     keys: list[Hashable] = [
-        (store.cache_scope, ref.path, ref.size, asked, tuple(table.schema.names)) for ref in counted
+        (store.cache_scope, ref.path, ref.size, bound, tuple(table.schema.names)) for ref in counted
     ]
     with _lock:
         found = {key: _counts[key] for key in keys if key in _counts}
     missing = {key: ref for key, ref in zip(keys, counted, strict=True) if key not in found}
     if missing:
         works = [partial(_of_split, store, ref, table, searches) for ref in missing.values()]
-        made = dict(zip(missing, each(works, parallelism), strict=True))
-        found |= made
+        counts = dict(zip(missing, each(works, parallelism), strict=True))
+        found |= counts
         with _lock:
-            _counts.update(made)
-            while len(_counts) > _KEPT:
+            _counts.update(counts)
+            while len(_counts) > _MAX_CACHED:
                 _counts.popitem(last=False)
     rows = sum(ref.num_records or 0 for ref in splits)
     return sum_statistics((found[key] for key in keys), rows)
 
 
-def _of_split(store: Store, ref: SplitRef, table: TableFacts, searches: Sequence[Search]) -> TermStatistics:
+def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequence[Search]) -> TermStatistics:
     with split_errors(table, ref):
         reader = SplitReader(store, ref, table)
         words: set[FieldTerm] = set()
         view = replace(reader.view, words=words)
         for search in searches:
-            compile_query(reader.understand(search), view)
+            compile_query(reader.bound_query(search), view)
         return reader.index.term_statistics(words)
 
 
 def _forget() -> None:
-    """A forked child counts anew; the parent's lock may be held for ever."""
+    """A forked child starts with an empty cache; the parent's lock may be held forever."""
     global _lock  # noqa: PLW0603 - the child's own
     _lock = threading.Lock()
     _counts.clear()

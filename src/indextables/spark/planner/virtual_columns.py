@@ -1,8 +1,8 @@
-"""Columns that a query adds to a table: searches, fragments to show, buckets, the score."""
+"""The virtual columns of a request: searches, highlighted fragments, buckets."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,47 +10,39 @@ from indextables.errors import PredicateError, SchemaError
 from indextables.predicate import Column, Search, SearchKind
 from indextables.predicate.names import resolve
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
-from indextables.read.aggregates import group_type
-from indextables.spark.intervals import microseconds
+from indextables.read.aggregation.spec import group_type
+from indextables.read.scan_spec import Buckets, Highlight, VirtualColumn
 
-SCORE = "_score"
 ALL_FIELDS = "_indexall"
 
-Buckets: TypeAlias = Histogram | DateHistogram | RangeBuckets
+_UNITS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_DURATION = re.compile(r"\s*(-?)\s*([0-9]{1,18})\s*(us|ms|s|m|h|d)\s*")
+_LONGEST = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Highlight:
-    """A fragment of a text column around what the query's searches found."""
+def virtual_columns(given: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, VirtualColumn]:
+    """The virtual columns of a request, by name.
 
-    column: str
-
-
-Virtual: TypeAlias = Search | Highlight | Histogram | DateHistogram | RangeBuckets
-
-
-def virtual_columns(given: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Virtual]:
-    """The columns that a request defines, by name; refuses those that do not fit the table."""
+    Raises:
+        SchemaError: A column does not exist.
+        PredicateError: A column has a type that the function does not take.
+    """
     return {each["name"]: _virtual(each, schema) for each in given}
 
 
-def searches(virtual: Mapping[str, Virtual]) -> dict[str, Search]:
-    """Those that stand for a search."""
+def searches(virtual: Mapping[str, VirtualColumn]) -> dict[str, Search]:
+    """The virtual columns that are searches."""
     return {name: found for name, found in virtual.items() if isinstance(found, Search)}
 
 
-def virtual_type(virtual: Virtual, schema: pa.Schema) -> pa.DataType:
-    """The type of a virtual column's values."""
-    match virtual:
-        case Search():
-            return pa.bool_()
-        case Highlight():
-            return pa.string()
-        case _:
-            return group_type(virtual, schema.field(virtual.column).type)
-
-
-def _virtual(given: Mapping[str, Any], schema: pa.Schema) -> Virtual:
+def _virtual(given: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
     kind: str = given["kind"]
     path: Sequence[str] | None = given.get("column")
     if kind in set(SearchKind):
@@ -77,7 +69,11 @@ def _searched(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
 
 
 def make_buckets(kind: str, column: str, arguments: Sequence[Any]) -> Buckets:
-    """The buckets that a function's constants mean; refuses those that make no sense."""
+    """The buckets of a function's constant arguments.
+
+    Raises:
+        PredicateError: An interval is not positive, or ranges are empty or overlap.
+    """
     match kind:
         case "histogram":
             return Histogram(column, float(arguments[0]), float(arguments[1]))
@@ -85,7 +81,7 @@ def make_buckets(kind: str, column: str, arguments: Sequence[Any]) -> Buckets:
             return DateHistogram(column, microseconds(arguments[0]), _offset(arguments[1]))
         case "range":
             return RangeBuckets(column, tuple(Bucket(n, _bound(a), _bound(b)) for n, a, b in arguments))
-    raise PredicateError(f"there are no buckets of the kind '{kind}'")
+    raise PredicateError(f"unknown bucket function '{kind}'")
 
 
 def _offset(text: str) -> int:
@@ -94,3 +90,20 @@ def _offset(text: str) -> int:
 
 def _bound(value: str | None) -> float | None:
     return None if value is None else float(value)
+
+
+def microseconds(text: str, *, offset: bool = False) -> int:
+    """The length in microseconds; an offset may be zero or negative.
+
+    >>> microseconds("15m")
+    900000000
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or (found[1] and not offset):
+        raise PredicateError(
+            f"'{text}' is not a duration; give a whole number and a unit (us, ms, s, m, h or d), as 15m"
+        )
+    length = int(found[2]) * _UNITS[found[3]]
+    if length > _LONGEST or (length == 0 and not offset):
+        raise PredicateError(f"'{text}' is not a duration that buckets can have")
+    return -length if found[1] else length

@@ -1,4 +1,4 @@
-"""What the log alone can say of an aggregate: of files all of whose rows are wanted."""
+"""Aggregates from the statistics of the log, for files all of whose rows match the condition."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -8,55 +8,52 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.log.pruning.judge import judge
-from indextables.predicate import Predicate
-from indextables.read.aggregates import Aggregate, Function
-from indextables.read.partials import Partial, bound_name, comparable, from_parts
-from indextables.read.request import Request
-from indextables.read.tasks import TableFacts, is_ours, partition_values
+from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_parts
+from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
+from indextables.read.table_context import TableContext, are_parquet, partition_values
 from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Longer texts of the log may be cut.
-_MOST_DIGITS = 28
+# Decimals of more digits may be cut in the log.
+_MAX_DIGITS = 28
 
 
-def from_log(
-    files: pa.Table, where: Predicate | None, table: TableFacts, request: Request
-) -> tuple[Partial | None, Mask]:
-    """The groups of all files that the log can answer for, and which files those are."""
-    nobody = np.zeros(files.num_rows, np.bool_)
+def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask]:
+    """The partial aggregate of all files whose statistics suffice, and which files those are."""
+    table = spec.table
+    none = np.zeros(files.num_rows, np.bool_)
     partitions = {name.lower() for name in table.partition_columns}
-    if any(not isinstance(g, str) or g.lower() not in partitions for g in request.groups):
-        return None, nobody
-    if any(a.function not in _ANSWERED for a in request.aggregates) or not files.num_rows:
-        return None, nobody
-    judged = judge(files, where, table.schema, table.partition_columns)
+    if any(not isinstance(g, str) or g.lower() not in partitions for g in spec.groups):
+        return None, none
+    if any(a.function not in _FROM_STATISTICS for a in spec.aggregates) or not files.num_rows:
+        return None, none
+    judged = judge(files, spec.where, table.schema, table.partition_columns)
     sure = _mask(judged.must) & _mask(files["numRecords"].is_valid().combine_chunks())
     if not sure.any():
-        return None, nobody
-    known = _Known(files, table, partitions)
+        return None, none
+    entries = _FileStatistics(files, table, partitions)
     columns: dict[str, pa.Array] = {
-        f"g{i}": known.partition(str(group)) for i, group in enumerate(request.groups)
+        f"g{i}": entries.partition(str(group)) for i, group in enumerate(spec.groups)
     }
-    for i, (aggregate, arrow) in enumerate(zip(request.aggregates, request.types, strict=True)):
-        found, certain = known.answer(aggregate, arrow)
+    for i, (aggregate, arrow) in enumerate(zip(spec.aggregates, spec.types, strict=True)):
+        found, certain = entries.answer(aggregate, arrow)
         sure &= certain
         columns.update({f"{name}{i}": values for name, values in found.items()})
     if not sure.any():
-        return None, nobody
+        return None, none
     whole = pa.table(columns).filter(pa.array(sure))
-    return from_parts(whole, len(request.groups)), sure
+    return from_parts(whole, len(spec.groups)), sure
 
 
-_ANSWERED = (Function.COUNT, Function.MIN, Function.MAX)
+_FROM_STATISTICS = (Function.COUNT, Function.MIN, Function.MAX)
 
 
-class _Known:
-    """What the entries of files say about their rows."""
+class _FileStatistics:
+    """The statistics in the entries of files."""
 
-    def __init__(self, files: pa.Table, table: TableFacts, partitions: set[str]) -> None:
+    def __init__(self, files: pa.Table, table: TableContext, partitions: set[str]) -> None:
         self.files = files
         self.table = table
         self.partitions = partitions
@@ -80,7 +77,7 @@ class _Known:
             return self._with_bound(aggregate, counts, values), np.ones(len(counts), np.bool_)
         nulls = pa.array([stats.get(aggregate.column) for stats in self._null_counts()], pa.int64())
         counts = pc.subtract(self.records, nulls)
-        certain = _mask(nulls.is_valid()) & _mask(is_ours(self.files))
+        certain = _mask(nulls.is_valid()) & _mask(are_parquet(self.files))
         counts = counts.fill_null(0)
         if aggregate.function is Function.COUNT:
             return {"n": counts}, certain
@@ -112,7 +109,7 @@ class _Known:
 def _whole_in_log(arrow: pa.DataType) -> bool:
     """Whether the log keeps values of a type exactly."""
     if pa.types.is_decimal(arrow):
-        return bool(arrow.precision <= _MOST_DIGITS)
+        return bool(arrow.precision <= _MAX_DIGITS)
     return bool(
         pa.types.is_integer(arrow)
         or pa.types.is_floating(arrow)

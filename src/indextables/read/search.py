@@ -1,4 +1,4 @@
-"""Searches whose rows come by relevance: the best of every split, then the best of those."""
+"""Search by relevance: the best rows of every split, then the best of those."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,33 +11,31 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
-from indextables.read.parallel import each
-from indextables.read.scan import parallelism
+from indextables.read.parallel import each, parallelism
+from indextables.read.scan_spec import FRAGMENT_LENGTH, SCORE
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
-from indextables.read.statistics import term_statistics
-from indextables.read.tasks import SplitRef, TableFacts, facts_of, prepare
+from indextables.read.table_context import SplitRef, TableContext, plan_splits, table_context
+from indextables.read.term_statistics import term_statistics
 from indextables.split.query.index_view import TermStatistics
 from indextables.split.query.query_compiler import compile_query
 from indextables.split.query.row_sets import NO_ROWS, TRUE, scored_queries
 from indextables.split.query.searcher import TopRows
 from indextables.store import Store
 
-SCORE = "_score"
 HIGHLIGHT = "_highlight_"
-_FRAGMENT_LENGTH = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """What a ranked search asks of each split."""
+class RankedSearch:
+    """The best `limit` rows of a search for which another condition is true."""
 
     search: Search
     where: Predicate | None
     limit: int | None
 
 
-def search(  # noqa: PLR0913 - what the door's search takes
+def search(  # noqa: PLR0913 - the arguments of Table.search
     snapshot: Snapshot,
     store: Store,
     options: Options,
@@ -50,16 +48,16 @@ def search(  # noqa: PLR0913 - what the door's search takes
     scores: bool = False,
     highlight: Sequence[str] = (),
 ) -> pa.Table:
-    """The rows that match a query, the most relevant first (BM25, by the counts of all splits).
+    """The rows that match a query, the most relevant first (BM25, with the term statistics of all splits).
 
     Args:
         snapshot: The table.
         store: Where it is.
         options: How to read.
         query: In the query language (docs/query-language.md).
-        field: The column that unqualified terms speak of; by default all text-like ones.
+        field: The default field for unqualified terms; by default all text-like columns.
         columns: What to return; by default all columns.
-        where: A condition that rows must meet besides.
+        where: A condition that rows must also match.
         limit: The most rows to return; None returns all.
         scores: Whether to add a column `_score`.
         highlight: Text columns for which `_highlight_<column>` is added: a fragment around the matches,
@@ -67,16 +65,16 @@ def search(  # noqa: PLR0913 - what the door's search takes
     """
     operator = Search(SearchKind.INDEXQUERY, None if field is None else _column(field, snapshot), query)
     both: Predicate = operator if where is None else And((operator, where))
-    table, splits = prepare(snapshot, both, options)
-    wanted = Ranked(operator, where, limit)
+    table, splits = plan_splits(snapshot, both, options)
+    ranked = RankedSearch(operator, where, limit)
     schema = table.selected(columns)
     marked = [table.column(name).name for name in highlight]
-    whole_table = facts_of(snapshot, options) if marked else table
+    whole_table = table_context(snapshot, options) if marked else table
     for name in marked:
         whole_table.check_text(name)
     at_once = parallelism(options)
     statistics = term_statistics(store, splits, table, [operator], at_once)
-    works = [partial(_best, store, ref, table, wanted, statistics) for ref in splits]
+    works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
     tops = list(each(works, at_once))
     chosen = _chosen(tops, limit)
     # Splits are opened again: all those that were searched cannot stay open.
@@ -121,29 +119,29 @@ def _chosen(tops: Sequence[TopRows], limit: int | None) -> _Chosen:
 
 
 def _best(
-    store: Store, ref: SplitRef, table: TableFacts, wanted: Ranked, statistics: TermStatistics | None
+    store: Store, ref: SplitRef, table: TableContext, ranked: RankedSearch, statistics: TermStatistics | None
 ) -> TopRows:
     with split_errors(table, ref):
-        return best_rows(SplitReader(store, ref, table), wanted, statistics)
+        return best_rows(SplitReader(store, ref, table), ranked, statistics)
 
 
-def best_rows(reader: SplitReader, wanted: Ranked, statistics: TermStatistics | None) -> TopRows:
+def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatistics | None) -> TopRows:
     """The rows of one split that match best, with their scores; a few more than the limit may come."""
     nothing = TopRows(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    condition = reader.folded(wanted.where)
+    condition = reader.folded(ranked.where)
     if isinstance(condition, Always) and condition.value is not True:
         return nothing
     rows = reader.source.num_records
-    found = reader.scored(wanted.search, statistics)
-    passing = TRUE.true if isinstance(condition, Always) else reader.narrowed(condition).candidates
-    ranked = scored_queries(found, passing)
-    limit = rows if wanted.limit is None else wanted.limit
-    top = reader.index.top(ranked.certain, limit)
-    if ranked.uncertain is NO_ROWS:
+    found = reader.scored(ranked.search, statistics)
+    passing = TRUE.true if isinstance(condition, Always) else reader.filter_plan(condition).candidates
+    scored = scored_queries(found, passing)
+    limit = rows if ranked.limit is None else ranked.limit
+    top = reader.index.top(scored.certain, limit)
+    if scored.uncertain is NO_ROWS:
         return top
-    more = reader.index.top(ranked.uncertain, rows)
+    more = reader.index.top(scored.uncertain, rows)
     order = np.argsort(more.rows)
-    holds = reader.holds(And((wanted.search, condition)), more.rows[order])
+    holds = reader.holds(And((ranked.search, condition)), more.rows[order])
     kept = order[holds]
     return TopRows(
         np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]])
@@ -156,11 +154,11 @@ def _rows(
     """Rows by number, with fragments to highlight."""
     read = list(dict.fromkeys([*columns, *marked]))
     table = reader.rows(numbers, read)
-    query = compile_query(reader.understand(operator), reader.view).true.rows if marked else NO_ROWS
+    query = compile_query(reader.bound_query(operator), reader.view).true.rows if marked else NO_ROWS
     added = []
     for name in marked:
         texts = table.column(name).to_pylist()
-        found = reader.index.highlight(query, name, texts, _FRAGMENT_LENGTH)
+        found = reader.index.highlight(query, name, texts, FRAGMENT_LENGTH)
         added.append(pa.array(found, pa.string()))
     table = table.select(list(columns))
     for name, fragments in zip(marked, added, strict=True):

@@ -1,7 +1,7 @@
-"""Splits opened for reading: rows by number or in order, and an index to ask.
+"""Open splits: their rows by number or in order, and their index.
 
-What was read of them is kept in the process: footers and page indexes are read once by each reader. What is
-kept holds no store, and is found only by handles with the credentials that it was read with.
+Footers and page indexes are cached in the process. The cache holds no store, and its entries are found only
+with the credentials that they were read with.
 """
 
 import os
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from indextables.errors import IndexTablesError, SplitError
 from indextables.options import Options
-from indextables.read.tasks import SplitRef, TableFacts
+from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.file_limits import is_resource_exhausted, max_open_files
 from indextables.split.footer import Footer, RowIdRange, read_footer
 from indextables.split.index.builder import IndexBuilder
@@ -33,11 +33,11 @@ from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-_MOST_KEPT = 512
+_MAX_CACHED = 512
 
 
-class Source(Protocol):
-    """A split, whoever wrote it."""
+class SplitSource(Protocol):
+    """A split of either format."""
 
     @property
     def num_records(self) -> int:
@@ -60,36 +60,36 @@ class Source(Protocol):
         """Whether the index can be asked about columns without fetching it."""
 
 
-class OurFacts:
-    """What was read of a split of ours."""
+class ParquetSplitState:
+    """The footer and page index of a Parquet split."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
         self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
         self.rows = ReaderState(store.local_path(ref.path), self.footer.size)
 
-    def open(self, store: Store, ref: SplitRef, table: TableFacts) -> Source:
+    def open(self, store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
         """The split, to be read through a store."""
         del ref, table
-        return OurSplit(store, self)
+        return ParquetSplit(store, self)
 
 
-class OriginalFacts:
-    """What was read of a split of the original."""
+class QuickwitSplitState:
+    """The number of rows of a split that the original wrote."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
         # Its index, once built, is in the disk cache: who asks for it must be allowed to read the split.
         store.get_range(ref.path, ref.size - 1, ref.size)
         self.num_records = ref.num_records
 
-    def open(self, store: Store, ref: SplitRef, table: TableFacts) -> Source:
+    def open(self, store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
         """The split, to be read through a store."""
-        return OriginalSplit(store, ref, table, self)
+        return QuickwitSplit(store, ref, table, self)
 
 
-class OurSplit:
-    """A split of ours: rows in Parquet, with the index beside them."""
+class ParquetSplit:
+    """A split with rows in Parquet and the index in the same file."""
 
-    def __init__(self, store: Store, facts: OurFacts) -> None:
+    def __init__(self, store: Store, facts: ParquetSplitState) -> None:
         self._store = store
         self.footer = facts.footer
         self.rows = RowReader(store, self.footer, facts.rows)
@@ -121,13 +121,13 @@ class OurSplit:
         return is_cached(self._store, self.footer, options, columns)
 
 
-class OriginalSplit:
-    """A split of the original: rows from its document store, indexed again when they are searched."""
+class QuickwitSplit:
+    """A split that the original wrote: rows from its document store, indexed again when they are searched."""
 
-    def __init__(self, store: Store, ref: SplitRef, table: TableFacts, facts: OriginalFacts) -> None:
+    def __init__(self, store: Store, ref: SplitRef, table: TableContext, facts: QuickwitSplitState) -> None:
         self._store = store
         self._ref = ref
-        self._known = facts
+        self._state = facts
         self._options = table.options
         self._mapping = table.mappings[ref.mapping]
         partitions = {name.lower() for name in table.partition_columns}
@@ -136,9 +136,9 @@ class OriginalSplit:
     @property
     def num_records(self) -> int:
         """How many rows it has."""
-        if self._known.num_records is None:
-            self._known.num_records = sum(batch.num_rows for batch in self._rows([]))
-        return self._known.num_records
+        if self._state.num_records is None:
+            self._state.num_records = sum(batch.num_rows for batch in self._rows([]))
+        return self._state.num_records
 
     def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
@@ -194,11 +194,11 @@ class OriginalSplit:
         )  # fmt: skip
 
 
-_kept: OrderedDict[tuple[CacheScope, str, int], OurFacts | OriginalFacts] = OrderedDict()
+_kept: OrderedDict[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = OrderedDict()
 _lock = threading.Lock()
 
 
-def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
+def open_source(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     """A split, open for reading; what was read of it before is not read again."""
     key = (store.cache_scope, ref.path, ref.size)
     with _lock:
@@ -212,7 +212,7 @@ def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
             if not is_resource_exhausted(error) or not close_sources():
                 raise
             read = _read(store, ref)
-        most = max_open_files(_MOST_KEPT)
+        most = max_open_files(_MAX_CACHED)
         with _lock:
             facts = _kept.setdefault(key, read)
             while len(_kept) > most:
@@ -220,8 +220,8 @@ def open_source(store: Store, ref: SplitRef, table: TableFacts) -> Source:
     return facts.open(store, ref, table)
 
 
-def _read(store: Store, ref: SplitRef) -> OurFacts | OriginalFacts:
-    return OurFacts(store, ref) if ref.ours else OriginalFacts(store, ref)
+def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState:
+    return ParquetSplitState(store, ref) if ref.is_parquet else QuickwitSplitState(store, ref)
 
 
 def close_sources() -> int:

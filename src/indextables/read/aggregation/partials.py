@@ -1,4 +1,4 @@
-"""Aggregates in the making: one row for each group, with what can still be added to.
+"""Partial aggregates, which are merged into the result: one row for each group.
 
 Columns are `g0..` for the groups and, for the aggregate number `i`, `n<i>` (how many values), `s<i>` (their
 sum), `low<i>` and `high<i>`. Whole numbers are summed as decimals, so that no sum is cut on the way;
@@ -6,23 +6,27 @@ floats are compared by an integer that has their order, NaN above all. Distinct 
 own, one row for each pair of group and value.
 """
 
+import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from indextables.read.aggregates import Aggregate, Function
+from indextables.errors import PredicateError
+from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
 
 _WHOLE = pa.decimal128(38, 0)
 _SIGN = np.int64(-(1 << 63))
 _NAN_ORDER = np.int64((1 << 63) - 1)
+_LONG = (-(1 << 63), (1 << 63) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Groups so far: sums and bounds, and the distinct values of each aggregate that counts them."""
+    """The groups of some rows, and the distinct values of each aggregate that counts them."""
 
     groups: pa.Table
     distinct: dict[int, pa.Table] = field(default_factory=dict)
@@ -165,3 +169,80 @@ def _flat_keys(keys: pa.Table) -> pa.Table:
             column = pa.array(np.zeros(len(column), np.int8))
         columns[name] = column
     return pa.table(columns)
+
+
+def result_table(parts: Sequence[Partial], spec: AggregateSpec) -> pa.Table:
+    """The result of an aggregation: Spark's types, null for groups without values, one row without groups."""
+    total = counted_pairs(merged(parts, len(spec.groups)), len(spec.groups))
+    rows = total.groups
+    if not spec.groups and not rows.num_rows:
+        return _result_of_no_rows(spec)
+    columns = [rows[f"g{i}"] for i in range(len(spec.groups))]
+    for i, (aggregate, arrow) in enumerate(zip(spec.aggregates, spec.types, strict=True)):
+        columns.append(_result(rows, i, aggregate, arrow, spec.schema.field(len(spec.groups) + i).type))
+    cast = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, spec.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(cast, schema=spec.schema)
+
+
+def _result_of_no_rows(spec: AggregateSpec) -> pa.Table:
+    """The one row of an ungrouped aggregation over no rows."""
+    counts = (Function.COUNT, Function.COUNT_DISTINCT)
+    values = [
+        pa.array([0 if a.function in counts else None], field.type)
+        for a, field in zip(spec.aggregates, spec.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(values, schema=spec.schema)
+
+
+def _result(
+    rows: pa.Table, i: int, aggregate: Aggregate, arrow: pa.DataType | None, result: pa.DataType
+) -> pa.ChunkedArray | pa.Array:
+    counts = rows[f"n{i}"].fill_null(0)
+    match aggregate.function:
+        case Function.COUNT | Function.COUNT_DISTINCT:
+            return counts
+        case Function.SUM:
+            return _sum(rows[f"s{i}"], aggregate, result)
+        case Function.AVG:
+            return _average(rows[f"s{i}"], counts, result)
+        case _:
+            bound = rows[f"{bound_name(aggregate)}{i}"]
+            if arrow is not None and pa.types.is_floating(arrow):
+                return float_of_order(bound.combine_chunks(), arrow)
+            return bound
+
+
+def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    if pa.types.is_floating(sums.type):
+        return sums
+    limits = _LONG if pa.types.is_integer(result) else (1 - 10**result.precision, 10**result.precision - 1)
+    scale = 0 if pa.types.is_integer(result) else result.scale
+    values = sums.to_pylist()
+    for value in values:
+        if value is not None and not limits[0] <= value.scaleb(scale) <= limits[1]:
+            raise PredicateError(
+                f"the sum of '{aggregate.column}' does not fit into {result}; "
+                "cast the column to a wider decimal, or to double"
+            )
+    if pa.types.is_integer(result):
+        return pa.array([None if value is None else int(value) for value in values], result)
+    return sums.cast(result)
+
+
+def _average(sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(sums.type):
+        return pc.divide(sums, pc.if_else(pc.equal(counts, 0), pa.scalar(None, pa.int64()), counts))
+    averages: list[object] = []
+    with decimal.localcontext(prec=80):
+        for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True):
+            if total is None or not count:
+                averages.append(None)
+            elif pa.types.is_floating(result):
+                averages.append(float(total) / count)
+            else:
+                unit = decimal.Decimal(1).scaleb(-result.scale)
+                averages.append((total / count).quantize(unit, decimal.ROUND_HALF_UP))
+    return pa.array(averages, result)

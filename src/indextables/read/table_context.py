@@ -1,4 +1,4 @@
-"""What a read is made of: tasks that can be sent elsewhere, each with the splits it reads."""
+"""The table and its splits as a read needs them; both can be pickled and hold no secrets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError, SchemaError, SplitError
 from indextables.log.snapshot import Snapshot
-from indextables.options import Options, reading
+from indextables.options import Options
 from indextables.predicate import And, Not, Or, Predicate, Search
 from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
@@ -28,13 +28,13 @@ class SplitRef:
     footer_start: int | None
     num_records: int | None
     partition: tuple[tuple[str, pa.Scalar], ...]
-    ours: bool
+    is_parquet: bool
     mapping: int
 
 
 @dataclass(frozen=True)
-class TableFacts:
-    """What every task must know of its table; picklable, without secrets."""
+class TableContext:
+    """What a read needs of its table, whichever splits it reads; picklable, without secrets."""
 
     url: str
     schema: pa.Schema
@@ -48,25 +48,34 @@ class TableFacts:
         return SearchFields(self.schema, self.mappings, self.partition_columns)
 
     @cached_property
-    def _questions(self) -> dict[Search, BoundQuery]:
+    def _bound_queries(self) -> dict[Search, BoundQuery]:
         return {}
 
-    def question(self, search: Search) -> BoundQuery:
-        """A search operator, its query parsed and its fields resolved; refuses what is malformed."""
-        if (found := self._questions.get(search)) is None:
-            found = self._questions[search] = self.fields.bind(search, self.options)
+    def bound_query(self, search: Search) -> BoundQuery:
+        """A search operator with its query parsed and its fields resolved.
+
+        Raises:
+            QuerySyntaxError: The query is malformed.
+            PredicateError: It names an unknown field.
+        """
+        if (found := self._bound_queries.get(search)) is None:
+            found = self._bound_queries[search] = self.fields.bind(search, self.options)
         return found
 
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
-        """The columns that are searched by words, in every split that has them."""
+        """The columns that are indexed as text in every split that has them."""
         having = {name: [m for m in self.mappings if m.fields_of(name)] for name in self.schema.names}
         return tuple(
             name for name, found in having.items() if found and all(m.find(name, Kind.TEXT) for m in found)
         )
 
     def check_text(self, column: str) -> None:
-        """Refuse a column in which no words can be highlighted."""
+        """Reject a column that is not indexed as text.
+
+        Raises:
+            PredicateError: The matches in the column cannot be highlighted.
+        """
         if self.mappings and column not in self.text_columns:
             raise PredicateError(
                 f"'{column}' is not indexed as text, so nothing in it can be highlighted; index it so: "
@@ -74,61 +83,58 @@ class TableFacts:
             )
 
     def column(self, name: str) -> pa.Field:
-        """A column by its name, in any case; refuses an unknown one."""
+        """A column by its name, ignoring case.
+
+        Raises:
+            SchemaError: There is no such column.
+        """
         found = next((f for f in self.schema if f.name.lower() == name.lower()), None)
         if found is None:
             raise SchemaError(f"no column '{name}'; the columns are: {', '.join(self.schema.names)}")
         return found
 
     def selected(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The columns asked for, in that order, in the table's spelling; None takes all."""
+        """The fields of these columns, in this order, as the table names them; None for all columns."""
         return self.schema if columns is None else pa.schema([self.column(name) for name in columns])
 
 
-@dataclass(frozen=True)
-class ReadTask:
-    """Some splits, and what to take from them."""
-
-    table: TableFacts
-    splits: tuple[SplitRef, ...]
-    columns: tuple[str, ...]
-    where: Predicate | None
-    limit: int | None = None
-
-
-def prepare(
+def plan_splits(
     snapshot: Snapshot, where: Predicate | None, options: Options, files: pa.Table | None = None
-) -> tuple[TableFacts, list[SplitRef]]:
-    """What a read needs to know of the table, and the splits that can hold a row it wants.
+) -> tuple[TableContext, list[SplitRef]]:
+    """The table, and the splits that may hold a row for which the condition is true.
 
-    `files` are those splits as the log lists them, if they were listed before. A condition that names
-    unknown fields, or has a malformed query, is refused here.
+    Args:
+        snapshot: The version to read.
+        where: The condition; None for all rows.
+        options: Options of the read.
+        files: The entries of those splits in the log, if they were listed before.
+
+    Raises:
+        QuerySyntaxError: A search is malformed.
+        PredicateError: A search names an unknown field.
     """
     files = snapshot.files(where) if files is None else files
     mappings, own = _mappings(snapshot, files)
     if not mappings:
         mappings = _registered(snapshot)
-    table = TableFacts(snapshot.url, snapshot.schema, snapshot.partition_columns, mappings, options.public())
-    check(where, table)
+    table = TableContext(
+        snapshot.url, snapshot.schema, snapshot.partition_columns, mappings, options.public()
+    )
+    for search in searches_of(where):
+        table.bound_query(search)
     return table, _refs(files, own, table)
 
 
-def facts_of(snapshot: Snapshot, options: Options) -> TableFacts:
-    """What is to be known of the table as a whole, whichever of its splits are read."""
+def table_context(snapshot: Snapshot, options: Options) -> TableContext:
+    """The table as a whole, whichever of its splits are read."""
     mappings, _ = _mappings(snapshot, snapshot.files())
-    return TableFacts(
+    return TableContext(
         snapshot.url,
         snapshot.schema,
         snapshot.partition_columns,
         mappings or _registered(snapshot),
         options.public(),
     )
-
-
-def check(predicate: Predicate | None, table: TableFacts) -> None:
-    """Refuse a condition that names unknown fields or has a malformed query, before any split is read."""
-    for search in searches_of(predicate):
-        table.question(search)
 
 
 def searches_of(predicate: Predicate | None) -> Iterator[Search]:
@@ -145,21 +151,21 @@ def searches_of(predicate: Predicate | None) -> Iterator[Search]:
             pass
 
 
-def _refs(files: pa.Table, own: list[int], table: TableFacts) -> list[SplitRef]:
+def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef]:
     values = partition_values(files, table.schema, table.partition_columns)
     columns = [files[name].to_pylist() for name in ("path", "size", "footerStartOffset", "numRecords")]
-    ours = is_ours(files).to_pylist()
+    parquet = are_parquet(files).to_pylist()
     names = table.partition_columns
     return [
         SplitRef(
             path, size, start, records,
-            tuple((name, values[name][row]) for name in names), ours[row], own[row],
+            tuple((name, values[name][row]) for name in names), parquet[row], own[row],
         )
         for row, (path, size, start, records) in enumerate(zip(*columns, strict=True))
     ]  # fmt: skip
 
 
-def is_ours(files: pa.Table) -> pa.Array:
+def are_parquet(files: pa.Table) -> pa.Array:
     """Which entries are splits that this engine wrote."""
     tags = files["splitTags"].combine_chunks() if files.num_rows else pa.array([], pa.list_(pa.string()))
     tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), PARQUET_TAG))
@@ -187,39 +193,12 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
     return found
 
 
-def grouped(
-    splits: Sequence[SplitRef], parallelism: int, *, size: int | None, most: int
-) -> list[tuple[SplitRef, ...]]:
-    """The splits of each task: as many as asked for, or one while there are few, then up to `most`."""
-    if size is None:
-        few = len(splits) <= 2 * parallelism
-        size = min(1 if few else -(-len(splits) // (4 * parallelism)), most)
-    return [tuple(splits[start : start + size]) for start in range(0, len(splits), size)]
-
-
-def plan(
-    snapshot: Snapshot,
-    where: Predicate | None,
-    columns: Sequence[str] | None,
-    options: Options,
-    *,
-    parallelism: int = 1,
-    limit: int | None = None,
-) -> tuple[ReadTask, ...]:
-    """The tasks that together read what is asked for, ready to be sent to other processes."""
-    table, splits = prepare(snapshot, where, options)
-    names = tuple(table.selected(columns).names)
-    size, most = options.get(reading.SPLITS_PER_TASK), options.get(reading.MAX_SPLITS_PER_TASK)
-    groups = grouped(splits, parallelism, size=size, most=most)
-    return tuple(ReadTask(table, group, names, where, limit) for group in groups)
-
-
 def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], list[int]]:
-    """The document mappings that files have, each once, and which one each file has."""
+    """The distinct document mappings of files, and the number of each file's mapping."""
     if not files.num_rows:
         return (), []
     said = pc.coalesce(files["docMappingJson"], files["docMappingRef"], pa.scalar("[]"))
-    marked = pc.binary_join_element_wise(is_ours(files).cast(pa.string()), said, " ")
+    marked = pc.binary_join_element_wise(are_parquet(files).cast(pa.string()), said, " ")
     coded = pa.chunked_array([marked]) if isinstance(marked, pa.Array) else marked
     coded = coded.combine_chunks().dictionary_encode()
     distinct: dict[Mapping, int] = {}
@@ -232,7 +211,7 @@ def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...],
 
 
 def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
-    """The mappings that the log remembers, for a table or a part of one that has no splits."""
+    """The mappings in the log's registry, for a table or a part of one that has no splits."""
     found = []
     for text in snapshot.registry.values():
         try:

@@ -1,4 +1,4 @@
-"""Which task reads which splits, and where it had best run."""
+"""The splits of each task, and the executor that the task prefers."""
 
 import hashlib
 import heapq
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from indextables.options import Options, reading
-from indextables.read.tasks import SplitRef
+from indextables.read.table_context import SplitRef
 
 # Starting a task costs as much as reading this many bytes.
 _TASK_BYTES = 4 << 20
@@ -14,33 +14,33 @@ _WAVES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """The splits of one task, and the executor that has their indexes in its cache, if any."""
+class TaskSplits:
+    """The splits of one task, and the executor whose cache holds their indexes, if any."""
 
     splits: tuple[SplitRef, ...]
     executor: str | None
 
 
-def placed(
+def assign_splits(
     splits: Sequence[SplitRef],
     parallelism: int,
     executors: Sequence[str],
     options: Options,
     *,
     aggregate: bool = False,
-) -> list[Placed]:
-    """Splits spread over tasks, so that the tasks have about the same size.
+) -> list[TaskSplits]:
+    """Assign splits to tasks of about the same size.
 
-    A split goes to the same executor as long as the executors stay the same, and when they change only few
-    splits move: each executor draws a lot for each split, and the highest wins.
+    A split is assigned to the executor with the highest hash of executor and split (rendezvous hashing), so
+    that only few splits move when executors come and go.
     """
     if not splits:
         return []
     fixed, most = _limits(options, aggregate=aggregate)
     homes: dict[str | None, list[SplitRef]] = {}
     for ref in splits:
-        homes.setdefault(home(ref.path, executors), []).append(ref)
-    found: list[Placed] = []
+        homes.setdefault(preferred_executor(ref.path, executors), []).append(ref)
+    found: list[TaskSplits] = []
     total = sum(ref.size + _TASK_BYTES for ref in splits)
     for executor, own in sorted(homes.items(), key=lambda own: own[0] or ""):
         share = sum(ref.size + _TASK_BYTES for ref in own) / total
@@ -49,7 +49,7 @@ def placed(
         else:
             waves = _WAVES if total / parallelism > 16 * _TASK_BYTES else 1
             count = max(round(parallelism * waves * share), -(-len(own) // most), 1)
-        found += [Placed(group, executor) for group in _balanced(own, min(count, len(own)))]
+        found += [TaskSplits(group, executor) for group in _balanced(own, min(count, len(own)))]
     return found
 
 
@@ -62,8 +62,8 @@ def _limits(options: Options, *, aggregate: bool) -> tuple[int | None, int]:
     return options.get(reading.SPLITS_PER_TASK), options.get(reading.MAX_SPLITS_PER_TASK)
 
 
-def home(path: str, executors: Sequence[str]) -> str | None:
-    """The executor that reads a split, as long as the executors stay the same."""
+def preferred_executor(path: str, executors: Sequence[str]) -> str | None:
+    """The executor that a split is assigned to."""
     if not executors:
         return None
     return max(

@@ -1,4 +1,4 @@
-"""Which splits a read has to look at, and why not at the others."""
+"""The splits that a read needs, by partition values and statistics."""
 
 from dataclasses import dataclass, replace
 
@@ -12,15 +12,15 @@ from indextables.predicate import Predicate
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The splits that can hold a wanted row, as the log lists them, and how many there were before."""
+class SplitSelection:
+    """The entries of the splits that may hold a matching row, and how many splits were considered."""
 
     files: pa.Table
     considered: int
     within_partitions: int
 
-    def figures(self) -> dict[str, int]:
-        """The figures by the names of the metrics on Spark's SQL page."""
+    def metrics(self) -> dict[str, int]:
+        """The metrics by their names on Spark's SQL page."""
         return {
             "splitsConsidered": self.considered,
             "splitsPrunedByPartition": self.considered - self.within_partitions,
@@ -38,7 +38,7 @@ class Selection:
         sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
         return pc.sum(sizes).as_py() or 0
 
-    def holding_first(self, snapshot: Snapshot, where: Predicate | None, first: First) -> "Selection":
+    def holding_first(self, snapshot: Snapshot, where: Predicate | None, first: First) -> "SplitSelection":
         """Only the splits that can hold one of the first rows in an order."""
         if not self.files.num_rows:
             return self
@@ -48,7 +48,7 @@ class Selection:
         return self if keep.all() else replace(self, files=self.files.filter(pa.array(keep)))
 
 
-def select(snapshot: Snapshot, where: Predicate | None) -> Selection:
+def select_splits(snapshot: Snapshot, where: Predicate | None) -> SplitSelection:
     """The splits that can hold a row for which the condition is true."""
     partition, _ = split_partition_conjuncts(where, snapshot.partition_columns)
     listed = snapshot.files(partition)
@@ -56,11 +56,11 @@ def select(snapshot: Snapshot, where: Predicate | None) -> Selection:
     files = listed
     if where is not None and listed.num_rows:
         files = listed.filter(prune(listed, where, snapshot.schema, snapshot.partition_columns))
-    return Selection(files, considered, listed.num_rows)
+    return SplitSelection(files, considered, listed.num_rows)
 
 
 def _live(snapshot: Snapshot) -> int:
-    """How many splits are live, without a look at their list."""
+    """How many splits are live, without reading their entries."""
     base, delta = snapshot.base, snapshot.delta
     known = 0
     if base.listed is not None:

@@ -1,4 +1,4 @@
-"""An aggregate over one split: from its index where that is exact, else over its rows."""
+"""The partial aggregate of one split: from its index where that is exact, else from its rows."""
 
 import decimal
 from collections.abc import Sequence
@@ -7,9 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.predicate import Always
-from indextables.read.aggregates import (
+from indextables.predicate import Always, Predicate
+from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_rows, merged, pairs
+from indextables.read.aggregation.spec import (
     Aggregate,
+    AggregateSpec,
     DateHistogram,
     Function,
     Group,
@@ -17,16 +19,15 @@ from indextables.read.aggregates import (
     RangeBuckets,
     group_column,
 )
-from indextables.read.partials import Partial, bound_name, comparable, from_rows, merged, pairs
-from indextables.read.request import Request
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
-from indextables.read.tasks import SplitRef, TableFacts
+from indextables.read.table_context import SplitRef
 from indextables.split.query.index_aggregation import (
     GroupKey,
     IndexGroup,
     Measure,
     MeasureResult,
+    can_measure,
     index_groups,
 )
 from indextables.split.query.row_sets import TRUE, RowSet
@@ -37,46 +38,73 @@ _DAY_US = 86_400_000_000
 _MERGE_ROWS = 200_000
 
 
-def split_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial:
-    """The groups of one split."""
-    with split_errors(table, ref):
-        reader = SplitReader(store, ref, table)
-        found = _from_index(reader, request)
-        return found if found is not None else _from_rows(reader, request)
+def split_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial:
+    """The partial aggregate of one split."""
+    with split_errors(spec.table, ref):
+        reader = SplitReader(store, ref, spec.table)
+        found = _from_index(reader, spec)
+        return found if found is not None else _from_rows(reader, spec)
 
 
-def index_partial(store: Store, ref: SplitRef, table: TableFacts, request: Request) -> Partial | None:
-    """The groups of one split from its index alone; None if the index cannot give them exactly."""
-    with split_errors(table, ref):
-        return _from_index(SplitReader(store, ref, table), request)
+def index_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial | None:
+    """The partial aggregate of one split from its index; None if the index is not exact for it."""
+    with split_errors(spec.table, ref):
+        return _from_index(SplitReader(store, ref, spec.table), spec)
+
+
+def index_suffices(reader: SplitReader, spec: AggregateSpec, *, sums_exact: bool) -> bool | None:
+    """Whether the index of a split gives the partial aggregate exactly; None if only computing it shows.
+
+    Nothing is computed here. `sums_exact` says that doubles hold every sum of the aggregates exactly.
+    """
+    with split_errors(reader.table, reader.ref):
+        condition = reader.folded(spec.where)
+        return reader.from_index(condition, lambda: _suffices(reader, spec, condition, sums_exact=sums_exact))
+
+
+def _suffices(
+    reader: SplitReader, spec: AggregateSpec, condition: Predicate, *, sums_exact: bool
+) -> bool | None:
+    keys, measures = _keys(reader, spec), _measures(reader, spec)
+    if keys is None or measures is None:
+        return False
+    if isinstance(condition, Always):
+        if condition.value is not True:
+            return None
+    elif reader.filter_plan(condition).residual is not None:
+        return False
+    if keys or any(a.function is Function.COUNT_DISTINCT for a in spec.aggregates):
+        return None
+    if not can_measure(reader.index, reader.view, list(measures.values())):
+        return False
+    return True if sums_exact or not any(m.numbers for m in measures.values()) else None
 
 
 # --- rows -------------------------------------------------------------------------------------------
 
 
-def _from_rows(reader: SplitReader, request: Request) -> Partial:
-    keys = len(request.groups)
-    parts = [empty_partial(reader.table.schema, request)]
+def _from_rows(reader: SplitReader, spec: AggregateSpec) -> Partial:
+    keys = len(spec.groups)
+    parts = [empty_partial(spec)]
     waiting = 0
-    for batch in reader.batches(request.columns, request.where):
-        parts.append(_of_batch(batch, request))
+    for batch in reader.batches(spec.columns, spec.where):
+        parts.append(_of_batch(batch, spec))
         waiting += parts[-1].groups.num_rows + sum(t.num_rows for t in parts[-1].distinct.values())
         if waiting > _MERGE_ROWS:
             parts, waiting = [merged(parts, keys)], 0
     return merged(parts, keys)
 
 
-def empty_partial(schema: pa.Schema, request: Request) -> Partial:
-    """No rows at all: gives the columns their types."""
-    fields = {field.name: field for field in schema}
-    batch = pa.schema([fields[name] for name in request.columns]).empty_table()
-    return _of_batch(batch, request)
+def empty_partial(spec: AggregateSpec) -> Partial:
+    """The partial aggregate of no rows, whose columns have their types."""
+    batch = pa.schema([spec.table.schema.field(name) for name in spec.columns]).empty_table()
+    return _of_batch(batch, spec)
 
 
-def _of_batch(batch: pa.RecordBatch | pa.Table, request: Request) -> Partial:
-    keys = [group_values(group, _array(batch, group_column(group))) for group in request.groups]
-    values = [None if a.column is None else _array(batch, a.column) for a in request.aggregates]
-    return from_rows(keys, values, request.aggregates, batch.num_rows)
+def _of_batch(batch: pa.RecordBatch | pa.Table, spec: AggregateSpec) -> Partial:
+    keys = [group_values(group, _array(batch, group_column(group))) for group in spec.groups]
+    values = [None if a.column is None else _array(batch, a.column) for a in spec.aggregates]
+    return from_rows(keys, values, spec.aggregates, batch.num_rows)
 
 
 def _array(batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
@@ -123,43 +151,43 @@ def _date_steps(values: pa.Array, interval: int, offset: int) -> pa.Array:
 # --- the index --------------------------------------------------------------------------------------
 
 
-def _from_index(reader: SplitReader, request: Request) -> Partial | None:
-    condition = reader.folded(request.where)
-    return reader.from_index(condition, lambda: _index_groups(reader, request))
+def _from_index(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
+    condition = reader.folded(spec.where)
+    return reader.from_index(condition, lambda: _index_groups(reader, spec))
 
 
-def _index_groups(reader: SplitReader, request: Request) -> Partial | None:
-    keys = _keys(reader, request)
-    measures = _measures(reader, request)
-    condition = reader.folded(request.where)
+def _index_groups(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
+    keys = _keys(reader, spec)
+    measures = _measures(reader, spec)
+    condition = reader.folded(spec.where)
     if keys is None or measures is None or (isinstance(condition, Always) and condition.value is not True):
         return None
     rows = TRUE.true
     if not isinstance(condition, Always):
-        found = reader.narrowed(condition)
+        found = reader.filter_plan(condition)
         if found.residual is not None:
             return None
         rows = found.candidates
     groups = index_groups(reader.index, reader.view, rows, list(keys.values()), list(measures.values()))
     if groups is None:
         return None
-    if request.groups:
+    if spec.groups:
         # Grouped by constants alone the index makes one group, which may have no row.
         groups = [group for group in groups if group.rows]
     distinct = {}
-    for i, aggregate in enumerate(request.aggregates):
+    for i, aggregate in enumerate(spec.aggregates):
         if aggregate.function is Function.COUNT_DISTINCT:
-            pairs_ = _distinct(reader, request, keys, rows, aggregate)
+            pairs_ = _distinct(reader, spec, keys, rows, aggregate)
             if pairs_ is None:
                 return None
             distinct[i] = pairs_
-    return Partial(_table(reader, request, keys, measures, groups), distinct)
+    return Partial(_table(reader, spec, keys, measures, groups), distinct)
 
 
-def _keys(reader: SplitReader, request: Request) -> dict[int, GroupKey] | None:
-    """The groups that the index makes, by number; those of constant columns are not asked for."""
+def _keys(reader: SplitReader, spec: AggregateSpec) -> dict[int, GroupKey] | None:
+    """The keys by which the index groups rows, by number of the group; constant columns have none."""
     keys: dict[int, GroupKey] = {}
-    for i, group in enumerate(request.groups):
+    for i, group in enumerate(spec.groups):
         column = group_column(group)
         if column.lower() in reader.constants:
             if not isinstance(group, str):
@@ -178,9 +206,9 @@ def _keys(reader: SplitReader, request: Request) -> dict[int, GroupKey] | None:
     return keys
 
 
-def _measures(reader: SplitReader, request: Request) -> dict[int, Measure] | None:
+def _measures(reader: SplitReader, spec: AggregateSpec) -> dict[int, Measure] | None:
     measures: dict[int, Measure] = {}
-    for i, aggregate in enumerate(request.aggregates):
+    for i, aggregate in enumerate(spec.aggregates):
         if aggregate.column is None or aggregate.function is Function.COUNT_DISTINCT:
             continue
         if aggregate.column.lower() in reader.constants:
@@ -191,7 +219,7 @@ def _measures(reader: SplitReader, request: Request) -> dict[int, Measure] | Non
 
 def _distinct(
     reader: SplitReader,
-    request: Request,
+    spec: AggregateSpec,
     keys: dict[int, GroupKey],
     rows: RowSet,
     aggregate: Aggregate,
@@ -202,7 +230,7 @@ def _distinct(
     groups = index_groups(reader.index, reader.view, rows, [*keys.values(), GroupKey(column)], [])
     if groups is None:
         return None
-    columns = _key_columns(reader, request, keys, groups)
+    columns = _key_columns(reader, spec, keys, groups)
     arrow = reader.table.column(column).type
     columns["v"] = decoded([group.keys[-1] for group in groups], arrow)
     return pairs(pa.table(columns))
@@ -210,14 +238,14 @@ def _distinct(
 
 def _table(
     reader: SplitReader,
-    request: Request,
+    spec: AggregateSpec,
     keys: dict[int, GroupKey],
     measures: dict[int, Measure],
     groups: Sequence[IndexGroup],
 ) -> pa.Table:
-    columns = _key_columns(reader, request, keys, groups)
+    columns = _key_columns(reader, spec, keys, groups)
     places = {i: place for place, i in enumerate(measures)}
-    for i, (aggregate, arrow) in enumerate(zip(request.aggregates, request.types, strict=True)):
+    for i, (aggregate, arrow) in enumerate(zip(spec.aggregates, spec.types, strict=True)):
         if i not in places or arrow is None:
             columns[f"n{i}"] = pa.array([group.rows for group in groups], pa.int64())
             continue
@@ -233,11 +261,11 @@ def _table(
 
 
 def _key_columns(
-    reader: SplitReader, request: Request, keys: dict[int, GroupKey], groups: Sequence[IndexGroup]
+    reader: SplitReader, spec: AggregateSpec, keys: dict[int, GroupKey], groups: Sequence[IndexGroup]
 ) -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {}
     places = {i: place for place, i in enumerate(keys)}
-    for i, (group, arrow) in enumerate(zip(request.groups, request.group_types, strict=True)):
+    for i, (group, arrow) in enumerate(zip(spec.groups, spec.group_types, strict=True)):
         if i not in places:
             value = reader.constants[group_column(group).lower()]
             columns[f"g{i}"] = (

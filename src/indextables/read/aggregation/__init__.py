@@ -1,0 +1,1 @@
+"""Aggregates and groups: their specification, partial results, and where those come from."""

@@ -1,0 +1,262 @@
+"""Aggregate functions and groups, their SQL text, and the specification of one aggregation."""
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import PredicateError
+from indextables.predicate import Predicate
+from indextables.read.table_context import TableContext
+
+_AGGREGATE_TEXT = re.compile(
+    r"\s*(?P<function>\w+)\s*\(\s*(?P<distinct>distinct\s+)?(?P<column>\*|`(?:[^`]|``)+`|[^()]*?)\s*\)\s*",
+    re.IGNORECASE,
+)
+
+
+class Function(StrEnum):
+    """An aggregate function with Spark's semantics: nulls are ignored, NaN is greater than every number."""
+
+    COUNT = "count"
+    COUNT_DISTINCT = "count_distinct"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function of a column; `count` without a column counts rows. `name` is the result's column."""
+
+    function: Function
+    column: str | None = None
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of the result column: `name`, or by default the SQL text of the aggregate."""
+        return self.name or f"{self.function}({self.column or '*'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Groups numbers by `floor((x - offset) / interval) * interval + offset`, a double."""
+
+    column: str
+    interval: float
+    offset: float = 0.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Reject an interval that is not positive."""
+        if not (math.isfinite(self.interval) and self.interval > 0 and math.isfinite(self.offset)):
+            raise PredicateError(f"a histogram needs a positive interval, not {self.interval}")
+
+
+@dataclass(frozen=True, slots=True)
+class DateHistogram:
+    """Groups dates and timestamps into intervals of microseconds since 1970, named by their start."""
+
+    column: str
+    interval_us: int
+    offset_us: int = 0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Reject an interval that is not positive."""
+        if self.interval_us <= 0:
+            raise PredicateError(f"a date histogram needs a positive interval, not {self.interval_us} us")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A named range: from `start` (included) to before `end`; None is an open end."""
+
+    name: str
+    start: float | None
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeBuckets:
+    """Groups numbers into named ranges that do not overlap; the group of all other numbers is null."""
+
+    column: str
+    buckets: tuple[Bucket, ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Reject ranges that are empty, overlap, or have no bound."""
+        if not self.buckets:
+            raise PredicateError("range buckets need at least one range")
+        for bucket in self.buckets:
+            if bucket.start is None and bucket.end is None:
+                raise PredicateError(f"the range '{bucket.name}' has no bound; give it one")
+        spans = sorted(
+            (-math.inf if b.start is None else b.start, math.inf if b.end is None else b.end, b.name)
+            for b in self.buckets
+        )
+        for start, end, name in spans:
+            if not start < end:
+                raise PredicateError(f"the range '{name}' is empty: it goes from {start} to {end}")
+        for (_, end, name), (start, _, other) in itertools.pairwise(spans):
+            if start < end:
+                raise PredicateError(f"the ranges '{name}' and '{other}' overlap")
+
+
+Group: TypeAlias = str | Histogram | DateHistogram | RangeBuckets
+
+
+def group_name(group: Group) -> str:
+    """The name of a group's column in the result."""
+    if isinstance(group, str):
+        return group
+    kind = {Histogram: "histogram", DateHistogram: "date_histogram", RangeBuckets: "range"}[type(group)]
+    return group.name or f"{kind}({group.column})"
+
+
+def group_column(group: Group) -> str:
+    """The column whose values are grouped."""
+    return group if isinstance(group, str) else group.column
+
+
+def group_type(group: Group, arrow: pa.DataType) -> pa.DataType:
+    """The type of a group's values.
+
+    Raises:
+        PredicateError: The column's type cannot be grouped this way.
+    """
+    match group:
+        case str():
+            if pa.types.is_map(arrow):
+                raise PredicateError(f"'{group}' is a map; rows cannot be grouped by maps")
+            return arrow
+        case DateHistogram():
+            if pa.types.is_timestamp(arrow):
+                return arrow
+            if pa.types.is_date32(arrow):
+                return pa.timestamp("us", "UTC")
+            raise PredicateError(
+                f"a date histogram needs a date or timestamp, but '{group.column}' is {arrow}"
+            )
+        case Histogram() | RangeBuckets():
+            if not (pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)):
+                raise PredicateError(f"'{group.column}' is {arrow}, but buckets are made of numbers")
+            return pa.float64() if isinstance(group, Histogram) else pa.string()
+
+
+def result_type(aggregate: Aggregate, arrow: pa.DataType | None) -> pa.DataType:
+    """The type of an aggregate's result, the same as Spark's.
+
+    Raises:
+        PredicateError: The function does not take columns of this type.
+    """
+    function = aggregate.function
+    if function in (Function.COUNT, Function.COUNT_DISTINCT):
+        if function is Function.COUNT_DISTINCT and arrow is None:
+            raise PredicateError("count_distinct needs a column")
+        return pa.int64()
+    if arrow is None:
+        raise PredicateError(f"{function} needs a column")
+    if function in (Function.MIN, Function.MAX):
+        if pa.types.is_nested(arrow):
+            raise PredicateError(f"'{aggregate.column}' is {arrow}; {function} needs values with an order")
+        return arrow
+    if pa.types.is_decimal(arrow):
+        more, digits = (10, 0) if function is Function.SUM else (4, 4)
+        precision = min(38, arrow.precision + more)
+        return pa.decimal128(precision, min(arrow.scale + digits, precision))
+    if pa.types.is_floating(arrow):
+        return pa.float64()
+    if pa.types.is_integer(arrow):
+        return pa.int64() if function is Function.SUM else pa.float64()
+    raise PredicateError(f"'{aggregate.column}' is {arrow}, but {function} needs numbers")
+
+
+def parse_aggregate(text: str, name: str = "") -> Aggregate:
+    """Parse `count(*)`, `max(status)`, `count(distinct user)`; `name` is the result column.
+
+    >>> parse_aggregate("count(distinct user)", "users")
+    Aggregate(function=<Function.COUNT_DISTINCT: 'count_distinct'>, column='user', name='users')
+    """
+    match = _AGGREGATE_TEXT.fullmatch(text)
+    word = match["function"].lower() if match else ""
+    if match is None or word not in ("count", "sum", "min", "max", "avg"):
+        raise PredicateError(
+            f"the aggregate '{text}' is not understood; give count(*), count(column), "
+            "count(distinct column), sum(column), min(column), max(column) or avg(column)"
+        )
+    column: str | None = match["column"]
+    if column == "*":
+        column = None
+    elif column and column.startswith("`"):
+        column = column[1:-1].replace("``", "`")
+    if (column is None and word != "count") or column == "":
+        raise PredicateError(f"the aggregate '{text}' needs a column")
+    if match["distinct"]:
+        if word != "count" or column is None:
+            raise PredicateError(f"the aggregate '{text}' is not understood; only count takes distinct")
+        return Aggregate(Function.COUNT_DISTINCT, column, name)
+    return Aggregate(Function(word), column, name)
+
+
+@dataclass(frozen=True)
+class AggregateSpec:
+    """What an aggregation computes of a table: aggregates, groups and condition; picklable, without secrets.
+
+    `types` are those of the aggregates' columns (None where rows are counted), `schema` is the result's.
+    """
+
+    table: TableContext
+    aggregates: tuple[Aggregate, ...]
+    groups: tuple[Group, ...]
+    where: Predicate | None
+    types: tuple[pa.DataType | None, ...]
+    group_types: tuple[pa.DataType, ...]
+    schema: pa.Schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read, without those of the condition."""
+        named = [a.column for a in self.aggregates if a.column is not None]
+        return list(dict.fromkeys([*(group_column(g) for g in self.groups), *named]))
+
+
+def aggregate_spec(
+    table: TableContext,
+    aggregates: Sequence[Aggregate],
+    groups: Sequence[Group],
+    where: Predicate | None,
+) -> AggregateSpec:
+    """The specification of an aggregation over a table.
+
+    Raises:
+        SchemaError: A column does not exist.
+        PredicateError: A function or group does not take a column of that type, or two results have one name.
+    """
+    own_groups = tuple(_with_column(group, table.column(group_column(group)).name) for group in groups)
+    own = tuple(
+        replace(a, name=a.label, column=None if a.column is None else table.column(a.column).name)
+        for a in aggregates
+    )
+    types = tuple(None if a.column is None else table.column(a.column).type for a in own)
+    group_types = tuple(group_type(g, table.column(group_column(g)).type) for g in own_groups)
+    names = [*map(group_name, own_groups), *(a.label for a in own)]
+    if len(set(names)) != len(names):
+        raise PredicateError(
+            f"two result columns have the same name: {', '.join(names)}; give each aggregate its own name"
+        )
+    result_types = [*group_types, *(result_type(a, t) for a, t in zip(own, types, strict=True))]
+    schema = pa.schema(list(zip(names, result_types, strict=True)))
+    return AggregateSpec(table, own, own_groups, where, types, group_types, schema)
+
+
+def _with_column(group: Group, column: str) -> Group:
+    return column if isinstance(group, str) else replace(group, column=column, name=group_name(group))

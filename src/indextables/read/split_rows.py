@@ -1,0 +1,220 @@
+"""The rows that a scan returns of a split: with virtual columns and scores, or the first rows of an order."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.predicate import And, Predicate, Search
+from indextables.read.aggregation.from_split import group_values
+from indextables.read.aggregation.partials import float_order
+from indextables.read.scan_spec import FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
+from indextables.read.search import RankedSearch, best_rows
+from indextables.read.split_reader import SplitReader
+from indextables.read.table_context import SplitRef
+from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.row_sets import union
+from indextables.store import Store
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def scan_splits(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
+    """The rows of some splits, which are read one after the other."""
+    left = spec.limit if not spec.order else None
+    for ref in splits:
+        if left is not None and left <= 0:
+            return
+        reader = SplitReader(store, ref, spec.table)
+        for batch in split_rows(spec, reader, left):
+            yield batch
+            left = None if left is None else left - batch.num_rows
+
+
+def split_rows(spec: ScanSpec, reader: SplitReader, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of one split; any `limit` of them, or with an order the first `spec.limit`."""
+    if spec.is_plain:
+        yield from reader.batches(spec.columns, spec.where, limit)
+        return
+    if spec.order:
+        numbers = _first_rows(spec, reader)
+        yield from _by_number(spec, reader, numbers)
+        return
+    columns = _Projection(spec, reader)
+    left = limit
+    for numbers, batch in reader.numbered_batches(spec.read_columns, spec.where):
+        rows = columns.of(numbers, batch)
+        yield rows if left is None else rows.slice(0, left)
+        if left is not None:
+            left -= rows.num_rows
+            if left <= 0:
+                return
+
+
+class _Projection:
+    """Makes the columns that are returned from the columns that are read."""
+
+    def __init__(self, spec: ScanSpec, reader: SplitReader) -> None:
+        self.spec = spec
+        self.reader = reader
+        self._matches: dict[Search, Numbers] = {}
+        self._scores: np.ndarray | None = None
+
+    def of(self, numbers: Numbers, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of some rows, whose numbers are ascending."""
+        arrays = [self._column(name, numbers, batch) for name in self.spec.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
+
+    def _column(self, name: str, numbers: Numbers, batch: pa.RecordBatch) -> pa.Array:
+        if (virtual := self.spec.virtual.get(name)) is None:
+            if self.spec.is_score(name):
+                return pa.array(self.scores(numbers))
+            return batch.column(self.spec.table.column(name).name)
+        match virtual:
+            case Search():
+                return pa.array(self._found(virtual, numbers))
+            case Highlight(column):
+                return self._fragments(column, batch)
+            case _:
+                return group_values(virtual, batch.column(virtual.column))
+
+    def _found(self, search: Search, numbers: Numbers) -> np.ndarray:
+        if search not in self._matches:
+            self._matches[search] = self.reader.numbers(search)
+        return np.isin(numbers, self._matches[search], assume_unique=True)
+
+    def scores(self, numbers: Numbers) -> np.ndarray:
+        """The relevance of rows: the sum over the searches that they match."""
+        if self._scores is None:
+            total = np.zeros(self.reader.source.num_records, np.float32)
+            for search in self.spec.scored_searches:
+                found = self.reader.scored(search, self.spec.statistics)
+                top = self.reader.index.top(found.rows, self.reader.source.num_records)
+                total[top.rows] += top.scores
+            self._scores = total
+        return self._scores[numbers]
+
+    def _fragments(self, column: str, batch: pa.RecordBatch) -> pa.Array:
+        reader = self.reader
+        queries = [
+            compile_query(reader.bound_query(search), reader.view).true.rows
+            for search in self.spec.scored_searches
+        ]
+        texts = batch.column(column).to_pylist()
+        found = self.reader.index.highlight(union(queries), column, texts, FRAGMENT_LENGTH)
+        return pa.array(found, pa.string())
+
+
+# --- order ------------------------------------------------------------------------------------------
+
+
+def _by_number(spec: ScanSpec, reader: SplitReader, numbers: Numbers) -> Iterator[pa.RecordBatch]:
+    columns = _Projection(spec, reader)
+    table = reader.rows(numbers, spec.read_columns) if spec.read_columns else None
+    if table is None:
+        yield columns.of(numbers, pa.RecordBatch.from_arrays([], names=[]))
+        return
+    start = 0
+    for batch in table.to_batches():
+        yield columns.of(numbers[start : start + batch.num_rows], batch)
+        start += batch.num_rows
+
+
+def _first_rows(spec: ScanSpec, reader: SplitReader) -> Numbers:
+    """The numbers of the first rows in the order, ascending."""
+    assert spec.limit is not None
+    if (found := ranked_search(spec)) is not None:
+        top = best_rows(reader, found, spec.statistics)
+        return np.sort(top.rows[np.lexsort((top.rows, -top.scores))[: spec.limit]])
+    names = [key.column for key in spec.order]
+    own = [name for name in dict.fromkeys(names) if not spec.is_score(name)]
+    scores = _Projection(spec, reader)
+    kept: dict[str, pa.Array] = {}
+    best: Numbers = np.zeros(0, np.int64)
+    for every, batch in reader.numbered_batches(own, spec.where):
+        numbers = every
+        columns = {name: batch.column(i) for i, name in enumerate(own)}
+        if len(own) < len(set(names)):
+            columns[SCORE] = pa.array(scores.scores(numbers))
+        if len(best) == spec.limit:
+            # Few rows sort before the last of those found so far; only they are sorted.
+            key = spec.order[0]
+            near = _not_after(columns[key.column], kept[key.column][-1], key)
+            columns = {name: column.filter(near) for name, column in columns.items()}
+            numbers = numbers[near.to_numpy(zero_copy_only=False)]
+            if not len(numbers):
+                continue
+        both = {name: pa.concat_arrays([kept[name], c]) if kept else c for name, c in columns.items()}
+        everyone = np.concatenate([best, numbers])
+        places = first_rows(both, spec.order, spec.limit)
+        best = everyone[places]
+        kept = {name: column.take(pa.array(places)) for name, column in both.items()}
+    return np.sort(best)
+
+
+def ranked_search(spec: ScanSpec) -> RankedSearch | None:
+    """The search and the rest of the condition, if the scan returns the best rows of a single search."""
+    match spec.order:
+        case (SortKey(column=column, ascending=False),) if spec.is_score(column):
+            pass
+        case _:
+            return None
+    if len(spec.scored_searches) != 1:
+        return None
+    search = spec.scored_searches[0]
+    match spec.where:
+        case Search():
+            return RankedSearch(search, None, spec.limit)
+        case And(parts) if search in parts:
+            rest: list[Predicate] = [part for part in parts if part != search]
+            return RankedSearch(search, And(tuple(rest)) if len(rest) != 1 else rest[0], spec.limit)
+        case _:
+            return None
+
+
+def can_order(arrow: pa.DataType) -> bool:
+    """Whether values of a type are ordered here as Spark orders them."""
+    return bool(
+        pa.types.is_integer(arrow)
+        or pa.types.is_floating(arrow)
+        or pa.types.is_decimal(arrow)
+        or pa.types.is_boolean(arrow)
+        or pa.types.is_string(arrow)
+        or pa.types.is_binary(arrow)
+        or pa.types.is_date32(arrow)
+        or pa.types.is_timestamp(arrow)
+    )
+
+
+def first_rows(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count: int) -> np.ndarray:
+    """The positions of the first `count` rows of an order; the sort is stable."""
+    rows = len(next(iter(columns.values())))
+    keys: dict[str, pa.Array] = {}
+    directions: list[tuple[str, str]] = []
+    for number, key in enumerate(order):
+        values = columns[key.column]
+        # Arrow puts the nulls of all keys on one side, so they get a key of their own.
+        missing = values.is_null().cast(pa.int8())
+        keys[f"null{number}"] = missing
+        directions.append((f"null{number}", "descending" if key.nulls_first else "ascending"))
+        keys[f"value{number}"] = float_order(values) if pa.types.is_floating(values.type) else values
+        directions.append((f"value{number}", "ascending" if key.ascending else "descending"))
+    keys["place"] = pa.array(np.arange(rows))
+    directions.append(("place", "ascending"))
+    sorted_ = pc.sort_indices(pa.table(keys), sort_keys=directions)
+    found: np.ndarray = sorted_.to_numpy()[:count]
+    return found
+
+
+def _not_after(values: pa.Array, worst: pa.Scalar, key: SortKey) -> pa.Array:
+    """Which values of a column sort before a value, or equal it."""
+    if not worst.is_valid:
+        # Every value sorts before nulls that come last; only nulls equal nulls that come first.
+        return values.is_null() if key.nulls_first else pa.array(np.ones(len(values), dtype=np.bool_))
+    if pa.types.is_floating(values.type):
+        worst = float_order(pa.array([worst.as_py()], values.type))[0]
+        values = float_order(values)
+    found = pc.less_equal(values, worst) if key.ascending else pc.greater_equal(values, worst)
+    return found.fill_null(key.nulls_first)

@@ -1,0 +1,99 @@
+"""The operations `accept`, `aggregate`, `estimate` and `buckets`, which Spark's optimizer calls."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from indextables.predicate import And, In, Not, Or, Predicate, to_sql
+from indextables.read import DateHistogram
+from indextables.read.conditions import longest_list
+from indextables.schema.spark import from_arrow
+from indextables.spark.planner.aggregation import must_be_complete, pushed_spec, spark_schema
+from indextables.spark.planner.expressions import conditions
+from indextables.spark.planner.inline import can_answer_groups
+from indextables.spark.planner.read_context import read_context
+from indextables.spark.planner.split_selection import select_splits
+from indextables.spark.planner.virtual_columns import make_buckets
+
+_MAX_SHOWN_VALUES = 100
+
+
+def accept(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """For each filter the condition as SQL, or null if Spark has to evaluate it.
+
+    Virtual columns are validated too, so that a malformed query fails before anything runs.
+    """
+    del blobs
+    context = read_context(request)
+    if context is None:
+        return {"accepted": [None] * len(request["filters"])}, ()
+    found = conditions(request["filters"], context.scope)
+    return {"accepted": [None if part is None else _shown(part) for part in found]}, ()
+
+
+def _shown(condition: Predicate) -> str:
+    """The condition for EXPLAIN; of long lists only the first values."""
+    longest = longest_list(condition)
+    if longest <= _MAX_SHOWN_VALUES:
+        return to_sql(condition)
+    return f"{to_sql(_shortened(condition))} [of up to {longest} values the first {_MAX_SHOWN_VALUES}]"
+
+
+def _shortened(condition: Predicate) -> Predicate:
+    match condition:
+        case And(parts):
+            return And(tuple(map(_shortened, parts)))
+        case Or(parts):
+            return Or(tuple(map(_shortened, parts)))
+        case Not(part):
+            return Not(_shortened(part))
+        case In(column, values):
+            return In(column, values[:_MAX_SHOWN_VALUES])
+    return condition
+
+
+def aggregate(
+    request: Mapping[str, Any], blobs: Sequence[bytes]
+) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """The columns of a pushed aggregation's result; nothing if Spark has to compute it.
+
+    A complete result has one row for each group; otherwise Spark combines the partial results of tasks.
+    """
+    del blobs
+    context = read_context(request)
+    if context is None:
+        return {}, ()
+    where = context.where(request)
+    files = select_splits(context.snapshot, where).files
+    spec = pushed_spec(request["aggregate"], context, where, files)
+    if spec is None:
+        return {}, ()
+    complete = can_answer_groups(context.snapshot, files, spec, context.location.store)
+    if not complete and must_be_complete(request["aggregate"], spec):
+        return {}, ()
+    return {"complete": complete, "schema": from_arrow(spark_schema(spec))}, ()
+
+
+def estimate(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """Upper bounds of the rows and bytes that a scan returns, for Spark's choice of joins."""
+    del blobs
+    context = read_context(request)
+    if context is None:
+        return {"rows": 0, "bytes": 1}, ()
+    selection = select_splits(context.snapshot, context.where(request))
+    rows = selection.rows
+    limit = request.get("limit")
+    share = 1.0 if limit is None or not rows else min(1.0, limit / rows)
+    width = (len(request["columns"]) + 1) / (len(context.table.schema) + 1)
+    return {
+        "rows": rows if limit is None else min(rows, limit),
+        "bytes": max(int(selection.bytes * share * min(1.0, width)), 1),
+    }, ()
+
+
+def buckets(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """Validate the constants of a bucket function; for times, interval and offset in microseconds."""
+    del blobs
+    parsed = make_buckets(request["kind"], "column", request["arguments"])
+    if isinstance(parsed, DateHistogram):
+        return {"interval": parsed.interval_us, "offset": parsed.offset_us}, ()
+    return {}, ()

@@ -1,0 +1,183 @@
+"""The operation `plan`: the partitions of a scan. Small results are in the plan itself."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from indextables.errors import PredicateError
+from indextables.log.pruning.order import First
+from indextables.predicate import Always, Predicate
+from indextables.read.aggregation.from_log import from_log
+from indextables.read.aggregation.from_split import empty_partial
+from indextables.read.aggregation.partials import result_table
+from indextables.read.aggregation.spec import AggregateSpec
+from indextables.read.parallel import parallelism
+from indextables.read.scan import sufficient_splits
+from indextables.read.scan_spec import ScanSpec, SortKey
+from indextables.read.table_context import SplitRef, plan_splits
+from indextables.read.term_statistics import term_statistics
+from indextables.spark.planner.aggregation import pushed_spec
+from indextables.spark.planner.inline import complete_groups, inline_rows
+from indextables.spark.planner.read_context import ReadContext, read_context
+from indextables.spark.planner.split_selection import SplitSelection, select_splits
+from indextables.spark.planner.task_assignment import TaskSplits, assign_splits
+from indextables.spark.planner.virtual_columns import ALL_FIELDS
+from indextables.spark.read_task import METRICS, ReadFunction, TaskMetrics
+from indextables.spark.wire import dumps, to_wire, wire_schema
+
+Request = Mapping[str, Any]
+Reply = tuple[Mapping[str, Any], Sequence[bytes]]
+
+
+def plan(request: Request, blobs: Sequence[bytes]) -> Reply:
+    """The partitions of a scan: results as Arrow streams, and tasks as pickles for the pickled function."""
+    del blobs
+    started = time.perf_counter()
+    context = read_context(request)
+    if context is None:
+        return _Plan(request, {}).reply(started)
+    where = context.where_with_runtime_filters(request)
+    selection = select_splits(context.snapshot, where)
+    if request.get("aggregate"):
+        found = _plan_groups(request, context, where, selection)
+    else:
+        found = _plan_rows(request, context, where, selection)
+    return found.reply(started)
+
+
+class _Plan:
+    """The partitions and metrics of a reply."""
+
+    def __init__(self, request: Request, metrics: Mapping[str, int]) -> None:
+        self.request = request
+        self.metrics = dict(metrics)
+        self.function = b""
+        self.partitions: list[dict[str, Any]] = []
+        self.blobs: list[bytes] = []
+
+    def add_result(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Add a partition whose rows are in the plan."""
+        sink = pa.BufferOutputStream()
+        wire = wire_schema(schema)
+        with pa.ipc.new_stream(sink, wire) as stream:
+            for batch in batches:
+                stream.write_batch(to_wire(batch, wire))
+        self.partitions.append({"kind": "answer"})
+        self.blobs.append(sink.getvalue().to_pybytes())
+
+    def add_tasks(
+        self,
+        spec: ScanSpec | AggregateSpec,
+        tasks: Sequence[TaskSplits],
+        context: ReadContext,
+    ) -> None:
+        """Add a partition for each task."""
+        if not tasks:
+            return
+        schema = StructType.fromJson(json.loads(self.request["schema"]))
+        result = StructType([*schema.fields, StructField(METRICS, StringType())])
+        self.function = dumps((ReadFunction(context.location.store.passport(), spec), result))
+        for task in tasks:
+            self.partitions.append({"kind": "task", "executor": task.executor})
+            self.blobs.append(dumps(task.splits))
+
+    def reply(self, started: float) -> Reply:
+        self.metrics["planningTime"] = round((time.perf_counter() - started) * 1000)
+        return {"partitions": self.partitions, "metrics": self.metrics}, [self.function, *self.blobs]
+
+
+def _plan_rows(
+    request: Request, context: ReadContext, where: Predicate | None, selection: SplitSelection
+) -> _Plan:
+    limit = request.get("limit")
+    order = _order(request.get("order") or ())
+    if order and limit is not None:
+        key = order[0]
+        first = First(key.column, limit, key.ascending, key.nulls_first)
+        selection = selection.holding_first(context.snapshot, where, first)
+    table, splits = plan_splits(context.snapshot, where, context.options, selection.files)
+    spec = ScanSpec(table, tuple(request["columns"]), where, context.virtual, limit, order)
+    _check(spec)
+    found = _Plan(request, selection.metrics())
+    if isinstance(where, Always) and where.value is not True:
+        splits = []
+    splits = sufficient_splits(spec, splits)
+    metrics = TaskMetrics(len(splits))
+    store = context.location.store
+    if spec.needs_score:
+        at_once = parallelism(context.options)
+        statistics = term_statistics(store, splits, table, spec.scored_searches, at_once)
+        spec = replace(spec, statistics=statistics)
+    batches = inline_rows(spec, splits, store)
+    if batches is None:
+        found.add_tasks(spec, _assigned(request, context, splits), context)
+        return found
+    for batch in batches:
+        metrics.add(batch)
+    found.metrics.update(metrics.values())
+    if any(batch.num_rows for batch in batches):
+        found.add_result(batches, spec.schema)
+    return found
+
+
+def _plan_groups(
+    request: Request, context: ReadContext, where: Predicate | None, selection: SplitSelection
+) -> _Plan:
+    files = selection.files
+    spec = pushed_spec(request["aggregate"], context, where, files)
+    if spec is None:
+        raise PredicateError(
+            "the aggregate of the query cannot be computed here any more: a filter that was found while the "
+            "query ran changed the splits that it reads; run the query again"
+        )
+    found = _Plan(request, selection.metrics())
+    snapshot, store = context.snapshot, context.location.store
+    if request["aggregate"].get("complete"):
+        metrics = TaskMetrics(files.num_rows)
+        batches = complete_groups(snapshot, files, spec, store).to_batches()
+        for batch in batches:
+            metrics.add(batch)
+        found.metrics.update(metrics.values())
+        found.add_result(batches, spec.schema)
+        return found
+    table, splits = plan_splits(snapshot, where, context.options, files)
+    spec = replace(spec, table=table)
+    statistics, answered = from_log(files, spec)
+    rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
+    # Without groups there is one row even over no splits.
+    if statistics is not None or (not rest and not spec.groups):
+        parts = [empty_partial(spec), *([] if statistics is None else [statistics])]
+        found.add_result(result_table(parts, spec).to_batches(), spec.schema)
+    found.add_tasks(spec, _assigned(request, context, rest, aggregate=True), context)
+    return found
+
+
+def _assigned(
+    request: Request, context: ReadContext, splits: Sequence[SplitRef], *, aggregate: bool = False
+) -> list[TaskSplits]:
+    executors = request.get("executors") or ()
+    return assign_splits(
+        splits, request.get("parallelism", 2), executors, context.options, aggregate=aggregate
+    )
+
+
+def _order(given: Sequence[Request]) -> tuple[SortKey, ...]:
+    return tuple(SortKey(each["column"], each["ascending"], each["nulls_first"]) for each in given)
+
+
+def _check(spec: ScanSpec) -> None:
+    """Reject columns that have no value in this query."""
+    if any(name == ALL_FIELDS and name not in spec.table.schema.names for name in spec.columns):
+        raise PredicateError(
+            f"{ALL_FIELDS} has no value of its own; it can only be searched: {ALL_FIELDS} INDEXQUERY 'words'"
+        )
+    if not spec.scored_searches and (spec.highlighted_columns or spec.needs_score):
+        raise PredicateError(
+            "a score or a highlighted text needs a search in the same query; add one to its condition, "
+            "as WHERE message INDEXQUERY 'words'"
+        )
