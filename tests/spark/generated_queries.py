@@ -1,4 +1,4 @@
-"""Random questions in SQL, written once and put to a table of ours and to its plain twin."""
+"""Random SQL queries, which run on a table and on the same rows in Parquet."""
 
 import datetime as dt
 import decimal
@@ -19,7 +19,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class Question:
+class GeneratedQuery:
     """A query; `{t}` stands for the table, `{search:word}` for a search of the column `words`."""
 
     sql: str
@@ -85,7 +85,7 @@ GROUPS = [
     quoted("odd keys", "x\\y"),
     *BUCKETS,
 ]
-# Python functions that return what they get; whoever puts the questions registers them.
+# Python functions that return their argument; `user_functions` registers them.
 FUNCTIONS = ["same_pickled", "same_pandas", "same_arrow"]
 # Aggregates in Python, which return the sum; a table function that returns each row twice; one that counts rows.
 TOTALS = ["total_pandas", "total_arrow"]
@@ -290,14 +290,14 @@ def _needs_bridge(text: str) -> bool:
     return "{search:" in text or "indextables_" in text
 
 
-class Asker:
-    """Makes questions, the same for the same seed."""
+class QueryGenerator:
+    """Generates queries, the same for the same seed."""
 
     def __init__(
         self, seed: int, *, case_sensitive: bool = False, ansi: bool = True, bridge: bool = True
     ) -> None:
         """`bridge` says whether the session has search operators and bucket functions."""
-        self.rng = random.Random(f"questions {seed}")
+        self.rng = random.Random(f"queries {seed}")
         self.bridge = bridge
         self.free = [each for each in FREE if bridge or not _needs_bridge(each)]
         self.groups = [each for each in GROUPS if bridge or not _needs_bridge(each)]
@@ -307,8 +307,8 @@ class Asker:
             "MixedCase" if case_sensitive else self.rng.choice(["mixedcase", "MIXEDCASE", "MixedCase"])
         )
 
-    def question(self) -> Question:
-        """The next question."""
+    def query(self) -> GeneratedQuery:
+        """The next query."""
         kinds = (
             [self._rows] * 6
             + [self._some]
@@ -323,10 +323,10 @@ class Asker:
         )
         if self.bridge:
             kinds += [self._above_join] * 2
-        question = self.rng.choice(kinds)()
-        while not self.bridge and _needs_bridge(question.sql):
-            question = self.rng.choice(kinds)()
-        return question
+        query = self.rng.choice(kinds)()
+        while not self.bridge and _needs_bridge(query.sql):
+            query = self.rng.choice(kinds)()
+        return query
 
     # --- conditions -----------------------------------------------------------------------------
 
@@ -383,19 +383,21 @@ class Asker:
             made.append("{search:alpha} AS found")
         return ", ".join(made)
 
-    def _rows(self) -> Question:
-        return Question(f"SELECT {self._columns()} FROM {{t}}{self._where()}")
+    def _rows(self) -> GeneratedQuery:
+        return GeneratedQuery(f"SELECT {self._columns()} FROM {{t}}{self._where()}")
 
-    def _some(self) -> Question:
+    def _some(self) -> GeneratedQuery:
         text = f"SELECT id, {self._columns()} FROM {{t}}{self._where()}"
         offset = self.rng.choice(["", " OFFSET 3"])
-        return Question(f"{text} LIMIT {self.rng.choice([0, 1, 7, 100, 10000])}{offset}", Answer.ANY, text)
+        return GeneratedQuery(
+            f"{text} LIMIT {self.rng.choice([0, 1, 7, 100, 10000])}{offset}", Answer.ANY, text
+        )
 
-    def _top(self) -> Question:
+    def _top(self) -> GeneratedQuery:
         keys = [self._key() for _ in range(self.rng.randrange(1, 3))]
         limit = f" LIMIT {self.rng.choice([1, 5, 40])}" + self.rng.choice(["", "", " OFFSET 2"])
         order = ", ".join([*keys, "id"])
-        return Question(
+        return GeneratedQuery(
             f"SELECT id, {self._columns()} FROM {{t}}{self._where()} ORDER BY {order}{limit}", Answer.ORDERED
         )
 
@@ -403,8 +405,8 @@ class Asker:
         column = self.rng.choice([*map(self._name, ORDERED), "spot.a", "length(name)"])
         return f"{column} {self.rng.choice(['ASC', 'DESC'])}{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])}"
 
-    def _totals(self) -> Question:
-        return Question(f"SELECT {self._aggregates()} FROM {{t}}{self._where()}")
+    def _totals(self) -> GeneratedQuery:
+        return GeneratedQuery(f"SELECT {self._aggregates()} FROM {{t}}{self._where()}")
 
     def _aggregates(self) -> str:
         made = [self._aggregate() for _ in range(self.rng.randrange(1, 5))]
@@ -433,98 +435,104 @@ class Asker:
             ]
         )
 
-    def _groups(self) -> Question:
+    def _groups(self) -> GeneratedQuery:
         keys = [
             g if g != "MixedCase" else self.mixed
             for g in self.rng.sample(self.groups, self.rng.randrange(1, 3))
         ]
         named = ", ".join(f"{key} AS g{i}" for i, key in enumerate(keys))
         having = self.rng.choice(["", "", " HAVING count(*) > 2"])
-        return Question(
+        return GeneratedQuery(
             f"SELECT {named}, {self._aggregates()} FROM {{t}}{self._where()} GROUP BY {', '.join(keys)}{having}"
         )
 
-    def _joined(self) -> Question:
+    def _joined(self) -> GeneratedQuery:
         left, right = self.condition(1), self.condition(0)
         key = self._name(self.rng.choice(["whole", "tiny", "MixedCase", "day", "price", "id"]))
         kind = self.rng.choice(["JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "FULL JOIN"])
         sides = f"(SELECT * FROM {{t}} WHERE {left} ORDER BY id LIMIT 60) l {kind} (SELECT * FROM {{t}} WHERE {right}) r"
         others = "" if "SEMI" in kind or "ANTI" in kind else ", r.id AS other, r.words AS text"
-        return Question(f"SELECT l.id, l.name{others} FROM {sides} ON l.{key} = r.{key}")
+        return GeneratedQuery(f"SELECT l.id, l.name{others} FROM {sides} ON l.{key} = r.{key}")
 
-    def _around(self) -> Question:
+    def _around(self) -> GeneratedQuery:
         """The table in a common table expression, a union, a subquery, a window, a distinct."""
         first, second = self.condition(1), self.condition(1)
         return self.rng.choice(
             [
-                Question(
+                GeneratedQuery(
                     f"WITH c AS (SELECT * FROM {{t}} WHERE {first}) SELECT count(*), max(id) FROM c WHERE {second}"
                 ),
-                Question(
+                GeneratedQuery(
                     f"SELECT id, name FROM {{t}} WHERE {first} UNION ALL SELECT id, words FROM {{t}} WHERE {second}"
                 ),
-                Question(f"SELECT DISTINCT MixedCase, flag FROM {{t}} WHERE {first}"),
-                Question(
+                GeneratedQuery(f"SELECT DISTINCT MixedCase, flag FROM {{t}} WHERE {first}"),
+                GeneratedQuery(
                     "SELECT id, row_number() OVER (PARTITION BY MixedCase ORDER BY id) AS place FROM {t} "
                     f"WHERE {first}"
                 ),
-                Question(f"SELECT id FROM {{t}} WHERE {first} EXCEPT SELECT id FROM {{t}} WHERE {second}"),
-                Question(f"SELECT x.id, tag FROM {{t}} x LATERAL VIEW explode(tags) e AS tag WHERE {first}"),
-                Question(f"SELECT count(*) FROM (SELECT id FROM {{t}} WHERE {first} ORDER BY id LIMIT 20)"),
+                GeneratedQuery(
+                    f"SELECT id FROM {{t}} WHERE {first} EXCEPT SELECT id FROM {{t}} WHERE {second}"
+                ),
+                GeneratedQuery(
+                    f"SELECT x.id, tag FROM {{t}} x LATERAL VIEW explode(tags) e AS tag WHERE {first}"
+                ),
+                GeneratedQuery(
+                    f"SELECT count(*) FROM (SELECT id FROM {{t}} WHERE {first} ORDER BY id LIMIT 20)"
+                ),
             ]
         )
 
     # --- shapes that a scan meets seldom ------------------------------------------------------------
 
-    def _function(self) -> Question:
+    def _function(self) -> GeneratedQuery:
         """A Python function of the user directly above the scan."""
         function = self.rng.choice(FUNCTIONS)
         condition = self.condition(1)
         return self.rng.choice(
             [
-                Question(f"SELECT {function}(id) AS made, name FROM {{t}} WHERE {condition}"),
-                Question(f"SELECT id, words FROM {{t}} WHERE {function}(id) % 3 = 1 AND ({condition})"),
-                Question(
+                GeneratedQuery(f"SELECT {function}(id) AS made, name FROM {{t}} WHERE {condition}"),
+                GeneratedQuery(f"SELECT id, words FROM {{t}} WHERE {function}(id) % 3 = 1 AND ({condition})"),
+                GeneratedQuery(
                     f"SELECT {function}(id) AS made FROM {{t}} WHERE {condition} LIMIT 7",
                     Answer.ANY,
                     f"SELECT {function}(id) AS made FROM {{t}} WHERE {condition}",
                 ),
-                Question(f"SELECT sum({function}(id)), count(*) FROM {{t}} WHERE {condition}"),
-                Question(
+                GeneratedQuery(f"SELECT sum({function}(id)), count(*) FROM {{t}} WHERE {condition}"),
+                GeneratedQuery(
                     f"SELECT {function}(id) % 5 AS g, max(name) FROM {{t}} WHERE {condition} GROUP BY 1"
                 ),
             ]
         )
 
-    def _aggregate_function(self) -> Question:
+    def _aggregate_function(self) -> GeneratedQuery:
         """An aggregate of the user in Python over the scan."""
         function, condition = self.rng.choice(TOTALS), self.condition(1)
         key = self._name(self.rng.choice(["tiny", "flag", "name", "MixedCase", "spot.a", "select"]))
         return self.rng.choice(
             [
-                Question(f"SELECT {function}(id) FROM {{t}} WHERE {condition}"),
-                Question(f"SELECT {key}, {function}(id) FROM {{t}} WHERE {condition} GROUP BY {key}"),
-                Question(
+                GeneratedQuery(f"SELECT {function}(id) FROM {{t}} WHERE {condition}"),
+                GeneratedQuery(f"SELECT {key}, {function}(id) FROM {{t}} WHERE {condition} GROUP BY {key}"),
+                GeneratedQuery(
                     f"SELECT id, {function}(id) OVER (PARTITION BY {key}) AS total FROM {{t}} WHERE {condition}"
                 ),
             ]
         )
 
-    def _table_function(self) -> Question:
+    def _table_function(self) -> GeneratedQuery:
         """A table function of the user over rows, or over all rows as a table."""
         condition = self.condition(1)
         rows = f"(SELECT * FROM {{t}} WHERE {condition})"
         return self.rng.choice(
             [
-                Question(f"SELECT id, made, text FROM {rows}, LATERAL {TWICE}(id, name)"),
-                Question(
+                GeneratedQuery(f"SELECT id, made, text FROM {rows}, LATERAL {TWICE}(id, name)"),
+                GeneratedQuery(
                     f"SELECT sum(made) FROM {TWICE}(TABLE(SELECT id, name FROM {{t}} WHERE {condition}))"
                 ),
-                Question(f"SELECT sum(rows) FROM {COUNTED}(TABLE{rows})"),
+                GeneratedQuery(f"SELECT sum(rows) FROM {COUNTED}(TABLE{rows})"),
             ]
         )
 
-    def _above_join(self) -> Question:
+    def _above_join(self) -> GeneratedQuery:
         """A search above an outer join, with projections between them."""
         kind = self.rng.choice(["LEFT", "FULL"])
         joined = f"SELECT k.id AS k, r.words FROM range(0, 90, 2) k {kind} JOIN (SELECT * FROM {{t}} WHERE {self.condition(0)}) r ON k.id = r.id"
@@ -533,24 +541,26 @@ class Asker:
         word = self.rng.choice(["alpha", "beta", "error"])
         return self.rng.choice(
             [
-                Question(f"SELECT k FROM ({joined}) WHERE NOT {{search:{word}}}"),
-                Question(f"SELECT k, {{search:{word}}} AS found FROM ({joined})"),
-                Question(f"WITH j AS ({joined}) SELECT count(*) FROM j WHERE NOT {{search:{word}}} OR k < 9"),
+                GeneratedQuery(f"SELECT k FROM ({joined}) WHERE NOT {{search:{word}}}"),
+                GeneratedQuery(f"SELECT k, {{search:{word}}} AS found FROM ({joined})"),
+                GeneratedQuery(
+                    f"WITH j AS ({joined}) SELECT count(*) FROM j WHERE NOT {{search:{word}}} OR k < 9"
+                ),
             ]
         )
 
-    def _deep(self) -> Question:
+    def _deep(self) -> GeneratedQuery:
         """Many terms, or terms within terms."""
         if self.rng.random() < 0.5:
             terms = [self._leaf() for _ in range(self.rng.choice([20, 60, 120]))]
             joined = self.rng.choice([" OR ", " AND "]).join(f"({term})" for term in terms)
-            return Question(f"SELECT id FROM {{t}} WHERE {joined}")
+            return GeneratedQuery(f"SELECT id FROM {{t}} WHERE {joined}")
         condition = self._leaf()
         for _ in range(self.rng.choice([10, 40, 70])):
             condition = f"NOT (id <> {self.rng.randrange(300)} AND ({condition}))"
-        return Question(f"SELECT id FROM {{t}} WHERE {condition}")
+        return GeneratedQuery(f"SELECT id FROM {{t}} WHERE {condition}")
 
-    def _listed(self) -> Question:
+    def _listed(self) -> GeneratedQuery:
         """A long list of values."""
         count = self.rng.choice([1, 10, 11, 17, 500, 3000])
         step = self.rng.choice([1, 3, 7])
@@ -569,9 +579,9 @@ class Asker:
         )
         items += self.rng.choice([[], [], ["NULL"]])
         negated = self.rng.choice(["", "NOT "])
-        return Question(f"SELECT id FROM {{t}} WHERE {column} {negated}IN ({', '.join(items)})")
+        return GeneratedQuery(f"SELECT id FROM {{t}} WHERE {column} {negated}IN ({', '.join(items)})")
 
-    def _edges(self) -> Question:
+    def _edges(self) -> GeneratedQuery:
         """Values that other systems cannot hold."""
         operator = self.rng.choice(OPERATORS)
         moment = self.rng.choice(
@@ -584,27 +594,31 @@ class Asker:
         )
         text = self.rng.choice(["X'FF'", "X'61FF'", "X'EDA080'"])
         edge = self.rng.choice([f"moment {operator} {moment}", f"name {operator} CAST({text} AS STRING)"])
-        return Question(
+        return GeneratedQuery(
             f"SELECT id FROM {{t}} WHERE ({edge}) {self.rng.choice(['AND', 'OR'])} ({self.condition(0)})"
         )
 
-    def _narrowed(self) -> Question:
+    def _narrowed(self) -> GeneratedQuery:
         """A join whose other side tells the scan which values it wants."""
         few = f"SELECT id * {self.rng.choice([1, 3])} AS key FROM range({self.rng.choice([3, 50, 1200])}) WHERE id % 5 <> 2"
         column = self.rng.choice(["id", "whole", "MixedCase"])
-        return Question(
+        return GeneratedQuery(
             f"SELECT t.id, f.key FROM {{t}} t JOIN ({few}) f ON t.{column} = f.key WHERE {self.rng.choice(['TRUE', 't.id > 3'])}"
         )
 
-    def _subquery(self) -> Question:
+    def _subquery(self) -> GeneratedQuery:
         """A subquery over the same table, one that searches its outer table among them."""
         condition = self.condition(0)
         return self.rng.choice(
             [
-                Question(f"SELECT id FROM {{t}} WHERE id > (SELECT avg(id) FROM {{t}} WHERE {condition})"),
-                Question(
+                GeneratedQuery(
+                    f"SELECT id FROM {{t}} WHERE id > (SELECT avg(id) FROM {{t}} WHERE {condition})"
+                ),
+                GeneratedQuery(
                     "SELECT id FROM {t} o WHERE EXISTS (SELECT 1 FROM range(200) k WHERE k.id = o.id AND {search:alpha})"
                 ),
-                Question(f"SELECT id FROM {{t}} WHERE id NOT IN (SELECT id FROM {{t}} WHERE {condition})"),
+                GeneratedQuery(
+                    f"SELECT id FROM {{t}} WHERE id NOT IN (SELECT id FROM {{t}} WHERE {condition})"
+                ),
             ]
         )

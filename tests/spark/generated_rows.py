@@ -243,7 +243,7 @@ def sentence(rng: random.Random) -> str:
     return rng.choice([" ", ", ", "-", "  "]).join(cased)
 
 
-def pair(
+def make_pair(
     spark: SparkSession, folder: Path, seed: int, *, count: int, writes: int = 3, through_spark: bool = False
 ) -> Pair:
     """Make a table and its twin.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 _numbers = itertools.count()
 
 
-class Desk:
+class SmallTables:
     """Saves tables in a folder and asks about them."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:

@@ -7,15 +7,15 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 
-from tests.spark.small_tables import Desk
+from tests.spark.small_tables import SmallTables
 
 D = decimal.Decimal
 LOGS = "id INT, part INT, day DATE, level STRING, message STRING, score DOUBLE, at TIMESTAMP"
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> Desk:
-    return Desk(spark, tmp_path_factory.mktemp("behaviours"))
+def desk(spark, tmp_path_factory) -> SmallTables:
+    return SmallTables(spark, tmp_path_factory.mktemp("behaviours"))
 
 
 @pytest.fixture(scope="module")

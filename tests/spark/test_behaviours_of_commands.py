@@ -12,19 +12,19 @@ import pytest
 from pyspark.errors import PySparkException
 
 import indextables
-from tests.spark.small_tables import Desk
+from tests.spark.small_tables import SmallTables
 
 
 @pytest.fixture
-def desk(spark, tmp_path) -> Desk:
-    return Desk(spark, tmp_path)
+def desk(spark, tmp_path) -> SmallTables:
+    return SmallTables(spark, tmp_path)
 
 
 # Version files that a test can read and change.
 PLAIN_LOG: dict[str, Any] = {"checkpoint.enabled": "false", "transaction.compression.enabled": "false"}
 
 
-def written(desk: Desk, parts: list[int | None], *, times: int = 1, **options: object) -> str:
+def written(desk: SmallTables, parts: list[int | None], *, times: int = 1, **options: object) -> str:
     """A table with two rows for each part, appended some times, so that each part has as many splits."""
     name = f"t_{abs(hash(desk.folder))}"
     for step in range(times):
@@ -34,16 +34,16 @@ def written(desk: Desk, parts: list[int | None], *, times: int = 1, **options: o
     return desk.view(name)
 
 
-def only(desk: Desk, sql: str):
+def only(desk: SmallTables, sql: str):
     (row,) = desk.spark.sql(sql).collect()
     return row
 
 
-def live(desk: Desk, name: str) -> list[str]:
+def live(desk: SmallTables, name: str) -> list[str]:
     return sorted(indextables.open(desk.path(name)).files()["path"].to_pylist())
 
 
-def at_once(desk: Desk, *commands: str) -> list[str]:
+def at_once(desk: SmallTables, *commands: str) -> list[str]:
     """Run commands at the same time; those that succeeded."""
     done: list[str] = []
 
@@ -83,7 +83,7 @@ def test_a_merge_brings_no_dropped_partition_back(desk):
 # --- 16, 17: partitions -----------------------------------------------------------------------------------
 
 
-def days_of(desk: Desk, text: str) -> list[dt.date]:
+def days_of(desk: SmallTables, text: str) -> list[dt.date]:
     """The day that a table reads whose log says it so."""
     name = "days"
     rows = pa.table({"id": [1], "day": pa.array([dt.date(2026, 3, 22)])})

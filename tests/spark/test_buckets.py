@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from indextables.functions import date_histogram, histogram, range_buckets
-from tests.spark.pairs import Pair, event_rows
+from tests.spark.table_pairs import Pair, event_rows
 
 BUCKETS = {
     "indextables_histogram(num, 5)": "num",

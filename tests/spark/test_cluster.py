@@ -2,28 +2,28 @@
 
 import pytest
 
-from tests.spark.story import told
+from tests.spark.script_runner import run_script
 
 
 @pytest.fixture(scope="module")
-def heard(tmp_path_factory):
-    return told("session_of_a_cluster", tmp_path_factory.mktemp("cluster"))
+def results(tmp_path_factory):
+    return run_script("cluster_session", tmp_path_factory.mktemp("cluster"))
 
 
-def test_a_worker_that_dies_in_a_write_costs_no_row(heard):
-    assert heard["written"] == [1, 20_000, 20_000], "one version for all rows, each once"
+def test_a_worker_that_dies_in_a_write_costs_no_row(results):
+    assert results["written"] == [1, 20_000, 20_000], "one version for all rows, each once"
 
 
-def test_a_worker_that_dies_in_a_read_costs_no_row(heard):
-    assert heard["killed_reading"]
-    assert heard["read"] == [20_000, 20_000]
-    assert heard["search"] == [777]
+def test_a_worker_that_dies_in_a_read_costs_no_row(results):
+    assert results["killed_reading"]
+    assert results["read"] == [20_000, 20_000]
+    assert results["search"] == [777]
 
 
-def test_of_two_attempts_that_end_together_one_is_written(heard):
-    assert heard["tried_again"]
-    assert heard["written_twice"] == [1, 8000, 8000]
+def test_of_two_attempts_that_end_together_one_is_written(results):
+    assert results["tried_again"]
+    assert results["written_twice"] == [1, 8000, 8000]
 
 
-def test_a_merge_on_write_runs_on_the_cluster(heard):
-    assert heard["merged"] == [4000, 1, "MERGE SPLITS"]
+def test_a_merge_on_write_runs_on_the_cluster(results):
+    assert results["merged"] == [4000, 1, "MERGE SPLITS"]

@@ -1,4 +1,4 @@
-"""Generated questions about generated tables: every answer is the one Spark gives over plain Parquet."""
+"""Generated queries about generated tables: every answer is the one Spark gives over plain Parquet."""
 
 import itertools
 import os
@@ -11,16 +11,16 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.spark.generated_queries import FREE, Asker, Question
-from tests.spark.generated_rows import Pair, pair
-from tests.spark.sameness import differences
-from tests.spark.story import told
+from tests.spark.answer_comparison import differences
+from tests.spark.generated_queries import FREE, GeneratedQuery, QueryGenerator
+from tests.spark.generated_rows import Pair, make_pair
+from tests.spark.script_runner import run_script
 from tests.spark.user_functions import register
 
-# New questions in every run; failures say which seed asks them again.
+# New queries in every run; failures print the seed that repeats them.
 SEED = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
-# How many questions the long run asks, or for how long it asks.
-SOAK_QUESTIONS = int(os.environ.get("INDEXTABLES_SOAK_QUERIES") or 0)
+# The number of queries of the long run, or its duration.
+SOAK_QUERIES = int(os.environ.get("INDEXTABLES_SOAK_QUERIES") or 0)
 SOAK_SECONDS = float(os.environ.get("INDEXTABLES_SOAK_SECONDS") or 1800)
 SOAK_PER_TABLE = 25
 
@@ -56,26 +56,26 @@ def session_with(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[N
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
-def ask(
-    spark: SparkSession, twins: Pair, questions: Iterator[Question], settings: Mapping[str, str]
+def compare(
+    spark: SparkSession, pair: Pair, queries: Iterator[GeneratedQuery], settings: Mapping[str, str]
 ) -> list[str]:
     """What differs, each with the query that shows it."""
     with session_with(spark, settings):
-        return differences(spark, twins, questions, f"{SEED}, {settings}")
+        return differences(spark, pair, queries, f"{SEED}, {settings}")
 
 
-def questions(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[Question]:
-    asker = Asker(
+def generated(seed: int, count: int, settings: Mapping[str, str]) -> Iterator[GeneratedQuery]:
+    generator = QueryGenerator(
         seed,
         case_sensitive=settings["spark.sql.caseSensitive"] == "true",
         ansi=settings["spark.sql.ansi.enabled"] == "true",
     )
-    return (asker.question() for _ in range(count))
+    return (generator.query() for _ in range(count))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def functions(spark):
-    """Functions of users that questions call."""
+    """Functions of users that queries call."""
     register(spark)
 
 
@@ -84,50 +84,51 @@ def tables(spark, tmp_path_factory) -> list[Pair]:
     """Partitioned or not, written by Spark and by Python, of several splits."""
     folder = tmp_path_factory.mktemp("differential")
     return [
-        pair(spark, folder, 0, count=240, through_spark=True),
-        pair(spark, folder, 1, count=120),
-        pair(spark, folder, 4, count=120, through_spark=True, writes=1),
+        make_pair(spark, folder, 0, count=240, through_spark=True),
+        make_pair(spark, folder, 1, count=120),
+        make_pair(spark, folder, 4, count=120, through_spark=True, writes=1),
     ]
 
 
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[11]], ids=["planner", "tasks"])
 def test_conditions_written_by_hand_hold_for_the_same_rows(spark, tables, settings):
-    twins = tables[0]
-    asked = [
-        Question(f"SELECT id FROM {{t}} WHERE {each}".replace("mixedcase_", "MixedCase")) for each in FREE
+    pair = tables[0]
+    queries = [
+        GeneratedQuery(f"SELECT id FROM {{t}} WHERE {each}".replace("mixedcase_", "MixedCase"))
+        for each in FREE
     ]
     problems = []
     with session_with(spark, settings):
-        for some in (asked[start : start + 30] for start in range(0, len(asked), 30)):
-            expected = at_once(spark, some, twins)
-            for question, ids in zip(some, expected, strict=True):
-                found = sorted(row.id for row in spark.sql(question.ours(twins.ours)).collect())
+        for some in (queries[start : start + 30] for start in range(0, len(queries), 30)):
+            expected = at_once(spark, some, pair)
+            for query, ids in zip(some, expected, strict=True):
+                found = sorted(row.id for row in spark.sql(query.ours(pair.ours)).collect())
                 if found != ids:
-                    problems.append(f"{question.ours(twins.ours)}\n{found} instead of {ids}")
+                    problems.append(f"{query.ours(pair.ours)}\n{found} instead of {ids}")
     assert not problems, "\n\n".join(problems)
 
 
-def at_once(spark: SparkSession, asked: list[Question], twins: Pair) -> list[list[int]]:
+def at_once(spark: SparkSession, queries: list[GeneratedQuery], pair: Pair) -> list[list[int]]:
     """The rows for which each of some conditions holds, found by one query."""
-    conditions = [question.plain(twins.plain).partition(" WHERE ")[2] for question in asked]
+    conditions = [query.plain(pair.plain).partition(" WHERE ")[2] for query in queries]
     columns = ", ".join(f"({condition}) AS c{i}" for i, condition in enumerate(conditions))
-    rows = spark.sql(f"SELECT id, {columns} FROM {twins.plain} ORDER BY id").collect()
+    rows = spark.sql(f"SELECT id, {columns} FROM {pair.plain} ORDER BY id").collect()
     return [[row.id for row in rows if row[i + 1]] for i in range(len(conditions))]
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_generated_questions_have_the_same_answers(spark, tables, number):
+def test_generated_queries_have_the_same_answers(spark, tables, number):
     settings = SETTINGS[(number * 5 + 1) % len(SETTINGS)]
-    twins = tables[number % len(tables)]
-    problems = ask(spark, twins, questions(SEED + number, 12, settings), settings)
+    pair = tables[number % len(tables)]
+    problems = compare(spark, pair, generated(SEED + number, 12, settings), settings)
     assert not problems, "\n\n".join(problems)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_hundreds_of_questions_without_the_bridge_have_the_same_answers(tmp_path):
-    heard = told("questions_without_bridge", tmp_path, SEED, 8, 50, timeout=3500)
-    assert heard["problems"] == [], "\n\n".join(heard["problems"])
+def test_hundreds_of_queries_without_the_bridge_have_the_same_answers(tmp_path):
+    results = run_script("queries_without_bridge", tmp_path, SEED, 8, 50, timeout=3500)
+    assert results["problems"] == [], "\n\n".join(results["problems"])
 
 
 # --- columns that change under a DataFrame ------------------------------------------------------------
@@ -193,15 +194,17 @@ def test_a_view_whose_columns_were_replaced_is_refused_or_unchanged(spark, tmp_p
 
 @pytest.mark.soak
 @pytest.mark.timeout(12 * 3600)
-def test_thousands_of_questions_about_hundreds_of_tables_have_the_same_answers(spark, tmp_path):
+def test_thousands_of_queries_about_hundreds_of_tables_have_the_same_answers(spark, tmp_path):
     problems: list[str] = []
-    asked = 0
+    count = 0
     until = time.monotonic() + SOAK_SECONDS
-    while asked < SOAK_QUESTIONS if SOAK_QUESTIONS else time.monotonic() < until:
-        seed = SEED + asked // SOAK_PER_TABLE
+    while count < SOAK_QUERIES if SOAK_QUERIES else time.monotonic() < until:
+        seed = SEED + count // SOAK_PER_TABLE
         settings = SETTINGS[seed % len(SETTINGS)]
         with session_with(spark, settings):
-            twins = pair(spark, tmp_path, seed, count=90 + seed % 7 * 60, through_spark=seed % 3 == 0)
-        problems += ask(spark, twins, questions(seed, SOAK_PER_TABLE, settings), settings)
-        asked += SOAK_PER_TABLE
-    assert not problems, f"{len(problems)} of {asked} answers differ\n" + "\n\n".join(problems[:50])
+            pair = make_pair(spark, tmp_path, seed, count=90 + seed % 7 * 60, through_spark=seed % 3 == 0)
+        found = compare(spark, pair, generated(seed, SOAK_PER_TABLE, settings), settings)
+        count += SOAK_PER_TABLE
+        problems += found
+        print(f"{count} queries, {len(problems)} differences", *found, sep="\n", flush=True)  # noqa: T201 - progress
+    assert not problems, f"{len(problems)} of {count} answers differ\n" + "\n\n".join(problems[:50])

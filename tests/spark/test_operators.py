@@ -7,7 +7,7 @@ from pyspark.sql.functions import col, expr
 
 import indextables
 from indextables.functions import fieldmatch, highlight, indexquery, indexqueryall, score, textsearch
-from tests.spark.pairs import Pair
+from tests.spark.table_pairs import Pair
 
 TEXTS = [
     "connection refused by host", "timeout while waiting", "connection timeout", "disk full", None, "all is well", "refused again, timeout",

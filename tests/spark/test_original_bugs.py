@@ -7,15 +7,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone names it
 
-from tests.spark.small_tables import Desk
+from tests.spark.small_tables import SmallTables
 
 D = decimal.Decimal
 TEXT = {"indexing__typemap__message": "text"}
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> Desk:
-    return Desk(spark, tmp_path_factory.mktemp("bugs"))
+def desk(spark, tmp_path_factory) -> SmallTables:
+    return SmallTables(spark, tmp_path_factory.mktemp("bugs"))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.spark.pairs import Pair, event_rows
+from tests.spark.table_pairs import Pair, event_rows
 
 CONDITIONS = [
     "num = 3", "num <> 3", "num > 3", "num >= 3", "num < -3", "num <= -3", "3 < num", "num = 3.0", "num > 2.5",

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import indextables
-from tests.spark.pairs import Pair, event_rows, plain
+from tests.spark.table_pairs import Pair, event_rows, plain
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.spark.small_tables import Desk
+from tests.spark.small_tables import SmallTables
 
 
 @pytest.fixture(scope="module")
-def desk(spark, tmp_path_factory) -> Desk:
+def desk(spark, tmp_path_factory) -> SmallTables:
     spark.range(1, 6).selectExpr("cast(id AS int) k").createOrReplaceTempView("keys")
-    return Desk(spark, tmp_path_factory.mktemp("joins"))
+    return SmallTables(spark, tmp_path_factory.mktemp("joins"))
 
 
 @pytest.fixture(scope="module")

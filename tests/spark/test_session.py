@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import indextables
 from indextables.spark import bridge
-from tests.spark.story import told
+from tests.spark.script_runner import run_script
 
 
 def test_a_table_written_without_spark_is_read_by_its_path(spark, tmp_path):
@@ -56,8 +56,8 @@ def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
 
 
 def test_plain_python_does_not_load_pyspark():
-    heard = told("imports_nothing_of_spark", timeout=60)
-    assert heard == {"pyspark": False}
+    results = run_script("import_without_spark", timeout=60)
+    assert results == {"pyspark": False}
 
 
 def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark, tmp_path):
@@ -87,35 +87,35 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
 
 def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
     seed = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
-    heard = told("session_without_bridge", tmp_path, seed)
-    assert heard["plain_questions"] == [], "\n\n".join(heard["plain_questions"])
-    assert heard["plain_append"] == 20
-    assert heard["plain_overwrite"] == 3
-    assert heard["plain_filtered"] == [[1, 2], [0], [0, 1, 2], []], "filters of one query are not another's"
-    assert heard["plain_empty"] == [0, 0, 0]
-    assert "unknown option 'nonsense'" in heard["plain_unknown_option"]
-    assert heard["plain_merged"] == [1, 10]
-    assert "nobody counts writes" in heard["plain_counting"]
-    assert "column m.element is an interval of months" in heard["plain_months"]
-    assert "append" in heard["plain_error_mode"].lower()
-    assert "a table exists at" in heard["attached_error_mode"]
-    assert heard["attached_read"] == 10
-    assert heard["attached_sql"] == 9
-    assert heard["attached_search"] == [7]
-    assert heard["attached_command"]["num_files"] > 0
-    assert heard["new_session"] == 10
-    assert heard["merged_at_the_end"] == [20, 300], "a session that ends waits for merges in the background"
+    results = run_script("session_without_bridge", tmp_path, seed)
+    assert results["plain_queries"] == [], "\n\n".join(results["plain_queries"])
+    assert results["plain_append"] == 20
+    assert results["plain_overwrite"] == 3
+    assert results["plain_filtered"] == [[1, 2], [0], [0, 1, 2], []], "filters of one query are not another's"
+    assert results["plain_empty"] == [0, 0, 0]
+    assert "unknown option 'nonsense'" in results["plain_unknown_option"]
+    assert results["plain_merged"] == [1, 10]
+    assert "nobody counts writes" in results["plain_counting"]
+    assert "column m.element is an interval of months" in results["plain_months"]
+    assert "append" in results["plain_error_mode"].lower()
+    assert "a table exists at" in results["attached_error_mode"]
+    assert results["attached_read"] == 10
+    assert results["attached_sql"] == 9
+    assert results["attached_search"] == [7]
+    assert results["attached_command"]["num_files"] > 0
+    assert results["new_session"] == 10
+    assert results["merged_at_the_end"] == [20, 300], "a session that ends waits for merges in the background"
 
 
 def test_spark_connect_has_everything_but_attach(tmp_path):
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
-    heard = told("session_of_connect", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
-    assert heard["count"] == 20
-    assert heard["where"] == [7, 7]
-    assert heard["search"] == [7, 7]
-    assert heard["max"] == 100
-    assert heard["command"]["table_path"] == Path(tmp_path / "t").as_uri()
-    assert "a table exists at" in heard["error"]
-    assert heard["merged"] == 1
-    assert "rows do not match the condition of replaceWhere" in heard["task_error"].splitlines()[0]
-    assert "Spark Connect" in heard["attach"]
+    results = run_script("connect_session", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
+    assert results["count"] == 20
+    assert results["where"] == [7, 7]
+    assert results["search"] == [7, 7]
+    assert results["max"] == 100
+    assert results["command"]["table_path"] == Path(tmp_path / "t").as_uri()
+    assert "a table exists at" in results["error"]
+    assert results["merged"] == 1
+    assert "rows do not match the condition of replaceWhere" in results["task_error"].splitlines()[0]
+    assert "Spark Connect" in results["attach"]

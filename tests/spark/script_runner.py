@@ -11,7 +11,7 @@ from typing import Any
 from tests import ROOT
 
 
-def told(script: str, *arguments: object, timeout: int = 240, **environment: str) -> dict[str, Any]:
+def run_script(script: str, *arguments: object, timeout: int = 240, **environment: str) -> dict[str, Any]:
     """What a module beside this one says in the last line of its output, which is JSON."""
     run = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", f"tests.spark.{script}", *map(str, arguments)],
@@ -29,5 +29,5 @@ def told(script: str, *arguments: object, timeout: int = 240, **environment: str
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 0, f"{script} failed:\n{out[-4000:]}\n{err[-6000:]}"
-    heard: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
-    return heard
+    results: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+    return results

@@ -9,41 +9,43 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.spark.generated_queries import Answer, Question
+from tests.spark.generated_queries import Answer, GeneratedQuery
 from tests.spark.generated_rows import Pair
 
 
-def differences(spark: SparkSession, pair: Pair, questions: Iterable[Question], context: str) -> list[str]:
+def differences(
+    spark: SparkSession, pair: Pair, queries: Iterable[GeneratedQuery], context: str
+) -> list[str]:
     """What differs, each with the query that shows it and with the seed that generates it again."""
-    found = ((question, difference(spark, question, pair)) for question in questions)
+    found = ((query, difference(spark, query, pair)) for query in queries)
     return [
         f"INDEXTABLES_QUERY_SEED={context}, table {pair.seed}, partitioned by {pair.partitions}\n"
-        f"{question.ours(pair.ours)}\n{text}"
-        for question, text in found
+        f"{query.ours(pair.ours)}\n{text}"
+        for query, text in found
         if text is not None
     ]
 
 
-def difference(spark: SparkSession, question: Question, pair: Pair) -> str | None:
+def difference(spark: SparkSession, query: GeneratedQuery, pair: Pair) -> str | None:
     """What differs between the answers of a table and of its plain twin; None if nothing does.
 
     Where Spark fails on plain rows (a number that cannot be cast), a table may fail too, or not: it may find out
     that no row is wanted before it looks at that one.
     """
     try:
-        expected = spark.sql(question.plain(pair.plain)).toArrow()
+        expected = spark.sql(query.plain(pair.plain)).toArrow()
     except PySparkException:
         return None
     try:
-        found = spark.sql(question.ours(pair.ours)).toArrow()
+        found = spark.sql(query.ours(pair.ours)).toArrow()
     except PySparkException as error:
         return f"fails: {str(error)[:1000]}"
     if [f.type for f in found.schema] != [f.type for f in expected.schema]:
         return f"types {found.schema.types} instead of {expected.schema.types}"
-    if question.answer is Answer.ANY:
-        everyone = spark.sql(question.plain(pair.plain, unlimited=True)).toArrow()
+    if query.answer is Answer.ANY:
+        everyone = spark.sql(query.plain(pair.plain, unlimited=True)).toArrow()
         return _any(_rows(found), _rows(expected), _rows(everyone))
-    return _same(_rows(found), _rows(expected), ordered=question.answer is Answer.ORDERED)
+    return _same(_rows(found), _rows(expected), ordered=query.answer is Answer.ORDERED)
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:

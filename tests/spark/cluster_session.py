@@ -15,7 +15,7 @@ import indextables
 from tests.spark.standalone import HOSTS, QUICK_START, Cluster
 
 home = sys.argv[1]
-heard: dict[str, Any] = {}
+results: dict[str, Any] = {}
 
 
 def session(master):
@@ -99,30 +99,30 @@ def story(cluster, spark):
     rows = rows_of(spark, 20_000)
     rows = rows.mapInArrow(kill_the_worker_once(mark), rows.schema)
     rows.write.format("indextables").option("indexing.typemap.text", "text").save(path)
-    heard["written"] = counted(path)
+    results["written"] = counted(path)
     cluster.add_worker(killed(mark))
 
     rows = rows_of(spark, 8000)
     rows = rows.mapInArrow(lag_until_tried_again(f"{home}/tried-again"), rows.schema)
     rows.write.format("indextables").save(f"{home}/twice")
-    heard["tried_again"] = Path(home, "tried-again").exists()
-    heard["written_twice"] = counted(f"{home}/twice")
+    results["tried_again"] = Path(home, "tried-again").exists()
+    results["written_twice"] = counted(f"{home}/twice")
 
     merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
     rows_of(spark, 4000).write.format("indextables").options(**merging).save(f"{home}/merged")
     table = indextables.open(f"{home}/merged")
-    heard["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
+    results["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
 
     read = spark.read.format("indextables").load(path)
     read = read.mapInArrow(kill_the_worker_once(f"{home}/killed-reading"), read.schema)
-    heard["read"] = [read.count(), read.selectExpr("count(DISTINCT id)").collect()[0][0]]
-    heard["killed_reading"] = killed(f"{home}/killed-reading")
+    results["read"] = [read.count(), read.selectExpr("count(DISTINCT id)").collect()[0][0]]
+    results["killed_reading"] = killed(f"{home}/killed-reading")
     found = spark.read.format("indextables").load(path).where("text INDEXQUERY '777'").collect()
-    heard["search"] = [row.id for row in found]
+    results["search"] = [row.id for row in found]
 
 
 with Cluster(Path(home)) as cluster:
     spark = session(cluster.url)
     story(cluster, spark)
     spark.stop()
-print(json.dumps(heard))  # noqa: T201 - what the test reads
+print(json.dumps(results))  # noqa: T201 - what the test reads

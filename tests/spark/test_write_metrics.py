@@ -1,4 +1,4 @@
-"""What tasks tell: figures of a write on Spark's SQL page, and errors of ours as their sentences."""
+"""Metrics of a write on Spark's SQL page, and error messages of failed tasks."""
 
 from pathlib import Path
 
@@ -36,18 +36,20 @@ def test_the_sql_page_shows_what_a_write_wrote(spark, tmp_path):
 
 
 def test_the_sql_page_shows_an_insert_too(spark, tmp_path):
-    spark.sql(f"CREATE TABLE told (id BIGINT) USING indextables LOCATION '{tmp_path}/t'")
+    spark.sql(f"CREATE TABLE metrics_of_inserts (id BIGINT) USING indextables LOCATION '{tmp_path}/t'")
     try:
-        found = figures(spark, lambda: spark.sql("INSERT INTO told SELECT id FROM range(0, 7, 1, 1)"))
+        found = figures(
+            spark, lambda: spark.sql("INSERT INTO metrics_of_inserts SELECT id FROM range(0, 7, 1, 1)")
+        )
         assert (found["rows written"], found["splits written"], found["partitions written to"]) == (
             "7",
             "1",
             "1",
         )
-        nothing = figures(spark, lambda: spark.sql("INSERT INTO told SELECT id FROM range(0)"))
+        nothing = figures(spark, lambda: spark.sql("INSERT INTO metrics_of_inserts SELECT id FROM range(0)"))
         assert (nothing["rows written"], nothing["splits written"]) == ("0", "0")
     finally:
-        spark.sql("DROP TABLE told")
+        spark.sql("DROP TABLE metrics_of_inserts")
 
 
 def sentence(action):

@@ -1,4 +1,4 @@
-"""Generated questions in a session without the bridge: tables are read by the data source in plain Python."""
+"""Generated queries in a session without the bridge: tables are read by the data source in plain Python."""
 
 import json
 import sys
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.spark.generated_queries import Asker
-from tests.spark.generated_rows import pair
-from tests.spark.sameness import differences
+from tests.spark.answer_comparison import differences
+from tests.spark.generated_queries import QueryGenerator
+from tests.spark.generated_rows import make_pair
 from tests.spark.user_functions import register
 
-home, seed, tables, questions = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+home, seed, tables, queries = Path(sys.argv[1]), *map(int, sys.argv[2:5])
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
@@ -27,8 +27,8 @@ spark.sparkContext.setLogLevel("OFF")
 register(spark)
 problems = []
 for number in range(tables):
-    twins = pair(spark, home, seed + number, count=90)
-    asker = Asker(seed + number, bridge=False)
-    problems += differences(spark, twins, (asker.question() for _ in range(questions)), str(seed))
+    pair = make_pair(spark, home, seed + number, count=90)
+    generator = QueryGenerator(seed + number, bridge=False)
+    problems += differences(spark, pair, (generator.query() for _ in range(queries)), str(seed))
 spark.stop()
 print(json.dumps({"problems": problems}))  # noqa: T201 - what the test reads

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import indextables
 
 home = sys.argv[1]
-heard: dict[str, Any] = {}
+results: dict[str, Any] = {}
 builder = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false")
@@ -22,28 +22,28 @@ rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text", "cast(id %
 rows.write.format("indextables").partitionBy("day").mode("error").save(f"{home}/t")
 rows.write.format("indextables").mode("append").save(f"{home}/t")
 table = spark.read.format("indextables").load(f"{home}/t")
-heard["count"] = table.count()
-heard["where"] = sorted(row.id for row in table.where("id = 7").collect())
-heard["search"] = sorted(row.id for row in table.where("text INDEXQUERY '\"row 7\"'").collect())
+results["count"] = table.count()
+results["where"] = sorted(row.id for row in table.where("id = 7").collect())
+results["search"] = sorted(row.id for row in table.where("text INDEXQUERY '\"row 7\"'").collect())
 spark.sql(f"CREATE TABLE named USING indextables LOCATION '{home}/t'")
 spark.sql("INSERT INTO named VALUES (100, 'new', '1')")
-heard["max"] = spark.sql("SELECT max(id) FROM named").collect()[0][0]
-heard["command"] = spark.sql("DESCRIBE INDEXTABLES STATE named").collect()[0].asDict()
+results["max"] = spark.sql("SELECT max(id) FROM named").collect()[0][0]
+results["command"] = spark.sql("DESCRIBE INDEXTABLES STATE named").collect()[0].asDict()
 try:
     rows.write.format("indextables").mode("error").save(f"{home}/t")
 except Exception as error:  # noqa: BLE001 - the test looks at it
-    heard["error"] = f"{type(error).__name__}: {error}"
+    results["error"] = f"{type(error).__name__}: {error}"
 merging = {"mergeOnWrite.enabled": "true", "mergeOnWrite.async.enabled": "false"}
 rows.repartition(3).write.format("indextables").options(**merging).mode("append").save(f"{home}/m")
-heard["merged"] = indextables.open(f"{home}/m").files().num_rows
+results["merged"] = indextables.open(f"{home}/m").files().num_rows
 replacing = rows.write.format("indextables").mode("overwrite").option("replaceWhere", "day = '1'")
 try:
     replacing.save(f"{home}/t")
 except Exception as error:  # noqa: BLE001 - the test looks at it
-    heard["task_error"] = str(error)
+    results["task_error"] = str(error)
 try:
     indextables.attach(spark)
 except indextables.IndexTablesError as error:
-    heard["attach"] = str(error)
+    results["attach"] = str(error)
 spark.stop()
-print(json.dumps(heard))  # noqa: T201 - what the test reads
+print(json.dumps(results))  # noqa: T201 - what the test reads
