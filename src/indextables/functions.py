@@ -27,49 +27,49 @@ __all__ = [
 
 
 def indexquery(column: ColumnOrName, query: str) -> Column:
-    """Whether a search finds the row; terms without a field speak of the column."""
+    """Whether the row matches a query; the column is the default field for unqualified terms."""
     return F.call_function("indexquery", _column(column), F.lit(query))
 
 
 def textsearch(column: ColumnOrName, query: str) -> Column:
-    """The same for a column that is indexed as text, word by word; others are refused."""
+    """As `indexquery`, for a column that is indexed as text; other columns are rejected."""
     return F.call_function("textsearch", _column(column), F.lit(query))
 
 
 def fieldmatch(column: ColumnOrName, query: str) -> Column:
-    """The same for a column whose values are indexed as they are; others are refused."""
+    """As `indexquery`, for a column whose values are indexed untokenized; other columns are rejected."""
     return F.call_function("fieldmatch", _column(column), F.lit(query))
 
 
 def indexqueryall(query: str) -> Column:
-    """Whether a search over all text-like columns finds the row."""
+    """Whether the row matches a query over all text-like columns."""
     return F.call_function("indexqueryall", F.lit(query))
 
 
 def score() -> Column:
-    """How well the row matches the searches of the query (BM25)."""
+    """The relevance of the row for the searches of the query (BM25)."""
     return F.call_function("indextables_score")
 
 
 def highlight(column: ColumnOrName) -> Column:
-    """The part of a text that the searches of the query found, with `<b>` around the words; or null."""
+    """A fragment of a text column around the matches of the query's searches, marked by `<b>`; or null."""
     return F.call_function("indextables_highlight", _column(column))
 
 
 def histogram(column: ColumnOrName, interval: float, offset: float = 0.0) -> Column:
-    """The step that a number belongs to, by its start: a double."""
+    """The start of the interval that a number is in, a double."""
     return F.call_function(
         "indextables_histogram", _column(column), F.lit(float(interval)), F.lit(float(offset))
     )
 
 
 def date_histogram(column: ColumnOrName, interval: str, offset: str = "0s") -> Column:
-    """The step (`15m`, `1h`, `7d`) that a date or timestamp belongs to, by its start."""
+    """The start of the interval (`15m`, `1h`, `7d`) that a date or timestamp is in."""
     return F.call_function("indextables_date_histogram", _column(column), F.lit(interval), F.lit(offset))
 
 
 def range_buckets(column: ColumnOrName, *buckets: tuple[str, float | None, float | None]) -> Column:
-    """The name of the range that a number belongs to; ranges are (name, from, to), None is an open end.
+    """The name of the range that a number is in; ranges are (name, from, to), None for no bound.
 
     >>> range_buckets("status", ("ok", None, 400), ("error", 400, None))  # doctest: +SKIP
     """

@@ -361,7 +361,7 @@ def test_an_aggregate_over_no_rows_is_one_row(tmp_path):
             [Aggregate(Function.COUNT), Aggregate(Function.COUNT)],
             [],
             PredicateError,
-            "two results have one name",
+            "two result columns have the same name",
         ),
         ([Aggregate(Function.MAX, "st")], [], PredicateError, "needs values with an order"),
         ([Aggregate(Function.COUNT)], [Histogram("t", 1.0)], PredicateError, "made of numbers"),

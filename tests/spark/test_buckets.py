@@ -73,7 +73,7 @@ def test_buckets_of_searched_rows_and_then_of_a_partition_do_not_mix(pair):
         ("indextables_histogram(num, num)", "constant"),
         ("indextables_histogram(level, 5)", "takes numbers"),
         ("indextables_histogram(num, 5, 0, 3)", "HAVING"),
-        ("indextables_date_histogram(ts, 'often')", "no length of time"),
+        ("indextables_date_histogram(ts, 'often')", "not a duration"),
         ("indextables_date_histogram(num, '1h')", "a date or a timestamp"),
         ("indextables_range(num, 'a', 0, 5, 'b', 3, 9)", "overlap"),
         ("indextables_range(num, 'a', NULL, NULL)", "no bound"),

@@ -1,4 +1,4 @@
-"""Conditions with what is known of a split put in: columns that have one value in all of its rows."""
+"""Conditions with the constant columns of a split folded, and facts about conditions."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ from indextables.predicate.evaluate import evaluate
 
 
 def fold(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:
-    """The condition without the columns that are constant (by their names in lower case).
+    """Replace constant columns (by their names in lower case) by their values.
 
     Three-valued logic is kept: a part that is unknown stays, for it may still decide nothing or all.
     """

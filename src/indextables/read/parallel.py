@@ -12,12 +12,12 @@ from indextables.options import Options, reading
 
 T = TypeVar("T")
 
-# Batches that a split may be ahead of the reader.
+# How many batches a split may be ahead of the reader.
 _AHEAD = 4
 
 
 class _Job(Generic[T]):
-    """One split's batches on their way to the reader."""
+    """A queue of one split's batches."""
 
     def __init__(self, work: Callable[[], Iterator[T]], stopped: threading.Event) -> None:
         self._work = work
@@ -31,7 +31,7 @@ class _Job(Generic[T]):
             for item in self._work():
                 if not self._put((True, item)):
                     return
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the reader shall see it
+        except BaseException as error:  # noqa: BLE001 - the reader raises it
             self._put((False, error))
         else:
             self._put((False, None))
@@ -57,7 +57,7 @@ class _Job(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], Iterator[T]]], parallelism: int) -> Iterator[T]:
-    """What the works yield, one work after the other, while the next ones already run.
+    """The items of the works, in the order of the works, while the next ones already run.
 
     Closing the iterator stops the works at their next batch.
     """

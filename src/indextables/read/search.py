@@ -77,7 +77,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
     tops = list(each(works, at_once))
     chosen = _chosen(tops, limit)
-    # Splits are opened again: all those that were searched cannot stay open.
+    # Splits are opened again, because not all of those searched can stay open.
     parts = [
         _rows(SplitReader(store, ref, table), top.rows[picks], schema.names, marked, operator)
         for ref, top, picks in zip(splits, tops, chosen.picks, strict=True)
@@ -96,7 +96,7 @@ def _column(field: str, snapshot: Snapshot) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Which rows of each split are wanted (ascending by row), and in which order they come out."""
+    """The rows to return of each split (ascending by row), and the order in which they are returned."""
 
     picks: list[np.ndarray]
     order: np.ndarray
@@ -110,7 +110,7 @@ def _chosen(tops: Sequence[TopRows], limit: int | None) -> _Chosen:
     score = np.concatenate([top.scores for top in tops]) if sizes else np.zeros(0, np.float32)
     row = np.concatenate([top.rows for top in tops]) if sizes else np.zeros(0, np.int64)
     best = np.lexsort((row, split, -score))[:limit]
-    # Rows are fetched split by split in ascending order; this is where each ends up.
+    # Rows are fetched split by split in ascending order; `order` is their position in the result.
     fetched = best[np.lexsort((row[best], split[best]))]
     picks = [place[fetched[split[fetched] == number]] for number in range(len(tops))]
     position = {int(index): where for where, index in enumerate(fetched)}
@@ -151,7 +151,7 @@ def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatist
 def _rows(
     reader: SplitReader, numbers: np.ndarray, columns: Sequence[str], marked: Sequence[str], operator: Search
 ) -> pa.Table:
-    """Rows by number, with fragments to highlight."""
+    """Rows by number, with highlighted fragments."""
     read = list(dict.fromkeys([*columns, *marked]))
     table = reader.rows(numbers, read)
     query = compile_query(reader.bound_query(operator), reader.view).true.rows if marked else NO_ROWS

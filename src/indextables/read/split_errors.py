@@ -1,4 +1,4 @@
-"""Errors of Arrow and Tantivy while a split is read, as errors of ours that name the split."""
+"""Errors of Arrow and Tantivy while a split is read, raised as errors that name the split."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @contextmanager
 def split_errors(table: TableContext, ref: SplitRef) -> Iterator[None]:
-    """Errors of other libraries from within become one of ours; Tantivy's are plain ValueErrors."""
+    """Raise errors of Arrow and Tantivy as SplitError; Tantivy's are ValueErrors."""
     try:
         yield
     except (pa.ArrowException, ValueError) as error:
@@ -34,7 +34,7 @@ def split_errors(table: TableContext, ref: SplitRef) -> Iterator[None]:
 
 
 def naming_split(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
-    """A method of a reader whose errors name the split."""
+    """Decorate a method of a reader so that its errors name the split."""
 
     @wraps(method)
     def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,7 +47,7 @@ def naming_split(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate
 def naming_split_in_batches(
     method: Callable[Concatenate[R, P], Iterator[T]],
 ) -> Callable[Concatenate[R, P], Iterator[T]]:
-    """The same for what is made bit by bit."""
+    """Decorate a generator method of a reader so that its errors name the split."""
 
     @wraps(method)
     def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -58,7 +58,7 @@ def naming_split_in_batches(
 
 
 def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: SplitRef) -> pa.Array:
-    """Values of a split as the table's column has them."""
+    """Cast values of a split to the type of the table's column."""
     if array.type == field.type:
         return array
     try:

@@ -1,4 +1,4 @@
-"""The rows of one split for which a condition is true."""
+"""Reads one split under conditions, with its index where that costs less than reading the columns."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,33 +43,33 @@ from indextables.store import Store
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
-# With more hits than this share of the rows, reading all rows in order is cheaper than picking some.
+# Above this share of the rows, a sequential scan is cheaper than fetching rows by number.
 _DENSE = 0.01
-# With more values in a list it is not worth fetching an index that then leaves most rows to be looked at.
+# For longer IN lists an index is not fetched: it would leave most rows to be compared.
 _FEW_VALUES = 1024
 # A list is hashed for every batch of rows, so long lists are compared with large batches.
 _ROWS_PER_VALUE = 8
-# Without a search operator, looking at every row is cheaper than collecting this share of them as hits.
+# Without a search operator, comparing every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Rows that an index chose; if `check` is not None, it has to hold for the doubtful ones."""
+class _Candidates:
+    """Candidate rows from the index; `residual` must be evaluated for the uncertain ones."""
 
     numbers: Numbers
-    check: Predicate | None
-    doubtful: Numbers
+    residual: Predicate | None
+    uncertain: Numbers
 
 
 @lru_cache(maxsize=16)
 def _warn_of_cache(problem: str) -> None:
-    """Once for a problem: answers are right, only slower."""
+    """Warn once of each problem: answers are correct, but slower."""
     _logger.warning("conditions are answered from rows, without their index: %s", problem)
 
 
 class SplitReader:
-    """One split of a table, to be read under conditions."""
+    """One split of a table."""
 
     def __init__(self, store: Store, ref: SplitRef, table: TableContext) -> None:
         self.table = table
@@ -80,7 +80,7 @@ class SplitReader:
 
     @cached_property
     def constants(self) -> dict[str, pa.Scalar]:
-        """Columns with one value in all rows: partition columns, and those that came after this split."""
+        """Columns with one value in all rows: partition columns, and columns that the split does not have."""
         own = {name.lower() for name in self.source.schema.names}
         found = {
             f.name.lower(): pa.scalar(None, f.type) for f in self.table.schema if f.name.lower() not in own
@@ -95,30 +95,30 @@ class SplitReader:
 
     @cached_property
     def view(self) -> IndexView:
-        """The index as conditions see it."""
+        """The view of the index that conditions are compiled against."""
         return self.index.view_with(self.constants)
 
     def bound_query(self, search: Search) -> BoundQuery:
-        """A search operator, its fields resolved."""
+        """A search operator with its query parsed and its fields resolved."""
         return self.table.bound_query(search)
 
     @naming_split
     def scored(self, search: Search, statistics: TermStatistics | None) -> RowSet:
-        """The rows that a search finds, with scores by the statistics of the table, or else of this split."""
+        """The rows of a search, scored with the term statistics of the table, or by default of this split."""
         return compile_query(self.bound_query(search), replace(self.view, statistics=statistics)).true
 
     def folded(self, where: Predicate | None) -> Predicate:
-        """The condition with this split's constants put in."""
+        """The condition with the constant columns of this split replaced by their values."""
         return Always(True) if where is None else fold(where, self.constants)
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:
-        """What the index says about a folded condition."""
+        """The candidates of a folded condition and the residual that the index leaves."""
         self.index.load_columns(self.columns_of(where))
         return plan_filter(where, self.view, self.bound_query, self.table.options)
 
     def columns_of(self, condition: Predicate | None) -> list[str]:
-        """The columns that a condition speaks of, those of its searches too."""
+        """The columns of a condition and of its searches."""
         if condition is None:
             return []
         found = [self.table.column(column.path[0]).name for column in columns_of(condition)]
@@ -127,14 +127,14 @@ class SplitReader:
         return found
 
     def is_index_at_hand(self, columns: Iterable[str]) -> bool:
-        """Whether the index can be asked about columns without fetching it."""
+        """Whether the index of these columns is on the local disk."""
         return self.source.index_at_hand(self.table.options, columns)
 
     @naming_split_in_batches
     def batches(
         self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows for which the condition is true, in order; no more than `limit`."""
+        """The rows for which the condition is true, in order; at most `limit`."""
         condition = self.folded(where)
         if isinstance(condition, Always) and condition.value is not True:
             return
@@ -154,32 +154,36 @@ class SplitReader:
         if isinstance(condition, Always):
             yield from self._scan(columns)
             return
-        chosen: _Chosen | None = None
+        candidates: _Candidates | None = None
         if self._index_pays(condition):
-            chosen = self.from_index(condition, lambda: self._chosen(condition, limit, self._most(condition)))
-        if chosen is None:
-            yield from self._checked_scan(columns, condition)
-        elif chosen.check is None:
-            yield from self._fetch(columns, chosen.numbers)
+            candidates = self.from_index(
+                condition, lambda: self._find_candidates(condition, limit, self._max_hits(condition))
+            )
+        if candidates is None:
+            yield from self._filtered_scan(columns, condition)
+        elif candidates.residual is None:
+            yield from self._fetch(columns, candidates.numbers)
         else:
-            yield from self._checked(columns, chosen.check, chosen.numbers, chosen.doubtful)
+            yield from self._filtered(columns, candidates.residual, candidates.numbers, candidates.uncertain)
 
-    def _chosen(self, condition: Predicate, limit: int | None, most: int) -> "_Chosen | None":
-        """The rows that the index chooses; None if they are more than `most`."""
+    def _find_candidates(
+        self, condition: Predicate, limit: int | None, max_hits: int
+    ) -> "_Candidates | None":
+        """The candidate rows of the index; None if there are more than `most`."""
         found = self.filter_plan(condition)
         none = np.zeros(0, np.int64)
         if found.candidates.rows is NO_ROWS:
-            return _Chosen(none, None, none)
+            return _Candidates(none, None, none)
         if found.residual is None and limit is not None:
-            return _Chosen(self.index.first(found.candidates.rows, limit), None, none)
-        numbers = self.index.rows_up_to(found.candidates.rows, most)
+            return _Candidates(self.index.first(found.candidates.rows, limit), None, none)
+        numbers = self.index.rows_up_to(found.candidates.rows, max_hits)
         if numbers is None or found.residual is None:
-            return None if numbers is None else _Chosen(numbers, None, none)
-        doubtful = numbers if found.candidates.all_uncertain else self.index.rows(found.candidates.uncertain)
-        return _Chosen(numbers, found.residual, doubtful)
+            return None if numbers is None else _Candidates(numbers, None, none)
+        uncertain = numbers if found.candidates.all_uncertain else self.index.rows(found.candidates.uncertain)
+        return _Candidates(numbers, found.residual, uncertain)
 
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
-        """What the index answers; None if the cache has no room for it, and the rows can answer instead."""
+        """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
         try:
             return compile_query()
         except IndexCacheError as error:
@@ -195,14 +199,14 @@ class SplitReader:
         every = np.arange(self.source.num_records, dtype=np.int64)
         if isinstance(condition, Always):
             return every if condition.value is True else every[:0]
-        chosen = self.from_index(condition, lambda: self._chosen(condition, None, len(every)))
-        if chosen is None:
+        candidates = self.from_index(condition, lambda: self._find_candidates(condition, None, len(every)))
+        if candidates is None:
             found: Numbers = every[self.holds(condition, every)]
             return found
-        if chosen.check is None or not len(chosen.numbers):
-            return chosen.numbers
-        wrong = chosen.doubtful[~self.holds(chosen.check, chosen.doubtful)]
-        return np.setdiff1d(chosen.numbers, wrong, assume_unique=True)
+        if candidates.residual is None or not len(candidates.numbers):
+            return candidates.numbers
+        wrong = candidates.uncertain[~self.holds(candidates.residual, candidates.uncertain)]
+        return np.setdiff1d(candidates.numbers, wrong, assume_unique=True)
 
     @naming_split_in_batches
     def numbered_batches(
@@ -226,22 +230,22 @@ class SplitReader:
         if self._index_pays(condition):
             counted = self.from_index(condition, lambda: self._counted(condition))
         if counted is None:
-            counted = sum(batch.num_rows for batch in self._checked_scan((), condition))
+            counted = sum(batch.num_rows for batch in self._filtered_scan((), condition))
         return counted
 
     def _counted(self, condition: Predicate) -> int | None:
-        """The count by the index; None if too many rows would have to be looked at one by one."""
+        """The count from the index; None if the residual would have to be evaluated for too many rows."""
         found = self.filter_plan(condition)
         if found.residual is None:
             return self.index.count(found.candidates.rows)
-        doubtful = self.index.rows_up_to(found.candidates.uncertain, self._most(condition))
-        if doubtful is None:
+        uncertain = self.index.rows_up_to(found.candidates.uncertain, self._max_hits(condition))
+        if uncertain is None:
             return None
-        return self.index.count(found.candidates.certain) + int(self.holds(found.residual, doubtful).sum())
+        return self.index.count(found.candidates.certain) + int(self.holds(found.residual, uncertain).sum())
 
     @naming_split
     def index_decides(self, where: Predicate | None) -> bool:
-        """Whether the index alone tells for which rows the condition is true."""
+        """Whether the index evaluates the condition without a residual."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return True
@@ -249,7 +253,7 @@ class SplitReader:
 
     @naming_split
     def count_candidates(self, where: Predicate | None) -> int:
-        """How many rows have to be read, or looked at, to find those for which the condition is true."""
+        """The number of candidate rows of the condition."""
         condition = self.folded(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
@@ -265,13 +269,13 @@ class SplitReader:
         """Rows by number, which are ascending."""
         return pa.Table.from_batches(self._fetch(columns, numbers, dense=False), self.table.selected(columns))
 
-    def _most(self, condition: Predicate) -> int:
-        """With more hits than this, looking at every row is cheaper than collecting hits."""
+    def _max_hits(self, condition: Predicate) -> int:
+        """With more hits than this, comparing every row is cheaper than collecting hits."""
         rows = self.source.num_records
         return rows if has_search(condition) else int(_MANY * rows)
 
     def _index_pays(self, condition: Predicate) -> bool:
-        """Whether the index should be asked: it has to be, it is at hand, or it may spare most rows."""
+        """Whether to use the index: a search needs it, it is at hand, or it may exclude most rows."""
         if has_search(condition):
             return True
         if not self._index_excludes_rows(condition):
@@ -298,7 +302,7 @@ class SplitReader:
     # --- rows -----------------------------------------------------------------------------------------
 
     def _own(self, columns: Sequence[str]) -> list[str]:
-        """The columns that are read from the split, in its spelling."""
+        """The columns that are read from the split, as the split names them."""
         wanted = {name.lower() for name in columns} - self.constants.keys()
         return [name for name in self.source.schema.names if name.lower() in wanted]
 
@@ -308,7 +312,7 @@ class SplitReader:
         return self._schemas[columns]
 
     def _whole(self, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> pa.RecordBatch:
-        """Rows as the table has them: columns in order, constants put in."""
+        """A batch with the columns in order and with constant columns added."""
         own = {name.lower(): i for i, name in enumerate(batch.schema.names)}
         schema = self._schema_of(tuple(columns))
         arrays = []
@@ -353,10 +357,10 @@ class SplitReader:
             for batch in self.source.fetch(numbers, own, self.table.options.get(reading.BATCH_BYTES)):
                 yield self._whole(batch, columns, batch.num_rows)
 
-    # --- checking rows --------------------------------------------------------------------------------
+    # --- residuals ------------------------------------------------------------------------------------
 
-    def _checked_scan(self, columns: Sequence[str], condition: Predicate) -> Iterator[pa.RecordBatch]:
-        """All rows, each looked at."""
+    def _filtered_scan(self, columns: Sequence[str], condition: Predicate) -> Iterator[pa.RecordBatch]:
+        """All rows for which the condition is true, by comparing each."""
         read = self._with_needed(columns, condition)
         start = 0
         for batch in self._scan(read, _ROWS_PER_VALUE * longest_list(condition)):
@@ -365,35 +369,35 @@ class SplitReader:
             keep = self._true(condition, batch, numbers)
             yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
 
-    def _checked(
-        self, columns: Sequence[str], check: Predicate, numbers: Numbers, doubtful: Numbers
+    def _filtered(
+        self, columns: Sequence[str], residual: Predicate, numbers: Numbers, uncertain: Numbers
     ) -> Iterator[pa.RecordBatch]:
-        """Some rows, of which the doubtful ones are looked at."""
-        read = self._with_needed(columns, check)
+        """Some rows, without uncertain ones for which the residual is not true."""
+        read = self._with_needed(columns, residual)
         start = 0
         for batch in self._fetch(read, numbers):
             own = numbers[start : start + batch.num_rows]
             start += batch.num_rows
-            unsure = _among(own, doubtful)
+            unsure = _among(own, uncertain)
             keep = ~unsure
             if unsure.any():
-                keep[unsure] = self._true(check, batch.filter(pa.array(unsure)), own[unsure])
+                keep[unsure] = self._true(residual, batch.filter(pa.array(unsure)), own[unsure])
             yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
 
     @naming_split
-    def holds(self, check: Predicate, numbers: Numbers) -> Mask:
+    def holds(self, residual: Predicate, numbers: Numbers) -> Mask:
         """For each of these rows, whether the condition is true."""
-        read = self._with_needed((), check)
+        read = self._with_needed((), residual)
         found = [np.zeros(0, np.bool_)]
         start = 0
         for batch in self._fetch(read, numbers):
             own = numbers[start : start + batch.num_rows]
             start += batch.num_rows
-            found.append(self._true(check, batch, own))
+            found.append(self._true(residual, batch, own))
         return np.concatenate(found)
 
     def _with_needed(self, columns: Sequence[str], condition: Predicate) -> list[str]:
-        """The columns asked for, and those that looking at rows needs."""
+        """The columns to return, and those that the condition needs."""
         return list(dict.fromkeys([*columns, *self.columns_of(condition)]))
 
     def _true(self, condition: Predicate, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
@@ -410,15 +414,15 @@ class SplitReader:
             self._answers[operator] = self.index.rows(side.certain), self.index.rows(side.uncertain)
         sure, unsure = self._answers[operator]
         found = _among(numbers, sure)
-        doubtful = _among(numbers, unsure)
-        if doubtful.any():
-            rows = batch.filter(pa.array(doubtful))
-            found[doubtful] = match_rows(self.bound_query(operator), rows, self.view)
+        uncertain = _among(numbers, unsure)
+        if uncertain.any():
+            rows = batch.filter(pa.array(uncertain))
+            found[uncertain] = match_rows(self.bound_query(operator), rows, self.view)
         return found
 
 
 def _selective(condition: Predicate) -> bool:
-    """Whether a condition usually leaves few rows."""
+    """Whether a condition is usually true for few rows."""
     match condition:
         case And(parts):
             return any(_selective(part) for part in parts)
@@ -449,5 +453,5 @@ def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def _counted(rows: int) -> pa.RecordBatch:
-    """A batch without columns that still knows how many rows it has."""
+    """A batch without columns and with a number of rows."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

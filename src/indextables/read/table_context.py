@@ -44,7 +44,7 @@ class TableContext:
 
     @cached_property
     def fields(self) -> SearchFields:
-        """The columns as searches name them."""
+        """The fields that searches may name."""
         return SearchFields(self.schema, self.mappings, self.partition_columns)
 
     @cached_property
@@ -166,7 +166,7 @@ def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef
 
 
 def are_parquet(files: pa.Table) -> pa.Array:
-    """Which entries are splits that this engine wrote."""
+    """Which entries are Parquet splits, and not splits that the original wrote."""
     tags = files["splitTags"].combine_chunks() if files.num_rows else pa.array([], pa.list_(pa.string()))
     tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), PARQUET_TAG))
     mask = np.zeros(files.num_rows, np.bool_)

@@ -1,1 +1,1 @@
-"""IndexTables in Spark: getting into a session, and what its planner and its tasks do."""
+"""IndexTables in Spark: sessions, the planner on the driver, and the functions of tasks."""

@@ -1,4 +1,4 @@
-"""The jar between Spark and Python: find the one for a version of Spark, or compile it.
+"""The jar with the Scala bridge: find the one for a version of Spark, or compile it.
 
 The wheel carries a jar for the Spark it was built with, and the Scala sources. PySpark carries a Scala
 compiler, so for another version the jar is compiled once, on first use, into a cache folder.
@@ -19,11 +19,11 @@ _OLDEST = (4, 3)
 
 
 class BridgeError(IndexTablesError):
-    """There is no bridge jar for this Spark, and none can be made."""
+    """There is no bridge jar for this Spark, and none can be compiled."""
 
 
 def jar(spark_version: str | None = None) -> Path:
-    """The bridge for a version of Spark (by default the installed PySpark's), compiled if need be."""
+    """The bridge for a version of Spark (by default the installed PySpark's), compiled if necessary."""
     version = spark_version or pyspark.__version__
     _check_version(version)
     packaged = packaged_jar(version)
@@ -35,7 +35,7 @@ def jar(spark_version: str | None = None) -> Path:
 
 
 def packaged_jar(spark_version: str) -> Path:
-    """Where the package has its bridge for a version of Spark; one serves all patches of a minor version."""
+    """The path of the packaged bridge for a version of Spark, which serves all of its patch versions."""
     return _HERE / "jars" / jar_name(spark_version)
 
 
@@ -66,12 +66,12 @@ def build(target: Path, spark_version: str | None = None) -> Path:
     try:
         compile_bridge(sources, spark, version, target)
     except CompileError as error:
-        raise BridgeError(f"the bridge for Spark {version} cannot be made: {error}") from None
+        raise BridgeError(f"the bridge for Spark {version} cannot be compiled: {error}") from None
     return target
 
 
 def is_current(target: Path) -> bool:
-    """Whether a jar was made from the sources as they are, for the installed PySpark."""
+    """Whether a jar was compiled from the current sources, for the installed PySpark."""
     return target.is_file() and origin_of(target) == origin(pyspark.__version__, source_files())
 
 

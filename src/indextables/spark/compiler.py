@@ -1,6 +1,6 @@
-"""Compiles the Scala sources of the bridge into a jar, with nothing but PySpark's jars and a Java.
+"""Compiles the Scala sources of the bridge into a jar, with the compiler in PySpark's jars.
 
-This module imports nothing of ours, because the build of the wheel uses it too.
+This module imports no other of the package, because the build of the wheel uses it too.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ PROVIDER = "org.apache.spark.sql.indextables.Provider"
 
 _REGISTER = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _ORIGIN = "META-INF/indextables-bridge"
-_FIXED = (1980, 1, 1, 0, 0, 0)  # the same sources make the same jar
+_FIXED = (1980, 1, 1, 0, 0, 0)  # the same sources give the same jar
 
 
 class CompileError(Exception):
@@ -24,7 +24,7 @@ class CompileError(Exception):
 
 
 def minor(version: str) -> str:
-    """The part of Spark's version that one jar serves.
+    """The minor version of Spark, all of whose patch versions use one jar.
 
     >>> minor("4.3.0")
     '4.3'
@@ -33,12 +33,12 @@ def minor(version: str) -> str:
 
 
 def jar_name(spark_version: str) -> str:
-    """What the jar for a version of Spark is called."""
+    """The file name of the jar for a version of Spark."""
     return f"indextables-bridge-{minor(spark_version)}.jar"
 
 
 def origin(spark_version: str, sources: Sequence[Path]) -> str:
-    """A digest of what a jar is made from."""
+    """A digest of the sources of a jar and of its Spark version."""
     digest = hashlib.sha256(minor(spark_version).encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -46,7 +46,7 @@ def origin(spark_version: str, sources: Sequence[Path]) -> str:
 
 
 def origin_of(jar: Path) -> str:
-    """The digest that a jar carries; empty if it carries none."""
+    """The digest stored in a jar; empty if there is none."""
     try:
         with zipfile.ZipFile(jar) as opened:
             return opened.read(_ORIGIN).decode().strip()
@@ -55,7 +55,7 @@ def origin_of(jar: Path) -> str:
 
 
 def compile_bridge(sources: Sequence[Path], spark: Path, spark_version: str, target: Path) -> None:
-    """Make the jar; `spark` is the folder that holds Spark's `jars`."""
+    """Compile the jar; `spark` is the folder that holds Spark's `jars`."""
     jars = sorted((spark / "jars").glob("*.jar"))
     if not any(jar.name.startswith("scala-compiler") for jar in jars):
         raise CompileError(f"there is no Scala compiler among the jars of Spark in {spark / 'jars'}")
@@ -64,11 +64,11 @@ def compile_bridge(sources: Sequence[Path], spark: Path, spark_version: str, tar
         classes = Path(scratch) / "classes"
         classes.mkdir()
         _compile(sources, jars, classes)
-        made = Path(scratch) / "bridge.jar"
-        _pack(classes, made, origin(spark_version, sources))
-        # Whoever looks at the target sees all of the jar or none of it.
+        built = Path(scratch) / "bridge.jar"
+        _pack(classes, built, origin(spark_version, sources))
+        # Renamed, so that other processes see the whole jar or none.
         waiting = target.with_name(f".{target.name}.{os.getpid()}")
-        shutil.copyfile(made, waiting)
+        shutil.copyfile(built, waiting)
         waiting.replace(target)
 
 

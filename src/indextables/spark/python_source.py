@@ -45,7 +45,7 @@ class IndexTablesSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """`options` are those of the call."""
         super().__init__(options)
-        self._given = dict(options)
+        self._options_given = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -54,20 +54,22 @@ class IndexTablesSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns."""
-        table = _table(self._given)
+        table = _table(self._options_given)
         return StructType.fromJson(json.loads(table.snapshot().metadata.schema_string))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table."""
-        return Reader(_table(self._given, Where.READ), schema)
+        return Reader(_table(self._options_given, Where.READ), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A writer of rows to the table."""
-        return Writer(_table(self._given, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND)
+        return Writer(
+            _table(self._options_given, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND
+        )
 
 
 class SplitPartition(InputPartition):
-    """The splits that one task reads."""
+    """The splits of one partition."""
 
     def __init__(self, spec: ScanSpec, splits: Sequence[SplitRef]) -> None:
         super().__init__(None)
@@ -75,7 +77,7 @@ class SplitPartition(InputPartition):
 
 
 class Reader(DataSourceReader):
-    """Reads a table's columns, all rows.
+    """Reads all rows of a table.
 
     It takes no filters: Spark 4.3 gives the filters of one query to later readers of the same DataFrame.
     """
@@ -88,7 +90,7 @@ class Reader(DataSourceReader):
         check_columns(table, self._snapshot, schema.json())
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks."""
+        """The partitions, each with some splits."""
         table, splits = plan_splits(self._snapshot, None, self._options)
         spec = ScanSpec(table, tuple(self._columns))
         return [SplitPartition(spec, each.splits) for each in assign_splits(splits, 4, (), self._options)]
@@ -102,19 +104,19 @@ class Reader(DataSourceReader):
 
 
 class SplitsWritten(WriterCommitMessage):
-    """What a task wrote."""
+    """The commit message of a task: the splits that it wrote."""
 
     def __init__(self, adds: Sequence[Add]) -> None:
         self.adds = list(adds)
 
 
 class Writer(DataSourceArrowWriter):
-    """Writes rows, and commits once."""
+    """Writes rows, and commits them as one version."""
 
     def __init__(self, table: TableLocation, schema: StructType, mode: Mode) -> None:
         self._passport: Passport = table.store.passport()
-        self._options: Options = _alone(table.options)
-        _refuse_months(schema, ())
+        self._options: Options = _without_background(table.options)
+        _reject_months(schema, ())
         on_write.check(self._options)
         self._planned: Planned | None
         self._planned, _ = plan_write(
@@ -133,7 +135,7 @@ class Writer(DataSourceArrowWriter):
             raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make what the tasks wrote one version."""
+        """Commit the splits of all tasks as one version."""
         if self._planned is None:
             return
         log = TransactionLog(self._passport.open(), self._options, engine=ENGINE)
@@ -142,7 +144,7 @@ class Writer(DataSourceArrowWriter):
             on_write.after_write(log, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave what tasks wrote to a purge.
+        """Leave the splits of tasks to a purge.
 
         Spark calls this after a commit whose outcome is unknown too, in a process that cannot tell, and
         then the splits may be in the table.
@@ -153,32 +155,32 @@ def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
     return [add for message in messages if isinstance(message, SplitsWritten) for add in message.adds]
 
 
-def _alone(options: Options) -> Options:
-    """The options of a write in a process that ends when it likes."""
+def _without_background(options: Options) -> Options:
+    """The options of a write in a process that may end at any time."""
     if options.get(opt.PURGE_AFTER_WRITES):
         raise OptionError(
-            f"option '{opt.PURGE_AFTER_WRITES.key}' needs the bridge: without it nobody counts writes; "
+            f"option '{opt.PURGE_AFTER_WRITES.key}' needs the bridge: without it writes are not counted; "
             "set the session up by indextables.configure, or leave the option out"
         )
     return Options.parse({opt.MERGE_IN_BACKGROUND.key: False}).over(options)
 
 
-def _refuse_months(kind: DataType, path: tuple[str, ...]) -> None:
-    """Spark's own Python writers cannot hand over intervals of months."""
+def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
+    """Reject intervals of months, which Spark does not pass to Python writers."""
     match kind:
         case YearMonthIntervalType():
             raise SchemaError(
-                f"column {'.'.join(path)} is an interval of months, which Spark hands to no Python writer; "
+                f"column {'.'.join(path)} is an interval of months, which Spark cannot pass to Python; "
                 "set the session up by indextables.configure, or cast the column to int"
             )
         case StructType(fields=fields):
             for field in fields:
-                _refuse_months(field.dataType, (*path, field.name))
+                _reject_months(field.dataType, (*path, field.name))
         case ArrayType(elementType=element):
-            _refuse_months(element, (*path, "element"))
+            _reject_months(element, (*path, "element"))
         case MapType(keyType=key, valueType=value):
-            _refuse_months(key, (*path, "key"))
-            _refuse_months(value, (*path, "value"))
+            _reject_months(key, (*path, "key"))
+            _reject_months(value, (*path, "value"))
 
 
 def _table(given: Mapping[str, str], scope: Where | None = None) -> TableLocation:

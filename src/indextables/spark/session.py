@@ -1,4 +1,4 @@
-"""Getting into Spark: configure a session before it starts, or attach to one that runs."""
+"""Setting up Spark: configure a session before it starts, or attach to a running one."""
 
 import os
 import sys
@@ -16,12 +16,12 @@ _SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Give a session builder what `format("indextables")` and its SQL need; what is set already stays.
+    """Add the jar and the SQL extension to a session builder; existing settings are kept.
 
     >>> from pyspark.sql import SparkSession  # doctest: +SKIP
     >>> spark = configure(SparkSession.builder).getOrCreate()  # doctest: +SKIP
     """
-    given = _given(builder)
+    given = _settings(builder)
     builder.config(_JARS, _joined(given.get(_JARS), str(bridge.jar())))
     builder.config(_EXTENSIONS, _joined(given.get(_EXTENSIONS), bridge.EXTENSIONS))
     if _SOCKETS not in given:
@@ -33,7 +33,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def attach(spark: SparkSession) -> SparkSession:
-    """Give the same to a session that runs already, as in a notebook; the session again.
+    """Add the jar and the SQL extension to a running session, as in a notebook; returns the session.
 
     Names of the form indextables.`/path` in SQL then work in sessions that come from it (`newSession()`), and
     in the session itself if no query ran before.
@@ -56,13 +56,13 @@ def attach(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _given(builder: SparkSession.Builder) -> dict[str, Any]:
-    """What the builder was told so far."""
+def _settings(builder: SparkSession.Builder) -> dict[str, Any]:
+    """The settings of the builder."""
     options: dict[str, Any] = getattr(builder, "_options", {})
     return options
 
 
 def _joined(before: str | None, addition: str) -> str:
-    """A list with commas, with the addition in it once."""
+    """A comma-separated list to which a value is added once."""
     listed = [part.strip() for part in (before or "").split(",") if part.strip()]
     return ",".join([*listed, *([] if addition in listed else [addition])])

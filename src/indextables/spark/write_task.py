@@ -1,4 +1,4 @@
-"""What a task of a write runs on an executor: Arrow batches in, splits on the store, one message out."""
+"""The function that a task of a write runs on an executor: it writes splits and returns a commit message."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from indextables.store import Passport
 MESSAGE = "message"
 ERROR = "error"
 
-_SAID = pa.schema([(MESSAGE, pa.binary()), (ERROR, pa.string())])
+_SCHEMA = pa.schema([(MESSAGE, pa.binary()), (ERROR, pa.string())])
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Add])
@@ -33,17 +33,17 @@ class WriteFunction:
 
     @property
     def __name__(self) -> str:
-        """Spark wants its functions to have a name."""
+        """The name that Spark requires of functions."""
         return "indextables_write"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write all rows; the message for the commit, or the sentence of an error of ours."""
+        """Write all rows; returns the commit message, or an error message."""
         try:
             adds = [] if self._planned is None else self._written(self._planned, batches)
         except IndexTablesError as error:
-            yield _said(None, str(error))
+            yield _message_batch(None, str(error))
         else:
-            yield _said(_encoder.encode(adds), None)
+            yield _message_batch(_encoder.encode(adds), None)
 
     def _written(self, planned: Planned, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._passport.open(), planned.target, self._options)
@@ -55,7 +55,7 @@ class WriteFunction:
 
 
 def valid_texts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, unless a text in them is not UTF-8: Spark's texts may hold any bytes."""
+    """The rows; raises SchemaError if a text is not valid UTF-8, which Spark allows."""
     for batch in batches:
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if not _holds_text(field.type):
@@ -76,10 +76,10 @@ def _holds_text(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
-def _said(message: bytes | None, error: str | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{MESSAGE: message, ERROR: error}], _SAID)
+def _message_batch(message: bytes | None, error: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{MESSAGE: message, ERROR: error}], _SCHEMA)
 
 
 def adds_of(messages: Sequence[bytes]) -> list[Add]:
-    """What tasks said that they wrote."""
+    """The splits in the commit messages of tasks."""
     return [add for message in messages for add in _decoder.decode(message)]

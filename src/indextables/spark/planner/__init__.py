@@ -1,1 +1,1 @@
-"""What the planner process answers: a pure function for each operation of bridge/PROTOCOL.md."""
+"""The planner process: a function for each operation of bridge/PROTOCOL.md."""

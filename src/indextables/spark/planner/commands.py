@@ -26,7 +26,7 @@ _RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 
 
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """The columns of a command's result, and the name of its table if it is a name; nothing if not ours."""
+    """The columns of a command's result, and the name of its table; nothing for other statements."""
     del blobs
     statement = parse_statement(request["statement"])
     if statement is None:

@@ -1,4 +1,4 @@
-"""From the name of an operation to the function that answers it."""
+"""The operations by name, and the reply to one call."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ Handler = Callable[[Request, Sequence[bytes]], Answer]
 
 
 def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
-    """The request again: for tests, and to have the process started before the first query."""
+    """Return the request: for tests, and to start the process before the first query."""
     return request, blobs
 
 
@@ -45,7 +45,7 @@ OPERATIONS: Mapping[str, Handler] = {
 
 
 def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
-    """The reply to one call; an error of ours is a reply too, with its sentence and nothing else."""
+    """The reply to one call; an IndexTablesError is a reply that has only its message."""
     try:
         reply, made = OPERATIONS[operation](json.loads(request), blobs)
     except IndexTablesError as error:

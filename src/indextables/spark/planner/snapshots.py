@@ -1,4 +1,4 @@
-"""The snapshot that a query reads, and the operation `snapshot`, which chooses it."""
+"""The snapshot that a query reads; the operation `snapshot`, which selects it."""
 
 import json
 from collections import OrderedDict
@@ -103,7 +103,7 @@ def _key(table: TableLocation, version: int, identity: str | None) -> tuple[obje
 
 
 def _plain(given: Any) -> Any:  # noqa: ANN401 - JSON
-    """A type without what does not change its values: whether nulls are allowed, comments."""
+    """A type without nullability and comments, which do not change its values."""
     if not isinstance(given, dict):
         return given
     match given.get("type"):

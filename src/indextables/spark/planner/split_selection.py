@@ -29,17 +29,17 @@ class SplitSelection:
 
     @property
     def rows(self) -> int:
-        """How many rows the splits have, as far as the log knows."""
+        """How many rows the splits have by the log."""
         return pc.sum(self.files["numRecords"]).as_py() or 0
 
     @property
     def bytes(self) -> int:
-        """How large the splits' rows are, uncompressed where the log knows it."""
+        """The size of the splits, uncompressed where the log has it."""
         sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
         return pc.sum(sizes).as_py() or 0
 
     def holding_first(self, snapshot: Snapshot, where: Predicate | None, first: First) -> "SplitSelection":
-        """Only the splits that can hold one of the first rows in an order."""
+        """Only the splits that may hold one of the first rows of an order."""
         if not self.files.num_rows:
             return self
         certain = judge(self.files, where, snapshot.schema, snapshot.partition_columns).must
@@ -49,7 +49,7 @@ class SplitSelection:
 
 
 def select_splits(snapshot: Snapshot, where: Predicate | None) -> SplitSelection:
-    """The splits that can hold a row for which the condition is true."""
+    """The splits that may hold a row for which the condition is true."""
     partition, _ = split_partition_conjuncts(where, snapshot.partition_columns)
     listed = snapshot.files(partition)
     considered = listed.num_rows if partition is None else max(_live(snapshot), listed.num_rows)

@@ -108,7 +108,7 @@ def _version(text: str) -> int:
 
 
 def _milliseconds(text: str, zone: str) -> int:
-    """A moment in the session's time zone; no version is later than it."""
+    """A timestamp in the session's time zone, in milliseconds."""
     micros = micros_of(text, zone)
     if micros is None:
         raise OptionError(

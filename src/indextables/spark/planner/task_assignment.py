@@ -72,7 +72,7 @@ def preferred_executor(path: str, executors: Sequence[str]) -> str | None:
 
 
 def _balanced(splits: Sequence[SplitRef], count: int) -> list[tuple[SplitRef, ...]]:
-    """The splits in `count` groups: the largest first, each to the group that has least."""
+    """The splits in `count` groups: the largest first, each to the smallest group."""
     groups: list[list[SplitRef]] = [[] for _ in range(count)]
     most = -(-len(splits) // count)
     loads = [(0, number) for number in range(count)]

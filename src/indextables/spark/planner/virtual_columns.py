@@ -93,7 +93,7 @@ def _bound(value: str | None) -> float | None:
 
 
 def microseconds(text: str, *, offset: bool = False) -> int:
-    """The length in microseconds; an offset may be zero or negative.
+    """Parse a duration such as `15m`, `1h` or `7d` as microseconds; an offset may be zero or negative.
 
     >>> microseconds("15m")
     900000000

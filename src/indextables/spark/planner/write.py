@@ -35,7 +35,7 @@ _RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 
 
 def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Agree to a write: how rows are shuffled, what tasks run, and the plan that the commit wants back."""
+    """Plan a write: the distribution of rows, the function of its tasks, and the plan for `commit`."""
     del blobs
     table = locate_table(request)
     on_write.check(table.options)
@@ -58,19 +58,19 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 
 
 def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Make what the tasks wrote one version; if that fails for certain, their splits go again."""
+    """Commit the splits of all tasks as one version; if that certainly failed, the splits are deleted."""
     table = locate_table(request)
     planned: Planned | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
     if planned is None:
-        return {"metrics": _figures(())}, ()
+        return {"metrics": _metrics(())}, ()
     adds = adds_of(blobs[1:])
     snapshot, committed = finish_write(table.log, planned, adds, table.options)
     more = _maintenance(snapshot, table.options, request) if committed else {}
-    return {"version": snapshot.version, "metrics": _figures(adds), **more}, ()
+    return {"version": snapshot.version, "metrics": _metrics(adds), **more}, ()
 
 
-def _figures(adds: Sequence[Add]) -> Mapping[str, int]:
-    """What was written, by the names of the metrics on Spark's SQL page."""
+def _metrics(adds: Sequence[Add]) -> Mapping[str, int]:
+    """The metrics of a write by their names on Spark's SQL page."""
     return {
         "rowsWritten": sum(add.num_records or 0 for add in adds),
         "splitsWritten": len(adds),
@@ -87,14 +87,14 @@ def abort(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 
 
 def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Take out of the table what a condition covers, in one version."""
+    """Remove the splits that a condition covers, in one version."""
     del blobs
     table = locate_table(request)
     log = table.log
     try:
         snapshot = log.snapshot()
     except TableNotFoundError:
-        return {}, ()  # a catalog may know a table that no row was written to yet
+        return {}, ()  # a table in a catalog may have no log yet
     where = _condition(request["filters"], snapshot.schema)
     gone = removes(snapshot, Replace.WHERE, where, ())
     if gone:
@@ -104,7 +104,11 @@ def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 
 
 def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
-    """What Spark wants replaced or deleted; refused if it means something that only Spark can evaluate."""
+    """The condition of rows to replace or delete.
+
+    Raises:
+        PredicateError: Only Spark can evaluate a part of it.
+    """
     found = [condition(expression, Scope(schema)) for expression in filters]
     understood = [part for part in found if part is not None]
     if len(understood) < len(found):
@@ -116,13 +120,13 @@ def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
 
 
 def _shuffle(planned: Planned, options: Options) -> Mapping[str, Any] | None:
-    """How rows should meet before they are written; nothing if they stay where they are."""
+    """How rows are distributed before they are written; None if they are not."""
     distribution = options.get(opt.DISTRIBUTION_MODE)
     if not options.get(opt.OPTIMIZE_WRITE) or distribution == "none":
         return None
     by = planned.target.partition_columns
     return {
-        # Without partition columns, all columns together spread the rows; maps cannot be compared.
+        # Without partition columns, rows are distributed by all columns that can be compared.
         "columns": list(by) or [f.name for f in planned.target.schema if not pt.is_nested(f.type)],
         "strict": bool(by) and distribution == "hash",
         "bytes": options.get(opt.TARGET_SPLIT_SIZE),
@@ -130,12 +134,12 @@ def _shuffle(planned: Planned, options: Options) -> Mapping[str, Any] | None:
 
 
 def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The commands that follow a commit, and whether the write waits for them; empty if there are none."""
+    """The maintenance commands that follow a commit, and whether the write waits for them; may be empty."""
     due = on_write.due(snapshot, options, request["parallelism"])
     purges = on_write.purges_after(request["writes"], options)
     if due is None and not purges:
         return {}
-    wanted: dict[str, Any] = {
+    commands: dict[str, Any] = {
         "background": options.get(after.MERGE_IN_BACKGROUND),
         "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
         "purges": purges,
@@ -147,13 +151,15 @@ def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any
     }
     if due is not None:
         most = due.batch * options.get(after.BATCHES_AT_ONCE)
-        wanted["merge"] = f"MERGE SPLITS {_TABLE} TARGET SIZE {due.wish.target_bytes} MAX DEST SPLITS {most}"
-        wanted["options"] = {MERGE_BATCH.key.lower(): str(due.batch)}
-    return {"upkeep": wanted}
+        commands["merge"] = (
+            f"MERGE SPLITS {_TABLE} TARGET SIZE {due.wish.target_bytes} MAX DEST SPLITS {most}"
+        )
+        commands["options"] = {MERGE_BATCH.key.lower(): str(due.batch)}
+    return {"upkeep": commands}
 
 
 def merge_here(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Merge after a write in this process: Spark is ending, and its executors are gone."""
+    """Merge after a write in this process, because Spark's executors are gone."""
     del blobs
     table = locate_table(request)
     on_write.merge_now(table.log, table.options, processors=request["parallelism"])
