@@ -17,6 +17,7 @@ from indextables.predicate import Search, SearchKind, to_sql
 from indextables.read.scan_spec import SortKey
 from indextables.read.split_rows import first_rows
 from indextables.read.table_context import SplitRef
+from indextables.spark.planner import inline
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.task_assignment import assign_splits
@@ -219,6 +220,38 @@ def test_an_average_is_answered_only_completely(table):
     }
     assert ask("aggregate", request, table)[0]["complete"]
     assert ask("aggregate", request, table, **{"read.inline.maxrows": "0"})[0] == {}
+
+
+def test_an_aggregate_is_computed_when_the_query_runs_and_not_when_it_is_optimized(table, monkeypatch):
+    computed = []
+
+    def watched(name):
+        original = getattr(inline, name)
+
+        def compute(*arguments):
+            computed.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(inline, name, compute)
+
+    watched("index_partial")
+    watched("split_partial")
+    search = {"virtual": [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "b"}]}
+    filters = {"filters": [{"kind": "op", "op": "=", "args": [col("v1"), lit("boolean", True)]}], **search}
+    count = {**filters, "aggregate": {"groups": [], "functions": [{"function": "count"}]}}
+    total = {**filters, "aggregate": {"groups": [], "functions": [{"function": "sum", "column": col("id")}]}}
+    for most_rows in (inline._MAX_ROWS_READ, 1):
+        monkeypatch.setattr(inline, "_MAX_ROWS_READ", most_rows)
+        for request in (count, total):
+            assert ask("aggregate", request, table)[0]["complete"]
+            assert computed == []
+    schema = json.dumps({"type": "struct", "fields": []})
+    run = {**count, "columns": ["a0"], "schema": schema}
+    run["aggregate"] = {**count["aggregate"], "complete": True}
+    reply, blobs = ask("plan", run, table)
+    assert [each["kind"] for each in reply["partitions"]] == ["answer"]
+    assert pa.ipc.open_stream(blobs[1]).read_all()["a0"].to_pylist() == [2]
+    assert computed == ["index_partial"]
 
 
 def test_a_sum_of_longs_is_taken_only_if_the_log_shows_that_it_fits(tmp_path):
