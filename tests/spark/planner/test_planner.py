@@ -3,6 +3,7 @@
 import json
 import math
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -238,8 +239,11 @@ def test_an_aggregate_is_computed_when_the_query_runs_and_not_when_it_is_optimiz
     watched("split_partial")
     search = {"virtual": [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "b"}]}
     filters = {"filters": [{"kind": "op", "op": "=", "args": [col("v1"), lit("boolean", True)]}], **search}
-    count = {**filters, "aggregate": {"groups": [], "functions": [{"function": "count"}]}}
-    total = {**filters, "aggregate": {"groups": [], "functions": [{"function": "sum", "column": col("id")}]}}
+    count: dict[str, Any] = {**filters, "aggregate": {"groups": [], "functions": [{"function": "count"}]}}
+    total: dict[str, Any] = {
+        **filters,
+        "aggregate": {"groups": [], "functions": [{"function": "sum", "column": col("id")}]},
+    }
     for most_rows in (inline._MAX_ROWS_READ, 1):
         monkeypatch.setattr(inline, "_MAX_ROWS_READ", most_rows)
         for request in (count, total):
