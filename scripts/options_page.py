@@ -37,22 +37,13 @@ def page() -> str:
 def _row(declaration: Option[Any] | FieldOption) -> str:
     where = ", ".join(sorted(declaration.where))
     if isinstance(declaration, FieldOption):
-        key = f"{declaration.key}.<{declaration.suffix}>"
+        key = f"{declaration.key}.{declaration.suffix}"
         return f"| `{key}` | {_cell(declaration.expects)} | | {where} | {_cell(declaration.help)} |"
     secret = " Secret: never shown." if declaration.secret else ""
     return (
-        f"| `{declaration.key}` | {_cell(declaration.expects)} | {_default(declaration)} | {where} "
+        f"| `{declaration.key}` | {_cell(declaration.expects)} | {_cell(declaration.default_text)} | {where} "
         f"| {_cell(declaration.help)}{secret} |"
     )
-
-
-def _default(declaration: Option[Any]) -> str:
-    if declaration.default_text:
-        return _cell(declaration.default_text)
-    default = declaration.default
-    if default is None or default == ():
-        return ""
-    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _cell(text: str) -> str:

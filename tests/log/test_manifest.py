@@ -5,6 +5,7 @@ import io
 import json
 import multiprocessing
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -49,6 +50,14 @@ def encode(files: pa.Table, codec: str = "zstandard", level: int = 3, columns=("
 @pytest.fixture
 def store(tmp_path):
     return open_store(tmp_path)
+
+
+@pytest.fixture(autouse=True, scope="module", params=["record by record", "DataFusion"])
+def decoder(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Both ways of decoding a manifest, whatever its size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest, "_SMALL_ENTRIES", 0 if request.param == "DataFusion" else 1_000_000)
+        yield request.param
 
 
 @pytest.fixture
@@ -228,9 +237,14 @@ def test_nothing_is_left_in_the_temporary_folder(store, tmp_path, monkeypatch) -
     assert not list(spool.iterdir())
 
 
-def test_a_temporary_folder_that_cannot_be_written_is_said_to_be_it(store, tmp_path, monkeypatch) -> None:
+def test_a_temporary_folder_that_cannot_be_written_is_said_to_be_it(
+    store, tmp_path, monkeypatch, decoder
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
     store.put(PATH, encode(files_of(10)))
+    if decoder != "DataFusion":
+        assert read_manifest(store, PATH, entries=10).num_rows == 10
+        return
     with pytest.raises(StoreError, match="set TMPDIR"):
         read_manifest(store, PATH, entries=10)
 
@@ -244,7 +258,11 @@ def _read_in_child(url: str, queue) -> None:
 
 @pytest.mark.parametrize(("method", "expected"), [("fork", "forked from one that has read"), ("spawn", 10)])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_is_refused_and_a_spawned_one_reads(store, tmp_path, method, expected) -> None:
+def test_a_forked_child_is_refused_and_a_spawned_one_reads(
+    store, tmp_path, method, expected, decoder
+) -> None:
+    """DataFusion has threads, which a forked child does not have; small manifests are read there, too."""
+    expected = expected if decoder == "DataFusion" else 10
     store.put(PATH, encode(files_of(10)))
     assert read_manifest(store, PATH, entries=10).num_rows == 10
     context = multiprocessing.get_context(method)
@@ -253,7 +271,7 @@ def test_a_forked_child_is_refused_and_a_spawned_one_reads(store, tmp_path, meth
     child.start()
     found = queue.get(timeout=60)
     child.join(60)
-    assert found == expected or expected in found
+    assert found == expected or str(expected) in str(found)
 
 
 # --- read by others --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from indextables.maintain.jobs import JobKind, job
 from indextables.maintain.merge import MergeOutcome, MergeWish, merge_as
 from indextables.maintain.purge import purge, retention_of
 from indextables.options import Options
-from indextables.options import on_write as opt
+from indextables.options import maintenance as opt
 from indextables.options.maintenance import MERGE_BATCH
 
 _logger = logging.getLogger(__name__)

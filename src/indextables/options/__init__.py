@@ -1,11 +1,11 @@
-"""Strings outside, typed values inside; this is the wall between.
+"""Options: declared once, parsed into typed values.
 
-Every option is declared once, as a value (`CHECKPOINT_INTERVAL`) that knows its key, type, default and
-help. Whoever needs one asks `options.get(CHECKPOINT_INTERVAL)` and gets the typed value. The reference
-page `docs/options.md` is printed from the same declarations.
+Every option is a constant (`CHECKPOINT_INTERVAL`) with its key, type, default and help;
+`options.get(CHECKPOINT_INTERVAL)` returns the typed value. The reference page `docs/options.md` is generated
+from the same declarations.
 """
 
-from indextables.options import cloud, indexing, log, maintenance, on_write, reading, writing
+from indextables.options import cloud, indexing, log, maintenance, reading, writing
 from indextables.options.declare import (
     OPENED,
     PREFIX,
@@ -34,7 +34,6 @@ __all__ = [
     "indexing",
     "log",
     "maintenance",
-    "on_write",
     "reading",
     "writing",
 ]

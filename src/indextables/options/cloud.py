@@ -1,7 +1,15 @@
-"""Options of object stores: where they are and who we are there."""
+"""Options of object stores: endpoints, credentials, connections."""
 
-from indextables.options.declare import Parser, option, refused
-from indextables.options.parsers import boolean, endpoint, integer, optional_text, size
+from indextables.options.declare import (
+    Parser,
+    boolean,
+    endpoint,
+    integer,
+    option,
+    optional_text,
+    refused,
+    size,
+)
 
 _optional_boolean: Parser[bool | None] = Parser(boolean.parse, boolean.expects)
 _FIVE_MIB = 5 << 20
@@ -41,7 +49,7 @@ AWS_ENDPOINT = option(
     "aws.endpoint",
     endpoint,
     None,
-    "URL of an S3-compatible store; http:// is allowed when written.",
+    "URL of an S3-compatible store; an http:// URL must be given in full.",
     default_text="AWS",
 )
 AWS_PATH_STYLE = option(
@@ -79,7 +87,7 @@ AZURE_ENDPOINT = option(
     "azure.endpoint",
     endpoint,
     None,
-    "URL of the blob service; http:// is allowed when written.",
+    "URL of the blob service; an http:// URL must be given in full.",
     default_text="https://<account>.blob.core.windows.net",
 )
 AZURE_TENANT = option(
@@ -128,45 +136,45 @@ GCP_ENDPOINT = option(
     "gcp.endpoint",
     endpoint,
     None,
-    "URL of the storage service; http:// is allowed when written.",
+    "URL of the storage service; an http:// URL must be given in full.",
     default_text="https://storage.googleapis.com",
 )
 
 MAX_CONNECTIONS = option(
-    "cloud.maxConnections", integer(1), 50, "How many idle connections to a store are kept for reuse."
+    "cloud.maxConnections", integer(1), 50, "Maximum number of idle connections to a store."
 )
 CONNECTION_TIMEOUT_MS = option(
-    "cloud.connectionTimeout", integer(1), 10_000, "Milliseconds until a connection must be made."
+    "cloud.connectionTimeout", integer(1), 10_000, "Connection timeout in milliseconds."
 )
 READ_TIMEOUT_MS = option(
     "cloud.readTimeout",
     integer(1),
     30_000,
-    "Milliseconds without a byte after which a read is tried again; writes get longer, by their size.",
+    "Milliseconds without data after which a read is retried; writes get more, by their size.",
 )
 MAX_RETRIES = option(
     "cloud.maxRetries",
     integer(0),
     10,
-    "How often a request is repeated after a transient error, with growing, random waits.",
+    "Maximum number of retries after a transient error, with exponential backoff.",
 )
 MULTIPART_THRESHOLD = option(
     "s3.multipartThreshold",
     size,
     32 << 20,
-    "Files up to this size are uploaded by one request, larger ones in parts; on every object store.",
+    "Larger files are uploaded in parts; on every object store.",
 )
 PART_SIZE = option(
     "s3.partSize",
     Parser(lambda text: _at_least_five(size.parse(text)), "a size of at least 5M, such as 64M"),
     16 << 20,
-    "Size of a part of a large upload; grows by itself for files of more than 10,000 parts.",
+    "Size of a part of an upload; it grows for files of more than 10,000 parts.",
 )
 MAX_CONCURRENCY = option(
     "s3.maxConcurrency",
     integer(1),
     4,
-    "How many parts of an upload are sent at once; this many parts are held in memory.",
+    "Number of parts that are uploaded in parallel; this many are held in memory.",
 )
 
 

@@ -1,4 +1,4 @@
-"""What an option is, how a set of them is read, and how a wrong one is refused."""
+"""Declaring options, parsing a set of them, and refusing wrong ones."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from indextables.errors import OptionError
+from indextables.sizes import parse_size, size_literal
 
 PREFIX = "spark.indextables."
 MASK = "***"
@@ -23,9 +24,9 @@ class Where(StrEnum):
 
 
 EVERYWHERE = frozenset(Where)
-# What a table that was opened is used for: reads, and commands as methods.
+# An open table is used for reads, and has commands as methods.
 OPENED = frozenset({Where.READ, Where.COMMAND})
-# A write gives a table back, and that is read with the write's options.
+# A write returns a table, which is read with the same options.
 WRITTEN = frozenset({Where.READ, Where.WRITE})
 
 _PLURALS = {Where.READ: "reads", Where.WRITE: "writes", Where.COMMAND: "commands"}
@@ -33,7 +34,7 @@ _PLURALS = {Where.READ: "reads", Where.WRITE: "writes", Where.COMMAND: "commands
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option(Generic[T]):
-    """One option: its key without the prefix, how its text is read, its default and its help."""
+    """One option: its key without the prefix, how its text is parsed, its default and its help."""
 
     key: str
     parse: Callable[[str], T]
@@ -47,7 +48,7 @@ class Option(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldOption:
-    """A family of options with a field's name, or a value, as the last part of the key."""
+    """A family of options whose keys end with the name of a column, or with a value."""
 
     key: str
     suffix: str
@@ -59,7 +60,7 @@ class FieldOption:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refused:
-    """A key of the original system that is not accepted here, with the reason."""
+    """A key of IndexTables for Scala that is not accepted here, with the reason."""
 
     key: str
     reason: str
@@ -87,9 +88,13 @@ def option(
     default_text: str = "",
 ) -> Option[T]:
     """Declare an option."""
-    made: Option[T] = Option(key, parser.parse, default, help, parser.expects, where, secret, default_text)
-    _register(made)
-    return made
+    if not default_text and default is not None and default != ():
+        default_text = parser.show(default)
+    declaration: Option[T] = Option(
+        key, parser.parse, default, help, parser.expects, where, secret, default_text
+    )
+    _register(declaration)
+    return declaration
 
 
 def field_option(
@@ -101,17 +106,17 @@ def field_option(
     expects: str,
     where: frozenset[Where] = frozenset({Where.WRITE}),
 ) -> FieldOption:
-    """Declare a family of options, one for each field (`indexing.typemap.<field>`)."""
-    made = FieldOption(key, suffix, help, expects, check, where)
-    _register(made)
-    return made
+    """Declare a family of options, one for each column (`indexing.typemap.<column>`)."""
+    declaration = FieldOption(key, suffix, help, expects, check, where)
+    _register(declaration)
+    return declaration
 
 
 def refused(key: str, reason: str) -> Refused:
-    """Declare that a key of the original system is not accepted, and why."""
-    made = Refused(key, reason)
-    _register(made)
-    return made
+    """Declare that a key of IndexTables for Scala is not accepted, and why."""
+    declaration = Refused(key, reason)
+    _register(declaration)
+    return declaration
 
 
 def declared() -> Iterator[Declaration]:
@@ -120,20 +125,94 @@ def declared() -> Iterator[Declaration]:
 
 
 class HiddenValueError(ValueError):
-    """A value that is not accepted, and that no message may quote: it may hold a secret."""
+    """A value that is not accepted, and that no message may quote because it may hold a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parser(Generic[T]):
-    """How a text becomes a value, and what to tell someone whose text does not."""
+    """The type of an option: how its text is parsed, what is expected, and how a default is shown."""
 
     parse: Callable[[str], T]
     expects: str
+    show: Callable[[Any], str] = str
+
+
+# --- types of options --------------------------------------------------------------------------------
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("true", "1", "yes"):
+        return True
+    if lowered in ("false", "0", "no"):
+        return False
+    raise ValueError
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _bounded(kind: type, low: float | None, high: float | None) -> Callable[[str], int | float]:
+    def parse(text: str) -> int | float:
+        number: int | float = kind(text.strip())
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    return f" of at least {low}" if low is not None else ""
+
+
+def integer(low: int | None = None, high: int | None = None) -> Parser[int]:
+    """Return the type of whole numbers within bounds."""
+    return Parser(_bounded(int, low, high), f"a whole number{_range(low, high)}")  # type: ignore[arg-type]
+
+
+def number(low: float | None = None, high: float | None = None) -> Parser[float]:
+    """Return the type of numbers within bounds."""
+    return Parser(_bounded(float, low, high), f"a number{_range(low, high)}")
+
+
+def choice(*words: str) -> Parser[str]:
+    """Return the type of one of a few words, in any case."""
+
+    def parse(text: str) -> str:
+        lowered = text.strip().lower()
+        if lowered not in words:
+            raise ValueError
+        return lowered
+
+    return Parser(parse, "one of " + ", ".join(words))
+
+
+def _endpoint(text: str) -> str | None:
+    if "@" in text:
+        raise HiddenValueError
+    return text
+
+
+boolean: Parser[bool] = Parser(_boolean, "true or false", lambda value: str(value).lower())
+size: Parser[int] = Parser(parse_size, "a size such as 64M or 2G", size_literal)
+text: Parser[str] = Parser(str, "text")
+optional_text: Parser[str | None] = Parser(str, "text")
+endpoint: Parser[str | None] = Parser(
+    _endpoint, "a URL without a user and a password (credentials have options of their own)"
+)
+names: Parser[tuple[str, ...]] = Parser(_names, "names separated by commas", ",".join)
+
+
+# --- sets of options ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Options:
-    """A set of options as one caller gave it, checked; secrets never show in its `repr`."""
+    """A set of options that was checked; secrets never show in its `repr`."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
@@ -141,8 +220,13 @@ class Options:
     def parse(cls, raw: Mapping[str, object] | None, scope: Collection[Where] = EVERYWHERE) -> "Options":
         """Check every key and value, with or without the prefix, in any case.
 
-        `scope` is what one call does with options that were given to it alone: one that has no effect there is
-        refused. Settings that hold for more than one call are checked without it.
+        Args:
+            raw: the options by key.
+            scope: what the call that gets these options does; an option without an effect there is refused.
+                Session settings, which hold for many calls, are parsed without a scope.
+
+        Raises:
+            OptionError: a key is unknown or refused, or a value cannot be parsed.
 
         >>> Options.parse({"spark.indextables.checkpoint.interval": "5"})
         Options(checkpoint.interval=5)
@@ -162,35 +246,35 @@ class Options:
         return cls(values)
 
     def get(self, option: Option[T]) -> T:
-        """The value of an option: as given, or its default."""
+        """Return the value of an option: as it was set, or its default."""
         text = self.values.get(option.key.lower())
         return option.default if text is None else option.parse(text)
 
     def given(self, option: Option[Any]) -> bool:
-        """Whether the caller set it."""
+        """Whether the option was set."""
         return option.key.lower() in self.values
 
     def family(self, option: FieldOption) -> dict[str, str]:
-        """The given options of a family, by the last part of their keys (lower case)."""
+        """Return the options of a family that were set, by the last part of their keys (lower case)."""
         start = option.key.lower() + "."
         return {k.removeprefix(start): v for k, v in self.values.items() if k.startswith(start)}
 
     def over(self, weaker: "Options") -> "Options":
-        """These options, and those of `weaker` that are not given here."""
+        """Return these options, and those of `weaker` that are not set here."""
         return Options({**weaker.values, **self.values})
 
     def public(self) -> "Options":
-        """Without secrets: fit to be stored, logged or shown."""
+        """Return the options without secrets, fit to be stored, logged or shown."""
         return Options({k: v for k, v in self.values.items() if not is_secret(k)})
 
     def __repr__(self) -> str:
-        """Show what was given, secrets masked."""
+        """Show the options, secrets masked."""
         shown = (f"{k}={MASK if is_secret(k) else v}" for k, v in sorted(self.values.items()))
         return f"Options({', '.join(shown)})"
 
 
 def check_scope(keys: Iterable[str], scope: Collection[Where]) -> None:
-    """Refuse keys that were given to one call and have no effect there."""
+    """Refuse options that have no effect in a scope."""
     for given in keys:
         declaration, _ = _find(given)
         _check_scope(declaration, given, scope)

@@ -1,12 +1,22 @@
-"""Options of what is indexed, and of how a split is built."""
+"""Options of indexing and of building splits."""
 
 from collections.abc import Callable
 
-from indextables.options.declare import EVERYWHERE, Parser, Where, field_option, option, refused
-from indextables.options.parsers import choice, integer, names, optional_text, size
+from indextables.options.declare import (
+    EVERYWHERE,
+    Parser,
+    Where,
+    choice,
+    field_option,
+    integer,
+    names,
+    option,
+    optional_text,
+    refused,
+    size,
+)
 
-# Options whose keys start so describe the index; a table remembers them, so that later writes need not
-# repeat them.
+# Options with this prefix describe the index. A table keeps them in its properties, for later writes.
 INDEXING_PREFIX = "indexing."
 
 _WRITE = frozenset({Where.WRITE, Where.COMMAND})
@@ -54,12 +64,12 @@ def ngram_bounds(tokenizer: str) -> tuple[int, int] | None:
         raise ValueError("an n-gram tokenizer is ngram or ngram_<min>_<max>")
     low, high = int(parts[1]), int(parts[2])
     if not 1 <= low <= high <= 20:
-        raise ValueError("grams are 1 to 20 characters long, the shortest first")
+        raise ValueError("n-grams have 1 to 20 characters; the minimum comes first")
     return (low, high)
 
 
 def parse_types(text: str) -> tuple[str, ...]:
-    """One field type or several (`string,text`)."""
+    """Parse one field type or several (`string,text`)."""
     found = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     if not found or any(part not in FIELD_TYPES for part in found):
         raise ValueError
@@ -67,7 +77,7 @@ def parse_types(text: str) -> tuple[str, ...]:
 
 
 def parse_tokenizer(text: str) -> str:
-    """The name of a tokenizer."""
+    """Parse the name of a tokenizer."""
     lowered = text.strip().lower()
     if ngram_bounds(lowered) is None and lowered not in TOKENIZERS:
         raise ValueError
@@ -75,7 +85,7 @@ def parse_tokenizer(text: str) -> str:
 
 
 def parse_record(text: str) -> str:
-    """What a posting keeps: the row, its term frequency, or the positions too."""
+    """Parse what a posting stores: rows, term frequencies, or positions."""
     lowered = text.strip().lower()
     if lowered not in RECORDS:
         raise ValueError
@@ -83,7 +93,7 @@ def parse_record(text: str) -> str:
 
 
 def parse_token_length(text: str) -> int:
-    """A limit in bytes, or one of its names."""
+    """Parse a maximum length in bytes, or one of its names."""
     lowered = text.strip().lower()
     length = TOKEN_LENGTHS.get(lowered)
     length = int(lowered) if length is None else length
@@ -97,7 +107,7 @@ def _either(parse: Callable[[str], object]) -> Callable[[str, str], None]:
 
     def check(suffix: str, text: str) -> None:
         if not suffix:
-            raise ValueError("a field's name belongs at the end of the key")
+            raise ValueError("the key must end with the name of a field")
         try:
             parse(suffix)
         except ValueError:
@@ -123,66 +133,66 @@ TOKENIZER = field_option(
     "indexing.tokenizer",
     "<field>",
     _either(parse_tokenizer),
-    "How a text field is cut into tokens; also tokenizer.<name> = field, field.",
+    "Tokenizer of a text field; also tokenizer.<name> = field, field.",
     expects="a tokenizer (" + ", ".join(TOKENIZERS) + ", ngram_<min>_<max>), or a list of fields,",
 )
 RECORD = field_option(
     "indexing.indexrecordoption",
     "<field>",
     _either(parse_record),
-    "What the index keeps of each token of a text or json field: basic (the row), freq (how often, for "
-    "ranking), position (where, for phrases); also indexrecordoption.<option> = field, field.",
+    "What the index stores for each token of a text or json field: basic (rows), freq (term frequencies, for "
+    "ranking), position (positions, for phrases); also indexrecordoption.<option> = field, field.",
     expects="one of basic, freq, position, or a list of fields,",
 )
 TOKEN_LENGTH = field_option(
     "indexing.tokenLength",
     "<field>",
     _either(parse_token_length),
-    "The longest token of a text field that is indexed, in bytes; also tokenLength.<n> = field, field. Rows "
-    "with longer tokens are found by looking at the row.",
+    "Maximum length of an indexed token of a text field, in bytes; also tokenLength.<n> = field, field. Rows "
+    "with longer tokens are found by a check of the row.",
     expects="a number from 1 to 65530, or one of tantivy_max, default, legacy, min, or a list of fields,",
 )
 TEXT_RECORD = option(
     "indexing.text.indexRecordOption",
     choice(*RECORDS),
     "position",
-    "indexrecordoption of text fields that have none of their own.",
+    "Default of indexing.indexrecordoption for text fields.",
     where=_WRITE,
 )
 TEXT_TOKEN_LENGTH = option(
     "indexing.text.maxTokenLength",
     Parser(parse_token_length, "a number from 1 to 65530, or one of tantivy_max, default, legacy, min"),
     255,
-    "tokenLength of text fields that have none of their own.",
+    "Default of indexing.tokenLength for text fields.",
     where=_WRITE,
 )
 FAST_FIELDS = option(
     "indexing.fastfields",
     names,
     (),
-    "Columns whose values stand in a column of the index, for filters, sorting and aggregates without "
-    "reading rows. Most columns have that anyway; a text column gets its exact value beside its tokens.",
+    "Columns with a fast field (a columnar copy in the index), for filters, sorting and aggregates without "
+    "reading rows. Most columns have one by default; a text column gets one with its whole value.",
     where=_WRITE,
 )
 NON_FAST_FIELDS = option(
     "indexing.nonfastfields",
     names,
     (),
-    "Columns without a fast field; a number, date or truth value without one is indexed as a term.",
+    "Columns without a fast field; numbers, dates and booleans without one are indexed as terms.",
     where=_WRITE,
 )
 STORE_ONLY_FIELDS = option(
     "indexing.storeonlyfields",
     names,
     (),
-    "Columns that are not indexed at all; conditions on them are answered from the rows.",
+    "Columns that are not indexed; conditions on them are evaluated on the rows.",
     where=_WRITE,
 )
 JSON_MODE = option(
     "indexing.json.mode",
     choice("full", "minimal"),
     "full",
-    "full: json fields are indexed and have fast fields; minimal: they are indexed only.",
+    "full: json fields are indexed and have fast fields; minimal: they are only indexed.",
     where=_WRITE,
 )
 refused(
@@ -210,40 +220,40 @@ BATCH_ROWS = option(
     "indexWriter.batchSize",
     integer(1),
     10_000,
-    "The most rows that are handed to the index at once.",
+    "Maximum number of rows that are added to the index at once.",
     where=_WRITE,
 )
 BATCH_BYTES = option(
     "indexWriter.maxBatchBufferSize",
     size,
     90 << 20,
-    "The most bytes of rows that are handed to the index at once; a larger row goes alone.",
+    "Maximum size of the rows that are added to the index at once; a larger row is added alone.",
     where=_WRITE,
 )
 TEMP_DIRECTORY = option(
     "indexWriter.tempDirectoryPath",
     optional_text,
     None,
-    "Where the index is built before it goes into the split; the system's temporary folder if not given.",
+    "Folder in which indexes are built before they are written into a split (default: the system's).",
     where=EVERYWHERE,
 )
 ROW_GROUP_BYTES = option(
     "write.rowGroupSize",
     size,
     64 << 20,
-    "Close a row group when it holds so many bytes in memory.",
+    "Size in memory at which a row group is closed.",
     where=_WRITE,
 )
 PAGE_BYTES = option(
     "write.pageSize",
     size,
     40 << 10,
-    "Bytes of a Parquet data page before compression: smaller pages make single rows cheaper to fetch, and "
-    "scans and files larger.",
+    "Size of a Parquet data page before compression. Smaller pages make single rows cheaper to read, "
+    "and scans slower and files larger.",
     where=_WRITE,
 )
 COMPRESSION_LEVEL = option(
-    "write.compressionLevel", integer(1, 22), 3, "Level of zstd for rows and index.", where=_WRITE
+    "write.compressionLevel", integer(1, 22), 3, "Compression level of zstd for rows and index.", where=_WRITE
 )
 refused(
     "schema.filterEmptyObjects",

@@ -2,8 +2,18 @@
 
 from typing import TypeAlias
 
-from indextables.options.declare import Option, Where, option, refused
-from indextables.options.parsers import boolean, choice, integer, names, number, size
+from indextables.options.declare import (
+    Option,
+    Where,
+    boolean,
+    choice,
+    integer,
+    names,
+    number,
+    option,
+    refused,
+    size,
+)
 
 Milliseconds: TypeAlias = Option[int]
 Count: TypeAlias = Option[int]
@@ -12,13 +22,13 @@ _WRITE = frozenset({Where.WRITE, Where.COMMAND})
 _READ = frozenset({Where.READ, Where.WRITE, Where.COMMAND})
 
 CHECKPOINT_ENABLED = option(
-    "checkpoint.enabled", boolean, True, "Write a state of the table now and then.", where=_WRITE
+    "checkpoint.enabled", boolean, True, "Write checkpoints automatically.", where=_WRITE
 )
 CHECKPOINT_INTERVAL = option(
     "checkpoint.interval",
     integer(0),
     10,
-    "Write a state every so many versions; 0 never does by itself.",
+    "Number of versions between automatic checkpoints; 0 for none.",
     where=_WRITE,
 )
 VERSION_COMPRESSION = option(
@@ -33,7 +43,7 @@ RETRY_ATTEMPTS = option(
     "transaction.retry.maxAttempts",
     integer(1),
     10,
-    "How often a commit tries to claim a version before it gives up.",
+    "Maximum number of attempts of a commit when other writers commit at the same time.",
     where=_WRITE,
 )
 RETRY_BASE_MS = option(
@@ -76,11 +86,11 @@ STATE_ENTRIES_PER_MANIFEST = option(
     "state.entriesPerManifest",
     integer(1),
     50_000,
-    "The most entries that one manifest holds after compaction.",
+    "Maximum number of entries in one manifest after compaction.",
     where=_WRITE,
 )
 STATE_READ_PARALLELISM = option(
-    "state.read.parallelism", integer(1), 8, "How many manifests are read at once.", where=_READ
+    "state.read.parallelism", integer(1), 8, "Number of manifests that are read in parallel.", where=_READ
 )
 COMPACT_TOMBSTONES = option(
     "state.compaction.tombstoneThreshold",
@@ -107,18 +117,18 @@ COMPACT_REMOVES = option(
     "state.compaction.largeRemoveThreshold",
     integer(0),
     2**31 - 1,
-    "Compact when a state takes in more removes at once.",
+    "Compact when one checkpoint adds more removed files than this.",
     where=_WRITE,
 )
 STATE_RETENTION_VERSIONS = option(
     "state.retention.versions",
     integer(0),
     2,
-    "How many states before the current one are always kept.",
+    "Number of states before the current one that are always retained.",
     where=_WRITE,
 )
 STATE_RETENTION_HOURS = option(
-    "state.retention.hours", integer(0), 168, "States younger than this are kept.", where=_WRITE
+    "state.retention.hours", integer(0), 168, "Hours for which older states are retained.", where=_WRITE
 )
 MANIFEST_MIN_AGE_HOURS = option(
     "state.gc.minManifestAgeHours",
@@ -135,7 +145,7 @@ MANIFEST_AGE_CHECK = option(
     where=_WRITE,
 )
 STATE_RETRY_ATTEMPTS = option(
-    "state.retry.maxAttempts", integer(1), 10, "How often a state write tries.", where=_WRITE
+    "state.retry.maxAttempts", integer(1), 10, "Maximum number of attempts to write a state.", where=_WRITE
 )
 STATE_RETRY_BASE_MS = option(
     "state.retry.baseDelayMs",
@@ -155,33 +165,33 @@ RENORMALIZE_THRESHOLD = option(
     "state.schema.renormalizeThreshold",
     integer(0),
     5,
-    "When a table has more document mappings, a compaction hashes them anew and drops doubles.",
+    "Number of document mappings of a table above which a compaction removes duplicates.",
     where=_WRITE,
 )
 
 STATS_TRUNCATION = option(
-    "stats.truncation.enabled", boolean, True, "Cut long values in statistics.", where=_WRITE
+    "stats.truncation.enabled", boolean, True, "Truncate long values in statistics.", where=_WRITE
 )
 STATS_MAX_LENGTH = option(
     "stats.truncation.maxLength",
     integer(1),
     32,
-    "The most characters of a value in statistics. A cut maximum is rounded up.",
+    "Maximum number of characters of a value in statistics. A truncated maximum is rounded up.",
     where=_WRITE,
 )
 STATS_COLUMNS = option(
     "dataSkippingStatsColumns",
     names,
     (),
-    "Exactly these columns get statistics.",
+    "Collect statistics of exactly these columns.",
     where=_WRITE,
-    default_text="the first ones that can have them",
+    default_text="the first dataSkippingNumIndexedCols columns that can have statistics",
 )
 STATS_NUM_COLUMNS = option(
     "dataSkippingNumIndexedCols",
     integer(-1),
     32,
-    "How many columns get statistics, in the order of the schema; -1 all, 0 none.",
+    "Number of columns with statistics, in the order of the schema; -1 for all, 0 for none.",
     where=_WRITE,
 )
 
@@ -189,69 +199,93 @@ LOG_RETENTION_HOURS = option(
     "purge.txLogRetentionHours",
     integer(0),
     720,
-    "Version files that a state covers are kept this long for time travel.",
+    "Hours for which version files are retained for time travel after a checkpoint covers them.",
     where=_WRITE,
 )
 
 CACHE_ENABLED = option(
-    "transaction.cache.enabled", boolean, True, "Keep what was read of the log.", where=_READ
+    "transaction.cache.enabled",
+    boolean,
+    True,
+    "Cache parts of the log in memory. The newest version is always asked of storage.",
+    where=_READ,
 )
 CACHE_TTL_MS = option(
     "transaction.cache.ttl.ms",
     integer(0),
     300_000,
-    "How long what was read of the log is kept, where nothing more precise is set.",
+    "Milliseconds for which parts of the log are cached, unless a more specific option is set.",
     where=_READ,
 )
 CACHE_TTL_SECONDS = option(
     "transaction.cache.expirationSeconds",
     integer(0),
     300,
-    "The older name of transaction.cache.ttl.ms, in seconds; the newer one wins.",
+    "Older name of transaction.cache.ttl.ms, in seconds; the newer one has precedence.",
     where=_READ,
 )
 CACHE_VERSION_TTL_MS = option(
-    "transaction.cache.version.ttl.ms", integer(0), 300_000, "Kept version files.", where=_READ
+    "transaction.cache.version.ttl.ms",
+    integer(0),
+    300_000,
+    "Milliseconds for which version files are cached.",
+    where=_READ,
 )
 CACHE_VERSION_CAPACITY = option(
-    "transaction.cache.version.capacity", integer(0), 1000, "How many version files.", where=_READ
+    "transaction.cache.version.capacity",
+    integer(0),
+    1000,
+    "Maximum number of cached version files.",
+    where=_READ,
 )
 CACHE_SNAPSHOT_TTL_MS = option(
-    "transaction.cache.snapshot.ttl.ms", integer(0), 600_000, "Kept snapshots.", where=_READ
+    "transaction.cache.snapshot.ttl.ms",
+    integer(0),
+    600_000,
+    "Milliseconds for which snapshots are cached.",
+    where=_READ,
 )
 CACHE_SNAPSHOT_CAPACITY = option(
-    "transaction.cache.snapshot.capacity", integer(0), 100, "How many snapshots.", where=_READ
+    "transaction.cache.snapshot.capacity", integer(0), 100, "Maximum number of cached snapshots.", where=_READ
 )
 CACHE_FILES_TTL_MS = option(
-    "transaction.cache.fileList.ttl.ms", integer(0), 120_000, "Kept file lists.", where=_READ
+    "transaction.cache.fileList.ttl.ms",
+    integer(0),
+    120_000,
+    "Milliseconds for which file lists are cached.",
+    where=_READ,
 )
 CACHE_FILES_CAPACITY = option(
-    "transaction.cache.fileList.capacity", integer(0), 50, "How many file lists.", where=_READ
+    "transaction.cache.fileList.capacity", integer(0), 50, "Maximum number of cached file lists.", where=_READ
 )
 CACHE_FILES_MAX_BYTES = option(
     "transaction.cache.fileList.maxBytes",
     size,
     1 << 30,
-    "How much memory all kept file lists may take.",
+    "Maximum memory of all cached file lists.",
     where=_READ,
     default_text="1G",
 )
 CACHE_METADATA_TTL_MS = option(
-    "transaction.cache.metadata.ttl.ms", integer(0), 1_800_000, "Kept metadata.", where=_READ
+    "transaction.cache.metadata.ttl.ms",
+    integer(0),
+    1_800_000,
+    "Milliseconds for which table metadata are cached.",
+    where=_READ,
 )
 MAX_CONCURRENT_READS = option(
     "transaction.maxConcurrentReads",
     integer(1),
     32,
-    "How many version files are read at once.",
+    "Number of version files that are read in parallel.",
     where=_READ,
 )
 PROTOCOL_CHECK = option(
     "protocol.checkEnabled",
     boolean,
     True,
-    "Refuse tables that ask for a newer protocol or unknown features.",
+    "Refuse tables that require a newer protocol version or unknown features.",
     where=_READ,
 )
 
-refused("transaction.allowDirectUsage", "it was a hook of the original's tests")
+refused("transaction.allowDirectUsage", "it was for tests of IndexTables for Scala")

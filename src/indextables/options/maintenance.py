@@ -1,7 +1,6 @@
-"""Options of upkeep: merging, purging, prewarming."""
+"""Options of maintenance: merge, purge and prewarm, as commands and after writes."""
 
-from indextables.options.declare import Where, option, refused
-from indextables.options.parsers import boolean, integer, names, number, size
+from indextables.options.declare import Where, boolean, integer, names, number, option, refused, size
 
 _WHERE = frozenset({Where.WRITE, Where.COMMAND})
 _COMMAND = frozenset({Where.COMMAND})
@@ -13,7 +12,7 @@ MERGE_TARGET_SIZE = option(
     "merge.targetSize",
     size,
     5 << 30,
-    "The size a merged split should reach, where the command does not say.",
+    "Default target size of merged splits.",
     where=_WHERE,
     default_text="5G",
 )
@@ -21,42 +20,42 @@ MERGE_SKIP_THRESHOLD = option(
     "merge.skipSplitThreshold",
     number(0.0, 1.0),
     0.45,
-    "Splits of at least this share of the target size are left alone.",
+    "Splits of at least this fraction of the target size are not merged.",
     where=_WHERE,
 )
 MERGE_MAX_PASSES = option(
     "merge.maxPasses",
     integer(1),
     10,
-    "How often merged splits are looked at again for further merging.",
+    "Maximum number of passes: merged splits may be merged again.",
     where=_WHERE,
 )
 MERGE_MAX_SOURCES = option(
     "merge.maxSourceSplitsPerMerge",
     integer(2),
     1000,
-    "The most splits that are merged into one.",
+    "Maximum number of splits that are merged into one.",
     where=_WHERE,
 )
 SKIP_TRACKING = option(
     "skippedFiles.trackingEnabled",
     boolean,
     True,
-    "Remember splits that a merge could not read, and leave them alone for a while.",
+    "Exclude splits that a merge could not read from merging until their cool-down ends.",
     where=_WHERE,
 )
 SKIP_COOLDOWN_HOURS = option(
     "skippedFiles.cooldownDuration",
     integer(0),
     24,
-    "Hours until a split whose content is damaged, or whose file is missing, is tried again by a merge.",
+    "Cool-down of damaged or missing splits, in hours.",
     where=_WHERE,
 )
 SKIP_STORAGE_MINUTES = option(
     "skippedFiles.storageRetryMinutes",
     integer(0),
     10,
-    "Minutes until a split that storage did not deliver is tried again by a merge.",
+    "Cool-down of splits that storage failed to deliver, in minutes.",
     where=_WHERE,
 )
 
@@ -64,7 +63,7 @@ MERGE_BATCH = option(
     "merge.batchSize",
     integer(1),
     16,
-    "How many merged splits become visible in one version.",
+    "Number of merged splits that are committed in one version.",
     where=_WHERE,
 )
 
@@ -72,14 +71,14 @@ PURGE_RETENTION_HOURS = option(
     "purge.defaultRetentionHours",
     number(0.0),
     168.0,
-    "Files that no version names are kept this long, where the command does not say.",
+    "Default retention of files that no version refers to, in hours.",
     where=_WHERE,
 )
 PURGE_MIN_RETENTION_HOURS = option(
     "purge.minRetentionHours",
     number(0.0),
     24.0,
-    "The shortest retention that a purge accepts: a running write may be older than it looks.",
+    "Shortest retention that a purge accepts, in hours: the files of a running write are not committed yet.",
     where=_WHERE,
 )
 PURGE_CHECK = option(
@@ -93,21 +92,21 @@ PURGE_MOST = option(
     "purge.maxFilesToDelete",
     integer(1),
     1_000_000,
-    "The most files that one purge deletes; the next one goes on.",
+    "Maximum number of files that one purge deletes; the next purge continues.",
     where=_WHERE,
 )
 PURGE_RETRIES = option(
     "purge.deleteRetries",
     integer(0),
     3,
-    "How often a batch of files that could not be deleted is tried again.",
+    "Maximum number of retries for a batch of files that could not be deleted.",
     where=_WHERE,
 )
 PURGE_PARALLELISM = option(
     "purge.parallelism",
     integer(1),
     4,
-    "How many batches of files are deleted at once.",
+    "Number of batches of files that are deleted in parallel.",
     where=_WHERE,
 )
 
@@ -115,7 +114,7 @@ PREWARM_SEGMENTS = option(
     "prewarm.segments",
     names,
     ("TERM", "POSTINGS"),
-    "Which parts of an index are read into memory, where the command does not say.",
+    "Default parts of an index that a prewarm loads.",
     where=_COMMAND,
     default_text="TERM,POSTINGS",
 )
@@ -123,45 +122,156 @@ PREWARM_FIELDS = option(
     "prewarm.fields",
     names,
     (),
-    "Of which columns, where the command does not say.",
+    "Default columns whose index parts a prewarm loads.",
     where=_COMMAND,
     default_text="all",
 )
 PREWARM_PER_TASK = option(
-    "prewarm.splitsPerTask", integer(1), 2, "How many splits one task warms at once.", where=_COMMAND
+    "prewarm.splitsPerTask",
+    integer(1),
+    2,
+    "Number of splits that one prewarm task loads in parallel.",
+    where=_COMMAND,
 )
 PREWARM_FAIL_ON_MISSING = option(
     "prewarm.failOnMissingField",
     boolean,
     True,
-    "Refuse a column that has no index; if false it is left out and reported.",
+    "Fail if a column of a prewarm has no index; if false, it is skipped and reported.",
     where=_COMMAND,
 )
 PREWARM_RETRIES = option(
     "prewarm.maxRetries",
     integer(0),
     10,
-    "How often a split that storage could not give is tried again.",
+    "Maximum number of retries for a split that storage failed to deliver.",
     where=_COMMAND,
 )
 JOBS_AT_ONCE = option(
     "prewarm.async.maxConcurrent",
     integer(1),
     1,
-    "How many prewarm jobs run in the background at once; others wait.",
+    "Maximum number of prewarm jobs in the background; others wait.",
     where=_COMMAND,
 )
 JOB_RETENTION_MS = option(
     "prewarm.async.completedJobRetentionMs",
     integer(0),
     3_600_000,
-    "How long a finished job is still listed, in milliseconds.",
+    "Milliseconds for which a finished job is listed.",
     where=_WHERE,
 )
 
 refused("logRetention.duration", "give purge.txLogRetentionHours, in hours")
-refused("prewarm.enabled", "a read warms what it needs by itself; use PREWARM INDEXTABLES CACHE")
+refused("prewarm.enabled", "a read loads what it needs; use PREWARM INDEXTABLES CACHE")
 refused("prewarm.partitionFilter", "give PREWARM INDEXTABLES CACHE a WHERE")
-refused("prewarm.catchUpNewHosts", "run PREWARM INDEXTABLES CACHE again: what is warm already costs little")
+refused("prewarm.catchUpNewHosts", "run PREWARM INDEXTABLES CACHE again: cached splits are skipped")
 refused("merge.maxConcurrentBatches", "a batch is one version, and versions come one after the other")
 refused("merge.debug", "what a merge does is in its result and in the table's history")
+
+
+# --- maintenance after writes ------------------------------------------------------------------------
+
+_WRITE = frozenset({Where.WRITE})
+
+MERGE_ON_WRITE = option(
+    "mergeOnWrite.enabled",
+    boolean,
+    False,
+    "After a write, merge small splits if there are enough of them. A merge that fails never fails the "
+    "write: it is logged, and DESCRIBE INDEXTABLES MERGE JOBS shows it.",
+    where=_WRITE,
+)
+MERGE_IN_BACKGROUND = option(
+    "mergeOnWrite.async.enabled",
+    boolean,
+    True,
+    "Merge in the background after the write has returned; if false, the write waits for the merge.",
+    where=_WRITE,
+)
+MERGE_TARGET = option(
+    "mergeOnWrite.targetSize",
+    size,
+    4 << 30,
+    "Target size of splits that are merged after a write.",
+    where=_WRITE,
+    default_text="4G",
+)
+BATCH_CPU_FRACTION = option(
+    "mergeOnWrite.batchCpuFraction",
+    number(0.0),
+    0.167,
+    "Size of a batch: this fraction of the processors (in Spark: of the default "
+    "parallelism), at least one merged split. A batch is committed as one version.",
+    where=_WRITE,
+)
+MIN_BATCHES = option(
+    "mergeOnWrite.minBatchesToTrigger",
+    integer(1),
+    1,
+    "Number of full batches at which a merge starts.",
+    where=_WRITE,
+)
+BATCHES_AT_ONCE = option(
+    "mergeOnWrite.maxConcurrentBatches",
+    integer(1),
+    3,
+    "In Spark: the maximum number of batches that are merged in parallel, as one job. Plain Python "
+    "merges one split after the other.",
+    where=_WRITE,
+)
+SHUTDOWN_TIMEOUT_MS = option(
+    "mergeOnWrite.shutdownTimeoutMs",
+    integer(0),
+    300_000,
+    "Milliseconds that a session or program waits for background merges when it ends. A merge that is "
+    "aborted leaves the table unchanged, and files for a purge.",
+    where=_WRITE,
+)
+PURGE_ON_WRITE = option(
+    "purgeOnWrite.enabled",
+    boolean,
+    False,
+    "Purge after merges or writes. A purge that fails never fails the write: it is logged.",
+    where=_WRITE,
+)
+PURGE_AFTER_MERGE = option(
+    "purgeOnWrite.triggerAfterMerge",
+    boolean,
+    True,
+    "With purgeOnWrite.enabled: purge after each merge after a write that merged splits.",
+    where=_WRITE,
+)
+PURGE_AFTER_WRITES = option(
+    "purgeOnWrite.triggerAfterWrites",
+    integer(0),
+    0,
+    "With purgeOnWrite.enabled: purge after each n-th write of this session or program to the table, before "
+    "the write returns. 0: never.",
+    where=_WRITE,
+)
+PURGE_SPLIT_HOURS = option(
+    "purgeOnWrite.splitRetentionHours",
+    integer(0),
+    168,
+    "Retention of unreferenced files for such a purge, in hours; purge.minRetentionHours applies.",
+    where=_WRITE,
+)
+PURGE_LOG_HOURS = option(
+    "purgeOnWrite.txLogRetentionHours",
+    integer(0),
+    720,
+    "Retention of version files that a checkpoint covers for such a purge, in hours.",
+    where=_WRITE,
+)
+
+for _key, _reason in {
+    "mergeOnWrite.mergeGroupMultiplier": "give mergeOnWrite.minBatchesToTrigger",
+    "mergeOnWrite.minDiskSpaceGB": "a merge without disk space fails, and the write succeeds",
+    "mergeOnWrite.maxConcurrentMergesPerWorker": "give mergeOnWrite.maxConcurrentBatches",
+    "mergeOnWrite.memoryOverheadFactor": "the memory of a merge is indexWriter.heapSize",
+    "merge.heapSize": "the memory of a merge is indexWriter.heapSize",
+    "merge.tempDirectoryPath": "give indexWriter.tempDirectoryPath",
+    "merge.schedulerPool": "set the local property spark.scheduler.pool, as for any job of Spark",
+}.items():
+    refused(_key, _reason)

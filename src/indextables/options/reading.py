@@ -1,7 +1,17 @@
 """Options of reading: scans, searches, aggregates, and the local cache of indexes."""
 
-from indextables.options.declare import Option, Parser, Where, option, refused
-from indextables.options.parsers import boolean, choice, integer, optional_text, size
+from indextables.options.declare import (
+    Option,
+    Parser,
+    Where,
+    boolean,
+    choice,
+    integer,
+    option,
+    optional_text,
+    refused,
+    size,
+)
 
 _READ = frozenset({Where.READ, Where.COMMAND})
 
@@ -21,24 +31,28 @@ READ_MODE = option(
     "read.mode",
     choice("complete"),
     "complete",
-    "Every matching row is returned; the original's mode 'fast', which cuts answers, is not offered.",
+    "All matching rows are returned; the mode 'fast' of IndexTables for Scala, which truncates, is refused.",
     where=_READ,
 )
 BATCH_ROWS = option(
-    "read.batchSize", integer(1, 1 << 20), 32768, "The most rows in one Arrow batch of a scan.", where=_READ
+    "read.batchSize",
+    integer(1, 1 << 20),
+    32768,
+    "Maximum number of rows in one Arrow batch of a scan.",
+    where=_READ,
 )
 BATCH_BYTES = option(
     "read.batchBytes",
     size,
     16 << 20,
-    "The most bytes in one Arrow batch of a scan; a single row may be larger.",
+    "Maximum size of one Arrow batch of a scan; a single row may be larger.",
     where=_READ,
 )
 PARALLELISM: Option[int | None] = option(
     "read.parallelism",
     _auto_count,
     None,
-    "How many splits a plain Python reader works on at once; auto takes the number of processors.",
+    "Number of splits that plain Python reads in parallel; auto is the number of processors.",
     where=_READ,
     default_text="auto",
 )
@@ -46,18 +60,18 @@ SPLITS_PER_TASK: Option[int | None] = option(
     "read.splitsPerTask",
     _auto_count,
     None,
-    "Splits in one task of a scan; auto takes one while there are few splits, then more.",
+    "Number of splits in one task of a scan; auto is 1 for few splits, and more for many.",
     where=_READ,
     default_text="auto",
 )
 MAX_SPLITS_PER_TASK = option(
-    "read.maxSplitsPerTask", integer(1), 8, "The most splits auto puts into one task.", where=_READ
+    "read.maxSplitsPerTask", integer(1), 8, "Maximum number of splits in one task with auto.", where=_READ
 )
 AGGREGATE_SPLITS_PER_TASK: Option[int | None] = option(
     "read.aggregate.splitsPerTask",
     _auto_count,
     None,
-    "Splits in one task of an aggregate; auto goes by the number of splits and of tasks at once.",
+    "Number of splits in one task of an aggregate; auto depends on the numbers of splits and tasks.",
     where=_READ,
     default_text="auto",
 )
@@ -65,7 +79,7 @@ AGGREGATE_MAX_SPLITS_PER_TASK = option(
     "read.aggregate.maxSplitsPerTask",
     integer(1),
     32,
-    "The most splits auto puts into one task of an aggregate.",
+    "Maximum number of splits in one task of an aggregate with auto.",
     where=_READ,
 )
 
@@ -73,14 +87,14 @@ INLINE_ROWS = option(
     "read.inline.maxRows",
     integer(0),
     1000,
-    "Answers of no more rows than this are found by Spark's driver, without a task; 0 turns that off.",
+    "Results of at most this many rows are computed on Spark's driver, without a task; 0 disables that.",
     where=_READ,
 )
 INLINE_SPLITS = option(
     "read.inline.maxSplits",
     integer(0),
     8,
-    "The most splits that Spark's driver reads itself to answer without a task.",
+    "Maximum number of splits that Spark's driver reads for a result without a task.",
     where=_READ,
 )
 
@@ -88,30 +102,24 @@ PATTERNS = option(
     "filter.stringPattern.pushdown",
     boolean,
     True,
-    "Answer LIKE, starts-with, ends-with and contains from the index where it is exact; else from the rows.",
+    "Push down LIKE, starts-with, ends-with and contains to the index where it is exact.",
     where=_READ,
 )
-STARTS_WITH = option(
-    "filter.stringStartsWith.pushdown", boolean, True, "The same for starts-with alone.", where=_READ
-)
-ENDS_WITH = option(
-    "filter.stringEndsWith.pushdown", boolean, True, "The same for ends-with alone.", where=_READ
-)
-CONTAINS = option(
-    "filter.stringContains.pushdown", boolean, True, "The same for contains alone.", where=_READ
-)
+STARTS_WITH = option("filter.stringStartsWith.pushdown", boolean, True, "Push down starts-with.", where=_READ)
+ENDS_WITH = option("filter.stringEndsWith.pushdown", boolean, True, "Push down ends-with.", where=_READ)
+CONTAINS = option("filter.stringContains.pushdown", boolean, True, "Push down contains.", where=_READ)
 STATISTICS_SPLITS = option(
     "search.statisticsSplits",
     integer(0),
     256,
-    "The most splits in which the words of a ranked search are counted, evenly spread; 0 sets no limit.",
+    "Maximum number of splits from which the term statistics of a ranked search are taken; 0 for all.",
     where=_READ,
 )
 MAX_UNQUALIFIED_FIELDS = option(
     "indexquery.indexall.maxUnqualifiedFields",
     integer(0),
     10,
-    "How many fields a search over all fields may spread an unqualified term to; 0 sets no limit.",
+    "Maximum number of fields that a search over all fields may have; 0 for no limit.",
     where=_READ,
 )
 
@@ -119,26 +127,26 @@ DISK_CACHE = option(
     "cache.disk.enabled",
     boolean,
     True,
-    "Keep indexes on the local disk for the next reader; if false they last as long as the process.",
+    "Cache indexes on the local disk; if false, they are deleted when the process ends.",
     where=_READ,
 )
 DISK_CACHE_PATH: Option[str | None] = option(
     "cache.disk.path",
     optional_text,
     None,
-    "The folder of the disk cache, on a local disk; readers of one user share it.",
+    "Folder of the disk cache, on a local disk; all processes of one user share it.",
     where=_READ,
     default_text="/local_disk0/indextables-cache where there is one, else a folder of the user's below the "
     "folder for temporary files",
 )
 CACHE_DIRECTORY: Option[str | None] = option(
-    "cache.directoryPath", optional_text, None, "Another name of cache.disk.path.", where=_READ
+    "cache.directoryPath", optional_text, None, "Alias of cache.disk.path.", where=_READ
 )
 DISK_CACHE_SIZE: Option[int | None] = option(
     "cache.disk.maxSize",
     _auto_size,
     None,
-    "The most bytes the disk cache keeps; auto takes two thirds of what is free and its own.",
+    "Maximum size of the disk cache; auto is two thirds of the free space and of its own.",
     where=_READ,
     default_text="auto",
 )
@@ -146,14 +154,14 @@ OPEN_INDEXES_SIZE = option(
     "cache.maxSize",
     size,
     4 << 30,
-    "Bytes of index (mapped, not copied into memory) that a process keeps open for the next search.",
+    "Maximum size of the indexes that a process keeps open; they are mapped, not copied into memory.",
     where=_READ,
 )
 MAX_LOADS = option(
     "cache.maxConcurrentLoads",
     integer(1),
     8,
-    "How many indexes a process copies into the cache at once.",
+    "Number of indexes that a process loads into the cache in parallel.",
     where=_READ,
 )
 

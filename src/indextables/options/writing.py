@@ -1,7 +1,6 @@
 """Options of writing a table: how large splits get, how a schema may grow, what a commit says."""
 
-from indextables.options.declare import Where, option, refused
-from indextables.options.parsers import boolean, choice, integer, optional_text, size
+from indextables.options.declare import Where, boolean, choice, integer, option, optional_text, refused, size
 
 _WRITE = frozenset({Where.WRITE})
 
@@ -9,7 +8,7 @@ TARGET_SPLIT_SIZE = option(
     "write.optimizeWrite.targetSplitSize",
     size,
     1 << 30,
-    "A split is closed when it has about this size, and the next rows go into another.",
+    "Approximate size at which a split is closed and the next one is started.",
     where=_WRITE,
     default_text="1G",
 )
@@ -17,42 +16,46 @@ MERGE_SCHEMA = option(
     "mergeSchema",
     boolean,
     False,
-    "Let an append bring new columns; they are null in older rows.",
+    "Allow an append to add columns; they are null in existing rows.",
     where=_WRITE,
 )
 OVERWRITE_SCHEMA = option(
     "overwriteSchema",
     boolean,
     False,
-    "Let an overwrite of the whole table replace its schema and partition columns.",
+    "Allow an overwrite of the whole table to replace its schema and partition columns.",
     where=_WRITE,
 )
 USER_METADATA = option(
-    "commit.userMetadata", optional_text, None, "A text that the table's history keeps.", where=_WRITE
+    "commit.userMetadata",
+    optional_text,
+    None,
+    "A text that is recorded in the table's history.",
+    where=_WRITE,
 )
 TXN_APP_ID = option(
     "txn.appId",
     optional_text,
     None,
-    "With txn.version: the application whose batch this is; a batch is never written twice.",
+    "With txn.version: the id of the application that writes. A batch is never written twice.",
     where=_WRITE,
 )
 TXN_VERSION = option(
-    "txn.version", integer(0), 0, "The number of the batch; it grows from batch to batch.", where=_WRITE
+    "txn.version", integer(0), 0, "Number of the batch; it must increase from batch to batch.", where=_WRITE
 )
 REPLACE_WHERE = option(
     "replaceWhere",
     optional_text,
     None,
-    "With the mode overwrite: a condition; only rows for which it is true are replaced, and only such rows "
-    "may be written. It must cover whole splits, as a condition on partition columns does.",
+    "With mode overwrite: replace only the rows that meet this condition; the new rows must meet it, "
+    "too. The condition must select whole splits, as one on partition columns does.",
     where=_WRITE,
 )
 PARTITION_OVERWRITE = option(
     "partitionOverwriteMode",
     choice("static", "dynamic"),
     "static",
-    "With the mode overwrite: static replaces the whole table, dynamic only partitions that get new rows. "
+    "With mode overwrite: static replaces the whole table, dynamic only the partitions that are written. "
     "In Spark the default is spark.sql.sources.partitionOverwriteMode.",
     where=_WRITE,
 )
@@ -60,7 +63,7 @@ OPTIMIZE_WRITE = option(
     "write.optimizeWrite.enabled",
     boolean,
     False,
-    "In Spark: shuffle the rows before they are written, so that there are few, well-sized splits.",
+    "In Spark: shuffle the rows before they are written, for fewer and evenly sized splits.",
     where=_WRITE,
 )
 DISTRIBUTION_MODE = option(

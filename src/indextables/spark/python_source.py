@@ -26,7 +26,7 @@ from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import PREFIX, Options, Where, check_scope
-from indextables.options import on_write as opt
+from indextables.options import maintenance as opt
 from indextables.read import ScanSpec, execute
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow

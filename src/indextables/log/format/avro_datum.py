@@ -42,6 +42,24 @@ def decode_datum(schema: Schema, data: bytes, most_items: int | None = None) -> 
     return value
 
 
+def decode_data(schema: Schema, data: bytes, count: int) -> list[Datum]:
+    """The values that the bytes hold, one after another, from the first byte to the last."""
+    read = _reader(schema, _Types(len(data)), "")
+    values: list[Datum] = []
+    position = 0
+    try:
+        for _ in range(count):
+            value, position = read(data, position)
+            values.append(value)
+    except (EOFError, IndexError, struct.error) as error:
+        raise AvroError("a record is cut short") from error
+    except UnicodeDecodeError as error:
+        raise AvroError("a record holds a string that is not UTF-8") from error
+    if position != len(data):
+        raise AvroError(f"the records of a block end at byte {position} of {len(data)}")
+    return values
+
+
 # --- writing ---------------------------------------------------------------------------------------
 
 

@@ -1,25 +1,27 @@
 """Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Entries").
 
-Written from Arrow, read into Arrow by DataFusion. DataFusion takes a container that is cut short for an
-empty one and does not look at sync markers, so every container is taken to pieces and checked before it
-is handed over, and its rows are counted after.
+Written from Arrow, read into Arrow: small ones record by record, large ones by DataFusion, which is imported
+only then (docs/decisions/007-start-up.md). DataFusion reads a truncated container as an empty one and
+ignores sync markers, so every container is checked block by block before it is decoded, and its rows are
+counted after.
 """
 
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datafusion import SessionConfig, SessionContext
 
 from indextables.errors import CorruptLogError, LogError, ObjectMissingError, StoreError
 from indextables.limits import records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError
+from indextables.log.format.avro_datum import decode_data
 from indextables.log.format.avro_encode import encode_records, record_layout
 from indextables.log.format.avro_limits import check_schema
 from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
@@ -43,6 +45,9 @@ _BLOCK_BYTES = 4 * 1024 * 1024
 # Entries are encoded so many at a time, or fewer when they are large.
 _BATCH_ENTRIES = 4 * BLOCK_ENTRIES
 _BATCH_BYTES = 64 * 1024 * 1024
+
+# Up to this many entries are decoded record by record: that takes less time than importing DataFusion.
+_SMALL_ENTRIES = 1000
 
 # As much of a manifest is fetched to see which of its blocks are needed.
 _HEAD_BYTES = 32 * 1024
@@ -153,7 +158,6 @@ def read_manifest(
     Raises:
         CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
     """
-    _PROCESS.check()
     url = f"{store.url}/{path}"
     try:
         data, rows = _fetch(store, path, entries, keep_block)
@@ -232,46 +236,82 @@ def _splice(
 
 
 def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
-    """The records of a container that was checked."""
+    """Decode the records of a container that was checked."""
     if rows == 0:
         return conform(FILES.empty_table(), columns)
-    table = _read_avro(_unpacked(data), rows, columns)
+    header = avro.read_header(data)
+    blocks = _unpacked_blocks(data, header)
+    if rows <= _SMALL_ENTRIES:
+        table = _decode_records(header.schema, blocks, columns)
+    else:
+        _PROCESS.check()
+        table = _read_avro(_joined(header, blocks), rows, columns)
     if table.num_rows != rows:
         raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
     return conform(table, columns)
 
 
-def _unpacked(data: bytes) -> bytes:
-    """The container with the records of all blocks in one that is not packed, within limits.
-
-    DataFusion has no limits of its own, and never returns from a block that has bytes left after as many
-    records as it announces. So the one block announces more records than its bytes can hold, and the caller
-    takes as many as there should be.
-    """
-    header = avro.read_header(data)
+def _unpacked_blocks(data: bytes, header: avro.Header) -> list[tuple[int, bytes]]:
+    """Unpack all blocks, within limits: the number of records and the bytes of each."""
     check_schema(header.schema)
     view = memoryview(data)
     blocks = avro.read_blocks(data, header)
-    count = sum(block.count for block in blocks)
-    if count > records_limit(len(data)):
+    if sum(block.count for block in blocks) > records_limit(len(data)):
         raise AvroError(
             f"it announces more than {records_limit(len(data))} entries, which none of its size has"
         )
     room = unpacked_limit(len(data))
-    records: list[bytes] = []
+    unpacked: list[tuple[int, bytes]] = []
     for block in blocks:
-        records.append(avro.unpack(view[block.data_start : block.data_end], header.codec, room))
-        room -= len(records[-1])
+        records = avro.unpack(view[block.data_start : block.data_end], header.codec, room)
+        unpacked.append((block.count, records))
+        room -= len(records)
         if room < 0:
             raise AvroError(f"its blocks hold more than {unpacked_limit(len(data))} bytes")
-    size = sum(map(len, records))
+    return unpacked
+
+
+def _decode_records(
+    schema: avro.Schema, blocks: Sequence[tuple[int, bytes]], columns: Sequence[str] | None
+) -> pa.Table:
+    """Decode records one by one."""
+    records = list(chain.from_iterable(decode_data(schema, data, count) for count, data in blocks))
+    present = {field["name"] for field in schema["fields"]}
+    names = [name for name in (FILES.names if columns is None else columns) if name in present]
+    # Rows are counted even where none of the columns is there.
+    names = names or [schema["fields"][0]["name"]]
+    try:
+        return pa.table({name: _column([record[name] for record in records]) for name in names})
+    except pa.ArrowException as error:
+        raise AvroError(f"its records do not fit into columns ({error})") from error
+
+
+def _column(values: list[Any]) -> pa.Array:
+    maps = [value for value in values if isinstance(value, dict)]
+    if not maps:
+        return pa.array(values)
+    items = pa.array(list(chain.from_iterable(value.values() for value in maps)))
+    kind = pa.map_(pa.string(), items.type if len(items) else pa.string())
+    return pa.array([None if value is None else list(value.items()) for value in values], kind)
+
+
+def _joined(header: avro.Header, blocks: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return a container with the records of all blocks in one block that is not packed.
+
+    DataFusion never returns from a block that has bytes left after as many records as it announces. So the
+    one block announces more records than its bytes can hold, and the caller takes as many as there should be.
+    """
+    records = [data for _, data in blocks]
+    count, size = sum(count for count, _ in blocks), sum(map(len, records))
     start = (avro.plain_header(header), avro.long_bytes(count + size + 1), avro.long_bytes(size))
     return b"".join((*start, *records, header.sync))
 
 
 def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
     """The first so many records of a container, in one batch."""
-    # DataFusion reads files only, and only by this ending.
+    from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - it takes half a second to import
+
+    # DataFusion reads files only, and only with this suffix.
     with _spooled(data) as path:
         config = SessionConfig().with_target_partitions(1).with_batch_size(rows)
         try:

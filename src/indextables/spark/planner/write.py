@@ -17,7 +17,7 @@ from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.maintain import on_write
 from indextables.options import Options
-from indextables.options import on_write as after
+from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.options.maintenance import MERGE_BATCH
 from indextables.predicate import Always, Predicate, to_sql
