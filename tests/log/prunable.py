@@ -196,6 +196,8 @@ def truth(predicate, row):
         case Like(col, pattern, escape):
             value = row.get(col.name)
             return None if value is None else like(value, pattern, escape)
+        case _:
+            pass
     raise AssertionError(predicate)
 
 

@@ -269,6 +269,8 @@ def truth(predicate, row):
             return None if found is None else like(found, pattern, escape, ignore_case=ignore_case)
         case Search():
             raise AssertionError("searches have no plain reading")
+        case _:
+            raise AssertionError(f"no definition of {predicate}")
 
 
 def cell(row, column):

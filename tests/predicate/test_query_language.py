@@ -15,7 +15,6 @@ from indextables.predicate.query_tree import (
     AnyOf,
     Boost,
     Exists,
-    FieldUse,
     Fuzzy,
     InSet,
     Negation,
@@ -26,9 +25,8 @@ from indextables.predicate.query_tree import (
     Term,
     Wild,
     Wildcard,
-    fields_of,
-    leaves_of,
 )
+from indextables.predicate.traversal import FieldUse, fields_of, leaves_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "query-language.md"
 MANY, ONE = Wild.MANY, Wild.ONE

@@ -78,6 +78,8 @@ def holds(predicate, row):
         case Like(column, pattern, escape, _):
             value = value_of(row, column)
             return None if value is None else like(value, pattern, escape)
+        case _:
+            pass
     raise AssertionError(predicate)
 
 
@@ -140,6 +142,8 @@ def matches(node, row, default):
             return matches(part, row, default)
         case q.AllDocs():
             return True
+        case _:
+            pass
     if node.field is not None:
         return leaf(node, row, node.field)
     if default is not None:
@@ -213,6 +217,8 @@ def text_leaf(node, words, *, tokenized):  # noqa: C901 - one case for each kind
             return any(inside(w.encode(), node, lambda b: fold(b).encode()) for w in words)
         case q.InSet(values=values):
             return any(phrase(cut(v)) for v in values)
+        case _:
+            pass
     raise AssertionError(node)
 
 
@@ -272,6 +278,8 @@ def value_leaf(node, value):
             return any(own == read(text) for text in values)
         case q.Range():
             return inside(own, node, read)
+        case _:
+            pass
     raise AssertionError(node)
 
 
@@ -302,6 +310,8 @@ def ip_leaf(node, value):
             return block(text + "*")[0] <= own <= block(text + "*")[1]
         case q.Range():
             return inside(own, node, lambda t: number(ipaddress.ip_address(t)))
+        case _:
+            pass
     raise AssertionError(node)
 
 

@@ -87,6 +87,8 @@ def result_of(aggregate, rows):
             return len(values)
         case Function.COUNT_DISTINCT:
             return len({hashable(v) for v in values})
+        case _:
+            pass
     if not values:
         return None
     match aggregate.function:

@@ -9,7 +9,7 @@ import pytest
 import indextables
 from indextables.errors import PredicateError
 from indextables.predicate import Column, Search, SearchKind, parse_condition, to_sql
-from indextables.predicate.tree import depth_of
+from indextables.predicate.traversal import depth_of
 from tests.read.read_oracle import holds
 from tests.read.read_tables import opened
 

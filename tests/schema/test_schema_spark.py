@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from indextables.errors import SchemaError
 from indextables.schema.conversion import storage_schema
 from indextables.schema.spark import from_arrow, to_arrow
-from indextables.schema.types import is_collated
+from indextables.schema.type_info import is_collated
 
 SIMPLE = [
     spark.ByteType(), spark.ShortType(), spark.IntegerType(), spark.LongType(), spark.FloatType(), spark.DoubleType(),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from indextables.schema.calendar import date_text, time_text
+from indextables.schema.calendar import format_date, format_timestamp
 from indextables.schema.spark import from_arrow
 from indextables.source import SourceReader, SourceSnapshot
 
@@ -54,11 +54,11 @@ def encode(array: pa.Array) -> list:
     if pa.types.is_map(kind) or pa.types.is_list(kind):
         return [_encode_list(array, i) if array[i].is_valid else None for i in range(len(array))]
     if pa.types.is_date32(kind):
-        return [None if days is None else date_text(days) for days in array.cast(pa.int32()).to_pylist()]
+        return [None if days is None else format_date(days) for days in array.cast(pa.int32()).to_pylist()]
     if pa.types.is_timestamp(kind):
         zone = "" if kind.tz is None else "Z"
         values = array.cast(pa.int64()).to_pylist()
-        return [None if micros is None else time_text(micros) + zone for micros in values]
+        return [None if micros is None else format_timestamp(micros) + zone for micros in values]
     return [None if value is None else _plain(value, kind) for value in array.to_pylist()]
 
 

@@ -64,6 +64,8 @@ def _plain(value: Any) -> Any:
             return tuple((key, _plain(each)) for key, each in value.items())
         case list() | tuple():
             return tuple(_plain(each) for each in value)
+        case _:
+            pass
     return value
 
 

@@ -283,6 +283,8 @@ def literal(value: Any) -> str:
             return f"DATE'{value}'"
         case int():
             return f"{value}L" if value > -(1 << 63) else "(-9223372036854775807L - 1L)"
+        case _:
+            pass
     raise TypeError(value)
 
 

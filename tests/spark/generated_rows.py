@@ -229,6 +229,8 @@ def _value(column: str, rng: random.Random, number: int) -> Any:
             }
         case "points":
             return [{"x": _of("MixedCase", rng), "y": _of("name", rng)} for _ in range(rng.randrange(3))]
+        case _:
+            pass
     return rng.choice(POOLS[column])
 
 

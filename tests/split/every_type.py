@@ -6,7 +6,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from indextables.schema.types import VARIANT
+from indextables.schema.type_info import VARIANT
 
 EDGE_MICROS = [-(2**63), -62135596800000000, -1, 0, 1, 253402300799999999, 2**63 - 1, None]
 

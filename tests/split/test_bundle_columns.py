@@ -9,7 +9,7 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.split.quickwit import bundle_rows
 from indextables.store import open_store
-from tests.split.made_bundles import bundle
+from tests.split.bundle_files import bundle
 
 LISTS = pa.list_(pa.string())
 

@@ -21,7 +21,7 @@ from indextables.split.parquet.pages import page_checksums, page_locations
 from indextables.split.parquet.reader import RowReader
 from indextables.store import open_store
 from tests.split.every_type import logs
-from tests.split.made_splits import table_of, write_split
+from tests.split.split_files import table_of, write_split
 
 ROWS = 3000
 OPTIONS = {"write.rowGroupSize": "300K", "write.pageSize": "4K"}

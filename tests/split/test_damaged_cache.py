@@ -13,7 +13,7 @@ from indextables.split.footer import read_footer
 from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
 from tests.split.every_type import logs
-from tests.split.made_splits import write_split
+from tests.split.split_files import write_split
 
 TEXT = {"indexing.typemap.message": "text"}
 

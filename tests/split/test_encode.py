@@ -11,6 +11,7 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indextables.options.tokenizers import find_tokenizer
 from indextables.split.index.encode import (
     documents,
     float_values,
@@ -108,9 +109,9 @@ TOKENIZERS = ["default", "whitespace", "raw", "cjk", "en_stem", "ngram_1_3"]
     st.integers(1, 6),
 )
 def test_no_row_with_a_dropped_token_goes_unnoticed(values, tokenizer, limit):
-    listed = rows_with_long_tokens(pa.array(values, pa.string()), tokenizer, limit)
+    listed = rows_with_long_tokens(pa.array(values, pa.string()), find_tokenizer(tokenizer), limit)
     marked = [False] * len(values) if listed is None else listed.tolist()
-    whole, cut = analyzer(tokenizer, 65530), analyzer(tokenizer, limit)
+    whole, cut = analyzer(find_tokenizer(tokenizer), 65530), analyzer(find_tokenizer(tokenizer), limit)
     for value, mark in zip(values, marked, strict=True):
         if value is not None and len(whole.analyze(value)) != len(cut.analyze(value)):
             assert mark, value
@@ -118,8 +119,13 @@ def test_no_row_with_a_dropped_token_goes_unnoticed(values, tokenizer, limit):
 
 def test_rows_with_short_tokens_are_not_listed():
     values = pa.array(["word " * 1000, "x" * 255, "a" * 256 + " b", None])
-    assert rows_with_long_tokens(values, "default", 255).tolist() == [False, False, True, False]
-    assert rows_with_long_tokens(values.slice(0, 2), "default", 255) is None
+    assert rows_with_long_tokens(values, find_tokenizer("default"), 255).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert rows_with_long_tokens(values.slice(0, 2), find_tokenizer("default"), 255) is None
 
 
 JSON_VALUES = st.recursive(

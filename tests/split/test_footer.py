@@ -14,7 +14,7 @@ from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, RowIdRange, read_
 from indextables.split.index.files import unpack
 from indextables.store import open_store
 from tests.split.every_type import logs
-from tests.split.made_splits import write_split
+from tests.split.split_files import write_split
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def altered(tmp_path, change):
             lambda s: s.update(formatVersion=4),
             "split format 4 is not known, this release reads 1 to 3; upgrade",
         ),
-        (lambda s: s.update(numRecords=7), "7 rows are promised, 500 are there"),
+        (lambda s: s.update(numRecords=7), "7 rows are expected, 500 are in the file"),
         (lambda s: s.pop("chunks"), "cannot be understood"),
         (lambda s: s["index"][0].update(pieces=[[None, 1, 10**12, 1, 0, []]]), "outside of the split"),
         (lambda s: s["index"][0].update(name="../x"), "'../x' is not the name of an index file"),

@@ -1,15 +1,16 @@
 """Which fields a column gets, and which options are refused."""
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from indextables.errors import OptionError, SplitError
 from indextables.options import Options
-from indextables.options.indexing import STEMMERS
+from indextables.options.tokenizers import TOKENIZER_NAMES
 from indextables.schema.spark import to_arrow
-from indextables.split.mapping import Exact, Kind, Mapping, mapping_for
+from indextables.split.mapping import Kind, Mapping, mapping_for
 
 SCHEMA = pa.schema(
     [
@@ -61,9 +62,9 @@ def test_partition_columns_have_no_field():
 
 def test_a_column_can_be_exact_and_text():
     fields = mapping(typemap__body="string,text").fields_of("body")
-    assert [(f.kind, f.name, f.exact) for f in fields] == [
-        (Kind.STRING, "s:body", Exact.VALUE),
-        (Kind.TEXT, "t:body", Exact.SEARCH),
+    assert [(f.kind, f.name) for f in fields] == [
+        (Kind.STRING, "s:body"),
+        (Kind.TEXT, "t:body"),
     ]
 
 
@@ -184,8 +185,19 @@ def test_a_malformed_value_is_refused_at_the_door(key, value):
 
 
 def test_every_stemming_language_is_a_tokenizer():
-    for short in STEMMERS:
-        assert only(mapping(typemap__body="text", tokenizer__body=f"{short}_stem"), "body").tokenizer
+    names = [name for name in TOKENIZER_NAMES if name.endswith("_stem")]
+    assert len(names) == 18
+    for name in names:
+        field = only(mapping(typemap__body="text", tokenizer__body=name), "body")
+        assert field.analysis.stemmer is not None
+        assert field.analysis.unstemmed.stemmer is None
+        assert not field.analysis.keeps_words
+
+
+def test_a_field_of_an_unknown_tokenizer_is_refused_when_it_is_searched():
+    field = replace(only(mapping(typemap__body="text"), "body"), tokenizer="made_later")
+    with pytest.raises(SplitError, match=r"'made_later'.*newer release"):
+        _ = field.analysis
 
 
 def test_the_mapping_survives_its_json():

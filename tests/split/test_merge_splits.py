@@ -15,7 +15,7 @@ from indextables.split.mapping import Kind, mapping_for
 from indextables.split.merge import LookupSample, MergeSource, merge_splits
 from indextables.store import open_store
 from tests.split.every_type import every_type, logs
-from tests.split.made_splits import between, hits, opened, table_of, term, write_split
+from tests.split.split_files import between, hits, opened, table_of, term, write_split
 
 TEXT = {"indexing.typemap.message": "text"}
 

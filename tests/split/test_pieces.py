@@ -29,7 +29,7 @@ from indextables.split.query.filter_pushdown import plan_filter
 from indextables.split.query.searcher import close_indexes, is_cached, open_index, prewarm
 from indextables.split.tantivy_layout import DOC_STORE_FIELD, field_names, field_ranges
 from indextables.store import Store, open_store
-from tests.split.made_splits import opened, write_split
+from tests.split.split_files import opened, write_split
 
 TEXT = {"indexing.typemap.words": "text", "indexing.typemap.doc": "json"}
 
@@ -231,7 +231,7 @@ def test_a_cache_that_is_deleted_under_an_open_index_is_made_anew(store, split, 
     assert again is not index
     assert asked(again, QUESTIONS["name"]) > 0
     # The first index must not take the new files for its own.
-    with pytest.raises(SplitError, match="someone took files away that are in use"):
+    with pytest.raises(SplitError, match="files that are in use were removed"):
         asked(index, QUESTIONS["number"])
     assert asked(open_index(store, split, options), QUESTIONS["number"]) > 0
 

@@ -20,7 +20,7 @@ from indextables.split.parquet.pages import page_locations, shift_pages
 from indextables.split.parquet.reader import RowReader
 from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, write_struct
 from indextables.store import open_store
-from tests.split.made_splits import rows_of, table_of, write_split
+from tests.split.split_files import rows_of, table_of, write_split
 
 ROWS = 6000
 # A row group holds about two thousand rows; a sixteenth of that is worth copying.

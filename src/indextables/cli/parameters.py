@@ -55,9 +55,9 @@ def names(text: str | Sequence[str]) -> tuple[str, ...]:
 
 def _timestamp(text: str) -> int:
     """Return a time in milliseconds since 1970; without a zone it is UTC."""
-    from indextables.predicate.times import micros_of
+    from indextables.schema.calendar import parse_timestamp_literal
 
-    micros = micros_of(text, "UTC")
+    micros = parse_timestamp_literal(text, "UTC")
     if micros is None:
         raise click.BadParameter(f"'{text}' is no date and time such as 2026-05-01T12:00:00.")
     return micros // 1000

@@ -11,7 +11,7 @@ from indextables.commands.implementation import Arguments
 from indextables.errors import CommandError, PredicateError
 from indextables.predicate.lexer import Cursor, TokenKind, point_at
 from indextables.predicate.names import suggestion
-from indextables.predicate.times import micros_of
+from indextables.schema.calendar import parse_timestamp_literal
 from indextables.sizes import parse_size, size_literal
 
 _FORMAT = "indextables"
@@ -321,7 +321,7 @@ def _timestamp(cursor: _CommandCursor) -> int:
     cursor.accept_words("AS OF")
     start = cursor.token.start
     text = cursor.expect_text("the time")
-    micros = micros_of(text, "UTC")
+    micros = parse_timestamp_literal(text, "UTC")
     if micros is None:
         raise cursor.wrong(f"{text!r} is no date and time such as '2024-05-01 12:00:00'", start)
     return micros // 1000

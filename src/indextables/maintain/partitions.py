@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
-from indextables.predicate import And, Not, Or, Predicate, Search, columns_of, evaluate, parse_condition
+from indextables.predicate import Predicate, columns_of, evaluate, has_search, parse_condition
 from indextables.schema.values import parse_values
 
 
@@ -25,7 +25,7 @@ def check_partition_condition(snapshot: Snapshot, predicate: Predicate) -> Predi
         )
     names = [column.name for column in columns_of(predicate)]
     other = [name for name in names if name.lower() not in {column.lower() for column in own}]
-    if other or _searches(predicate):
+    if other or has_search(predicate):
         raise PredicateError(
             f"{other[0] if other else 'a search'} is not decided by a partition; WHERE takes conditions on "
             f"the partition columns only: {', '.join(own)}"
@@ -63,13 +63,3 @@ def typed_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> 
 def distinct_partitions(files: pa.Table) -> int:
     """How many partitions the splits are in."""
     return len({tuple(entry or ()) for entry in files["partitionValues"].to_pylist()})
-
-
-def _searches(predicate: Predicate) -> bool:
-    match predicate:
-        case And(parts) | Or(parts):
-            return any(_searches(part) for part in parts)
-        case Not(part):
-            return _searches(part)
-        case _:
-            return isinstance(predicate, Search)

@@ -146,19 +146,7 @@ def _fits(footer: Footer, schema: pa.Schema, partitions: Sequence[str]) -> bool:
 
 
 def _our_add(footer: Footer) -> Add:
-    built = SplitFile(
-        size=footer.size,
-        num_records=footer.num_records,
-        footer_start=footer.footer_start,
-        footer_end=footer.footer_end,
-        partition_values=footer.partition_values,
-        min_values=footer.min_values,
-        max_values=footer.max_values,
-        stats=footer.stats,
-        mapping=footer.mapping,
-        uncompressed_bytes=footer.uncompressed_bytes,
-        num_merge_ops=footer.num_merge_ops,
-    )
+    built = SplitFile.of(footer, footer.size, footer.footer_start)
     return add_action(footer.path, built, data_change=True, started_ms=local_time_ms())
 
 

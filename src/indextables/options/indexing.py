@@ -15,6 +15,7 @@ from indextables.options.declare import (
     refused,
     size,
 )
+from indextables.options.tokenizers import TOKENIZER_NAMES, find_tokenizer
 
 # Options with this prefix describe the index. A table keeps them in its properties, for later writes.
 INDEXING_PREFIX = "indexing."
@@ -25,47 +26,6 @@ FIELD_TYPES = ("string", "exact_only", "text", "json", "ip")
 RECORDS = ("basic", "freq", "position")
 TOKEN_LENGTHS = {"tantivy_max": 65530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN = 65530
-
-STEMMERS = {
-    "ar": "arabic",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "es": "spanish",
-    "fi": "finnish",
-    "fr": "french",
-    "hu": "hungarian",
-    "it": "italian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-}
-TOKENIZERS = ("default", "raw", "whitespace", "cjk", "ngram", *(f"{short}_stem" for short in STEMMERS))
-
-
-def ngram_bounds(tokenizer: str) -> tuple[int, int] | None:
-    """The shortest and longest gram of `ngram` (2 to 3) or `ngram_<min>_<max>`; None for another name.
-
-    >>> ngram_bounds("ngram"), ngram_bounds("ngram_3_5"), ngram_bounds("raw")
-    ((2, 3), (3, 5), None)
-    """
-    parts = tokenizer.split("_")
-    if parts[0] != "ngram":
-        return None
-    if len(parts) == 1:
-        return (2, 3)
-    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
-        raise ValueError("an n-gram tokenizer is ngram or ngram_<min>_<max>")
-    low, high = int(parts[1]), int(parts[2])
-    if not 1 <= low <= high <= 20:
-        raise ValueError("n-grams have 1 to 20 characters; the minimum comes first")
-    return (low, high)
 
 
 def parse_types(text: str) -> tuple[str, ...]:
@@ -78,10 +38,7 @@ def parse_types(text: str) -> tuple[str, ...]:
 
 def parse_tokenizer(text: str) -> str:
     """Parse the name of a tokenizer."""
-    lowered = text.strip().lower()
-    if ngram_bounds(lowered) is None and lowered not in TOKENIZERS:
-        raise ValueError
-    return lowered
+    return find_tokenizer(text.strip().lower()).name
 
 
 def parse_record(text: str) -> str:
@@ -134,7 +91,7 @@ TOKENIZER = field_option(
     "<field>",
     _either(parse_tokenizer),
     "Tokenizer of a text field; also tokenizer.<name> = field, field.",
-    expects="a tokenizer (" + ", ".join(TOKENIZERS) + ", ngram_<min>_<max>), or a list of fields,",
+    expects="a tokenizer (" + ", ".join(TOKENIZER_NAMES) + ", ngram_<min>_<max>), or a list of fields,",
 )
 RECORD = field_option(
     "indexing.indexrecordoption",

@@ -5,6 +5,7 @@ from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_language import parse_query
 from indextables.predicate.sql import parse_condition
 from indextables.predicate.sql_text import to_sql
+from indextables.predicate.traversal import columns_of, conjuncts, fold_constants, has_search, searches_of
 from indextables.predicate.tree import (
     Always,
     And,
@@ -23,7 +24,6 @@ from indextables.predicate.tree import (
     TextMatch,
     TextMatchKind,
     Values,
-    columns_of,
 )
 
 __all__ = [
@@ -46,9 +46,13 @@ __all__ = [
     "Values",
     "columns_of",
     "compare",
+    "conjuncts",
     "evaluate",
+    "fold_constants",
+    "has_search",
     "membership",
     "parse_condition",
     "parse_query",
+    "searches_of",
     "to_sql",
 ]

@@ -1,8 +1,8 @@
 """Comparisons of a column with a literal of another type, as Spark compares them.
 
-Spark widens both sides to a common type. Here the literal moves instead, so that every value in the
+Spark widens both sides to a common type. Here the literal is converted instead, so that every value in the
 tree has the type of its column: `tiny < 300` is true for every value, `whole > 1.5` is `whole >= 2`,
-and a BIGINT equal to a DOUBLE is the range of whole numbers that round to it.
+and a BIGINT equal to a DOUBLE is the range of integers that round to it.
 """
 
 import functools
@@ -10,15 +10,13 @@ import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 
 from indextables.errors import PredicateError
-from indextables.predicate.literals import LOCAL, ZONED, parse_literal
-from indextables.predicate.times import MICROS_PER_DAY, is_utc, utc_of
-from indextables.predicate.traversal import constant_unless_null
+from indextables.predicate.literals import parse_literal
 from indextables.predicate.tree import (
     Always,
     And,
@@ -31,8 +29,20 @@ from indextables.predicate.tree import (
     Or,
     Predicate,
     Values,
+    constant_unless_null,
 )
-from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name, value_type
+from indextables.schema.calendar import DAY_MICROS, is_utc, to_utc
+from indextables.schema.type_info import (
+    DATETIME,
+    LOCAL_TIMESTAMP,
+    NUMERIC,
+    UTC_TIMESTAMP,
+    TypeKind,
+    info_of,
+    kind_of,
+    sql_name,
+    value_type,
+)
 
 _INEQUALITIES = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -49,21 +59,21 @@ def compare(
     type_ = value_type(column_type)
     if not literal.is_valid:
         return IsNull(column) if op is Op.NULL_SAFE else Always(None)
-    if family_of(type_) is Family.NULL:
+    if kind_of(type_) is TypeKind.NULL:
         return Always(False if op is Op.NULL_SAFE else None)
     literal = _parse_text_literal(column, type_, literal, time_zone)
-    family, other = family_of(type_), family_of(literal.type)
-    if family is Family.FLOAT and other in NUMBERS:
+    family, other = kind_of(type_), kind_of(literal.type)
+    if family is TypeKind.FLOAT and other in NUMERIC:
         return _compare_float(column, type_, op, float(literal.as_py()))
-    if op in _INEQUALITIES and pa.types.is_signed_integer(type_) and other is Family.DECIMAL:
+    if op in _INEQUALITIES and pa.types.is_signed_integer(type_) and other is TypeKind.DECIMAL:
         beyond = _beyond_bigint(literal.as_py())
         if beyond:
             return Always((beyond > 0) == (op in {Op.LT, Op.LE}))
-    if family in {Family.INTEGER, Family.DECIMAL} and other in NUMBERS:
+    if family in {TypeKind.INTEGER, TypeKind.DECIMAL} and other in NUMERIC:
         return _compare_whole(column, type_, op, _number_bounds(type_, literal))
-    if family in TIMES and other in TIMES:
+    if family in DATETIME and other in DATETIME:
         return _compare_whole(column, type_, op, _time_bounds(column, type_, literal, time_zone))
-    if family is other and family in {Family.STRING, Family.BINARY, Family.BOOLEAN}:
+    if family is other and family in {TypeKind.STRING, TypeKind.BINARY, TypeKind.BOOLEAN}:
         if pa.types.is_fixed_size_binary(type_) and len(literal.as_py()) != type_.byte_width:
             raise PredicateError(
                 f"{column.name} holds {type_.byte_width} bytes; give as many to compare with"
@@ -73,10 +83,10 @@ def compare(
 
 
 def _beyond_bigint(value: Decimal) -> int:
-    """1 if the value is more than any BIGINT, -1 if it is less, 0 if it is neither.
+    """1 if the value is greater than any BIGINT, -1 if it is less, else 0.
 
-    Spark's analyzer makes TRUE or FALSE of an inequality between a whole number and such a DECIMAL, for
-    null too, while `tiny < 300` stays unknown for null.
+    Spark's analyzer folds an inequality between an integer and such a DECIMAL to TRUE or FALSE, also for
+    null, while `tiny < 300` is unknown for null.
     """
     return (value > (1 << 63) - 1) - (value < -(1 << 63))
 
@@ -87,22 +97,27 @@ def membership(
     """`column IN (literals)`; as in Spark, one DOUBLE among numbers makes all of them doubles."""
     type_ = value_type(column_type)
     literals = list(literals) if not isinstance(literals, Values) else literals
-    family = family_of(type_)
+    family = kind_of(type_)
     same = Values.of(literals)
-    if isinstance(same, Values) and same.array.type == type_ and family not in {Family.NULL, Family.OTHER}:
+    if (
+        isinstance(same, Values)
+        and same.array.type == type_
+        and family is not TypeKind.NULL
+        and info_of(type_).comparable
+    ):
         return _same_type(column, same)
-    known = [
+    valid_literals = [
         _parse_text_literal(column, type_, literal, time_zone) for literal in literals if literal.is_valid
     ]
-    if family in NUMBERS and any(family_of(literal.type) is Family.FLOAT for literal in known):
-        known = [
-            pa.scalar(float(literal.as_py()), pa.float64()) if family_of(literal.type) in NUMBERS else literal
-            for literal in known
+    if family in NUMERIC and any(kind_of(literal.type) is TypeKind.FLOAT for literal in valid_literals):
+        valid_literals = [
+            pa.scalar(float(literal.as_py()), pa.float64()) if kind_of(literal.type) in NUMERIC else literal
+            for literal in valid_literals
         ]
-    has_null = len(known) < len(literals)
+    has_null = len(valid_literals) < len(literals)
     values: list[pa.Scalar] = []
     ranges: list[Predicate] = []
-    for literal in known:
+    for literal in valid_literals:
         part = compare(column, type_, Op.EQ, literal, time_zone=time_zone)
         if isinstance(part, Compare):
             values.append(part.value)
@@ -126,36 +141,49 @@ def _same_type(column: Column, values: Values) -> Predicate:
 
 
 def _not_comparable(column: Column, type_: pa.DataType, literal: pa.Scalar) -> str:
-    family = family_of(type_)
-    given = sql_name(literal.type)
-    told = f"{column.name} is {sql_name(type_)} and cannot be compared with a value of type {given}"
-    if family is Family.STRING:
-        return f"{told}; write the value in quotes"
-    if family is Family.OTHER:
-        return f"{told}; name a field of it, or search it with INDEXQUERY"
-    return f"{told}; write one of type {sql_name(type_)}"
+    family = kind_of(type_)
+    literal_name = sql_name(literal.type)
+    problem = f"{column.name} is {sql_name(type_)} and cannot be compared with a value of type {literal_name}"
+    if family is TypeKind.STRING:
+        return f"{problem}; write the value in quotes"
+    if not info_of(type_).comparable:
+        return f"{problem}; name a field of it, or search it with INDEXQUERY"
+    return f"{problem}; write one of type {sql_name(type_)}"
 
 
 def _parse_text_literal(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:
-    """A text literal read as the column's type; other literals as they are."""
-    family = family_of(type_)
-    if family_of(literal.type) is not Family.STRING or family is Family.STRING:
+    """A text literal parsed as the column's type; other literals as they are."""
+    family = kind_of(type_)
+    if kind_of(literal.type) is not TypeKind.STRING or family is TypeKind.STRING:
         return literal
     text = literal.as_py()
     try:
         match family:
-            case Family.INTEGER:
+            case TypeKind.INTEGER:
                 return parse_literal(text, pa.int64(), zone)
-            case Family.DECIMAL | Family.FLOAT:  # Spark compares a DECIMAL with a text as DOUBLE
+            case TypeKind.DECIMAL | TypeKind.FLOAT:  # Spark compares a DECIMAL with a text as DOUBLE
                 return parse_literal(text, pa.float64(), zone)
-            case Family.TIMESTAMP:
-                return parse_literal(text, ZONED, zone)
-            case Family.LOCAL_TIMESTAMP:
-                return parse_literal(text, LOCAL, zone)
-            case Family.DATE:
+            case TypeKind.TIMESTAMP:
+                return parse_literal(text, UTC_TIMESTAMP, zone)
+            case TypeKind.TIMESTAMP_NTZ:
+                return parse_literal(text, LOCAL_TIMESTAMP, zone)
+            case TypeKind.DATE:
                 return parse_literal(text, pa.date32(), zone)
-            case Family.BOOLEAN | Family.BINARY:
-                return parse_literal(text, pa.bool_() if family is Family.BOOLEAN else pa.binary(), zone)
+            case TypeKind.BOOLEAN | TypeKind.BINARY:
+                return parse_literal(text, pa.bool_() if family is TypeKind.BOOLEAN else pa.binary(), zone)
+            case (
+                TypeKind.NULL
+                | TypeKind.STRING
+                | TypeKind.TIME
+                | TypeKind.INTERVAL
+                | TypeKind.LIST
+                | TypeKind.MAP
+                | TypeKind.STRUCT
+                | TypeKind.OTHER
+            ):
+                pass
+            case _:
+                assert_never(family)
     except PredicateError as error:
         raise PredicateError(f"{column.name} is {sql_name(type_)}, but {error}") from None
     raise PredicateError(_not_comparable(column, type_, literal))
@@ -165,7 +193,7 @@ def _parse_text_literal(column: Column, type_: pa.DataType, literal: pa.Scalar, 
 
 
 class _Bounds:
-    """The whole numbers equal to a value: from `first` up to, but without, `after`; perhaps none."""
+    """The integers that equal a value: from `first` up to, but without, `after`; may be empty."""
 
     __slots__ = ("after", "first")
 
@@ -179,9 +207,9 @@ class _Bounds:
 
 
 def _number_bounds(type_: pa.DataType, literal: pa.Scalar) -> _Bounds:
-    scale = type_.scale if family_of(type_) is Family.DECIMAL else 0
+    scale = type_.scale if kind_of(type_) is TypeKind.DECIMAL else 0
     value = literal.as_py()
-    if family_of(literal.type) is Family.FLOAT:
+    if kind_of(literal.type) is TypeKind.FLOAT:
         lowest, highest = _limits(type_)
         return _Bounds(
             _first_where(lowest, highest, lambda whole: _as_double(whole, scale) >= value),
@@ -211,41 +239,41 @@ def _first_where(lowest: int, highest: int, reached: Callable[[int], bool]) -> i
 
 @functools.lru_cache(maxsize=1024)
 def _limits(type_: pa.DataType) -> tuple[int, int]:
-    """The smallest and largest whole number of a type."""
-    if family_of(type_) is Family.DECIMAL:
+    """The smallest and largest integer of a type."""
+    if kind_of(type_) is TypeKind.DECIMAL:
         limit = int(10**type_.precision) - 1
         return -limit, limit
     bits = type_.bit_width
-    if family_of(type_) is Family.INTEGER and str(type_).startswith("u"):
+    if kind_of(type_) is TypeKind.INTEGER and str(type_).startswith("u"):
         return 0, (1 << bits) - 1
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
 def _time_bounds(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> _Bounds:
-    family, other = family_of(type_), family_of(literal.type)
-    if family is not Family.TIMESTAMP and other is Family.TIMESTAMP and not is_utc(zone):
+    family, other = kind_of(type_), kind_of(literal.type)
+    if family is not TypeKind.TIMESTAMP and other is TypeKind.TIMESTAMP and not is_utc(zone):
         raise PredicateError(
             f"{column.name} is {sql_name(type_)} and would need the time zone {zone} to be compared with a "
             f"TIMESTAMP; write the value as {sql_name(type_)} '...'"
         )
     micros = _micros(literal)
-    if family is Family.TIMESTAMP and other is not Family.TIMESTAMP:
-        micros = Fraction(utc_of(int(micros), zone))
-    if family is Family.DATE:
+    if family is TypeKind.TIMESTAMP and other is not TypeKind.TIMESTAMP:
+        micros = Fraction(to_utc(int(micros), zone))
+    if family is TypeKind.DATE:
         per_day = 1 if type_ == pa.date32() else 86_400_000
-        return _Bounds.of(micros * per_day / MICROS_PER_DAY)
+        return _Bounds.of(micros * per_day / DAY_MICROS)
     return _Bounds.of(micros * _TICKS[type_.unit] / _TICKS["us"])
 
 
 def _micros(literal: pa.Scalar) -> Fraction:
-    if family_of(literal.type) is Family.DATE:
+    if kind_of(literal.type) is TypeKind.DATE:
         days = Fraction(literal.value) / (1 if literal.type == pa.date32() else 86_400_000)
-        return days * MICROS_PER_DAY
+        return days * DAY_MICROS
     return Fraction(literal.value) * _TICKS["us"] / _TICKS[literal.type.unit]
 
 
 def _scalar(type_: pa.DataType, whole: int) -> pa.Scalar:
-    if family_of(type_) is Family.DECIMAL:
+    if kind_of(type_) is TypeKind.DECIMAL:
         return pa.scalar(Decimal(f"{whole}E{-type_.scale}"), type_)
     if type_ == pa.date64():
         return pa.scalar(whole, pa.int64()).cast(type_)
@@ -253,20 +281,24 @@ def _scalar(type_: pa.DataType, whole: int) -> pa.Scalar:
 
 
 def _compare_whole(column: Column, type_: pa.DataType, op: Op, bounds: _Bounds) -> Predicate:
-    """The comparison over whole numbers; where no value of the type can tell, a constant."""
+    """The comparison of integers; a constant if the bounds are outside of the type."""
     lowest, highest = _limits(type_)
     first, last = bounds.first, bounds.after - 1
 
-    def known(op: Op, whole: int) -> Predicate:
+    def at_bound(op: Op, whole: int) -> Predicate:
         if lowest <= whole <= highest:
             return Compare(op, column, _scalar(type_, whole))
         return constant_unless_null(column, (whole > highest) == (op in {Op.LT, Op.LE}))
 
     match op:
         case Op.LT | Op.GE:
-            return known(op, first)
+            return at_bound(op, first)
         case Op.LE | Op.GT:
-            return known(op, last)
+            return at_bound(op, last)
+        case Op.EQ | Op.NULL_SAFE:
+            pass
+        case _:
+            assert_never(op)
     first, last = max(first, lowest), min(last, highest)
     if first > last:
         return Always(False) if op is Op.NULL_SAFE else constant_unless_null(column, False)

@@ -1,4 +1,4 @@
-"""Conditions evaluated over rows, as Spark would.
+"""Evaluates conditions on rows, with Spark's semantics.
 
 Three-valued throughout: a null in the result means unknown. NaN equals NaN and is greater than every
 other number, -0.0 equals 0.0, texts are compared by their UTF-8 bytes, and a field of a null struct is
@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError
 from indextables.predicate.compare import compare, membership
 from indextables.predicate.like import match_like
-from indextables.predicate.traversal import constant_unless_null
 from indextables.predicate.tree import (
     VALUE,
     Always,
@@ -43,14 +42,15 @@ from indextables.predicate.tree import (
     TextMatch,
     TextMatchKind,
     Values,
+    constant_unless_null,
 )
-from indextables.predicate.types import Family, family_of, sql_name, value_type
+from indextables.schema.type_info import TypeKind, is_int64_ordered, kind_of, sql_name, value_type
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # Fewer ranges are compared one by one.
 _FEW_RANGES = 16
-# A flag for each number of a span, if that is no more than this, or than so many times the numbers in it.
+# A set of numbers has a flag for each number of its span, if the span is small enough.
 _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
 # Flags for each number of a wider span, and the most bits of their hash.
 _FLAGS_PER_NUMBER, _MOST_HASH_BITS = 16, 22
@@ -68,7 +68,7 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Intervals of whole numbers, both ends included, in order, none touching another."""
+    """Disjoint intervals of integers in order, both ends included."""
 
     starts: Numbers
     ends: Numbers
@@ -109,10 +109,10 @@ class NumberSet:
     def contains(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Whether each value is among the numbers; false for null."""
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        wanted = comparable_numbers(array)
+        targets = comparable_numbers(array)
         if array.null_count:
-            wanted = wanted.fill_null(0)
-        numbers = wanted.to_numpy(zero_copy_only=False)
+            targets = targets.fill_null(0)
+        numbers = targets.to_numpy(zero_copy_only=False)
         if self._sorted is None:
             offsets = (numbers - self._first).view(np.uint64)
             found = self._flags[np.minimum(offsets, np.uint64(len(self._flags) - 1))]
@@ -129,24 +129,14 @@ class NumberSet:
         return (numbers.view(np.uint64) * _HASH_FACTOR) >> np.uint64(self._shift)
 
 
-def is_whole(type_: pa.DataType) -> bool:
-    """Whether values of the type are whole numbers of 64 bits, in their order."""
-    return bool(
-        pa.types.is_signed_integer(type_)
-        or pa.types.is_date32(type_)
-        or pa.types.is_timestamp(type_)
-        or pa.types.is_time64(type_)
-    )
-
-
 def is_consecutive(values: pa.Array) -> bool:
-    """Whether whole numbers follow each other without a gap, in any order; repeated values are a gap."""
+    """Whether integers follow each other without a gap, in any order; repeated values are a gap."""
     bounds = pc.min_max(to_int64(values)).as_py()
     return bounds["min"] is not None and bounds["max"] - bounds["min"] == len(values) - values.null_count - 1
 
 
 def to_int64(values: pa.Array) -> pa.Array:
-    """Values of such a type as 64-bit numbers."""
+    """Values of a type that `is_int64_ordered` as 64-bit integers."""
     if pa.types.is_date32(values.type):
         return values.view(pa.int32()).cast(pa.int64())
     return values.cast(pa.int64())
@@ -154,7 +144,7 @@ def to_int64(values: pa.Array) -> pa.Array:
 
 def has_numbers(type_: pa.DataType) -> bool:
     """Whether a NumberSet can hold the values of a type."""
-    return is_whole(type_) or bool(pa.types.is_float64(type_) or pa.types.is_float32(type_))
+    return is_int64_ordered(type_) or bool(pa.types.is_float64(type_) or pa.types.is_float32(type_))
 
 
 def comparable_numbers(values: pa.Array) -> pa.Array:
@@ -181,7 +171,7 @@ def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | Non
             return None
         if column is None:
             column, type_ = part.column, part.value.type
-        if part.column != column or part.value.type != type_ or not is_whole(part.value.type):
+        if part.column != column or part.value.type != type_ or not is_int64_ordered(part.value.type):
             return None
         value = to_int64(pa.array([part.value], type_))[0].as_py()
         if part.op in {Op.EQ, Op.GE, Op.GT}:
@@ -192,7 +182,7 @@ def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | Non
 
 
 def merge_intervals(bounds: Sequence[tuple[int, int]]) -> Intervals:
-    """Ranges as disjoint intervals; those that touch are one, those that hold nothing are none."""
+    """Ranges as disjoint intervals: adjacent ones are merged, empty ones left out."""
     ordered = sorted((low, high) for low, high in bounds if low <= high)
     joined: list[list[int]] = []
     for low, high in ordered:
@@ -281,7 +271,7 @@ class _Evaluation:
         return pa.repeat(pa.scalar(value, pa.bool_()), self.rows.num_rows)
 
     def values(self, column: Column) -> Any:  # noqa: ANN401
-        """The column in a plain form: no dictionary, no view, no extension."""
+        """The column in a type that kernels accept: no dictionary, no view, no extension."""
         if column not in self.columns:
             found = self.rows.schema.get_all_field_indices(column.path[0])
             if len(found) != 1:
@@ -297,9 +287,9 @@ class _Evaluation:
 
     def texts(self, column: Column) -> Any:  # noqa: ANN401
         values = self.values(column)
-        if family_of(values.type) is Family.NULL:
+        if kind_of(values.type) is TypeKind.NULL:
             return pc.cast(values, pa.string())
-        if family_of(values.type) is not Family.STRING:
+        if kind_of(values.type) is not TypeKind.STRING:
             raise PredicateError(
                 f"{column.name} is {sql_name(values.type)}; only a STRING is matched by letters"
             )
@@ -320,15 +310,15 @@ class _Evaluation:
 
     def contained(self, predicate: In) -> Any:  # noqa: ANN401
         values = self.values(predicate.column)
-        given = predicate.array
-        if given is None or _kernel_type(value_type(given.type)) != values.type:
+        literals = predicate.array
+        if literals is None or _kernel_type(value_type(literals.type)) != values.type:
             return self.of(membership(predicate.column, values.type, predicate.values))
-        known = given.drop_null().cast(values.type)
+        known = literals.drop_null().cast(values.type)
         if not len(known):
-            empty = not len(given)
+            empty = not len(literals)
             return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
         found = _number_set(predicate).contains(values) if _many_numbers(known) else _is_in(values, known)
-        if len(known) < len(given):
+        if len(known) < len(literals):
             found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
         if not values.null_count:
             return found
@@ -347,7 +337,7 @@ class _Evaluation:
 
 
 def apply_steps(values: Any, steps: Sequence[Step]) -> Any:  # noqa: ANN401
-    """What some steps make of the values of an array, map or struct column, one result a row."""
+    """The values that steps compute from an array, map or struct column, one for each row."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for step in steps:
         match step:
@@ -370,7 +360,7 @@ def _sizes(array: pa.Array) -> pa.Array:
 
 
 def _children(array: pa.Array) -> tuple[Any, Any, pa.Array]:
-    """For each row where its elements begin and end, and the elements of all rows."""
+    """The start and end of the elements of each row, and the elements of all rows."""
     offsets = array.offsets.to_numpy()
     valid = array.is_valid().to_numpy(zero_copy_only=False)
     ends = np.where(valid, offsets[1:], offsets[:-1])
@@ -405,7 +395,7 @@ def _element(array: pa.Array, position: int | None, matches: Predicate | None) -
 
 
 def _kernel_type(type_: pa.DataType) -> pa.DataType:
-    """A type that every kernel takes, with the same values."""
+    """The type with the same values that all kernels accept."""
     if pa.types.is_string_view(type_):
         return pa.large_string()
     if pa.types.is_binary_view(type_):
@@ -419,7 +409,7 @@ def _kernel_type(type_: pa.DataType) -> pa.DataType:
 
 def _compare_values(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN401
     """The comparison of values with one of their type; NaN is the greatest number."""
-    if family_of(values.type) is not Family.FLOAT:
+    if kind_of(values.type) is not TypeKind.FLOAT:
         return _COMPARE[op](values, value)
     if not math.isnan(value.as_py()):
         result = _COMPARE[op](values, value)
@@ -439,7 +429,7 @@ def _many_numbers(known: pa.Array) -> bool:
 
 
 def _number_set(predicate: In) -> NumberSet:
-    """The values of a list, lookup once for all batches."""
+    """The set of a list's values, prepared once for all batches."""
     values = predicate.values
     assert isinstance(values, Values)
     if not isinstance(values.lookup, NumberSet):
@@ -447,15 +437,15 @@ def _number_set(predicate: In) -> NumberSet:
     return values.lookup
 
 
-def _is_in(values: Any, wanted: pa.Array) -> Any:  # noqa: ANN401
-    """Whether each value is among the wanted ones (false for null)."""
-    if family_of(values.type) is not Family.FLOAT:
-        return pc.is_in(values, value_set=wanted)
-    # Hashing tells the zeros apart, and perhaps kinds of NaN.
+def _is_in(values: Any, targets: pa.Array) -> Any:  # noqa: ANN401
+    """Whether each value is in the list (false for null)."""
+    if kind_of(values.type) is not TypeKind.FLOAT:
+        return pc.is_in(values, value_set=targets)
+    # Hashing distinguishes the zeros, and may distinguish kinds of NaN.
     zeros = pa.array([0.0, -0.0], values.type)
-    if pc.any(pc.equal(wanted, 0.0)).as_py():
-        wanted = pa.concat_arrays([wanted, zeros])
-    found = pc.is_in(values, value_set=wanted)
-    if pc.any(pc.is_nan(wanted)).as_py():
+    if pc.any(pc.equal(targets, 0.0)).as_py():
+        targets = pa.concat_arrays([targets, zeros])
+    found = pc.is_in(values, value_set=targets)
+    if pc.any(pc.is_nan(targets)).as_py():
         found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
     return found

@@ -22,7 +22,7 @@ _FUNCTION_NAMES = ("STARTSWITH", "ENDSWITH", "CONTAINS")
 
 
 def lone_surrogate(text: str) -> int | None:
-    """Where half a character stands, which no encoding can write; None in any proper text."""
+    """The position of a lone surrogate, which cannot be encoded; None if there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -31,7 +31,7 @@ def lone_surrogate(text: str) -> int | None:
 
 
 def point_at(text: str, position: int, problem: str) -> str:
-    """The problem, its position (counted from 1), and the text around it with a caret under the place.
+    """The problem, its position (counted from 1), and the text around it with a caret below the position.
 
     At most 100 characters of the text are shown, so that a condition of a megabyte stays readable.
     """
@@ -154,7 +154,7 @@ def _string(text: str, start: int, quote_at: int) -> Token:
 
 
 def _find_closing_quote(text: str, start: int, quote_at: int, what: str, *, escapes: bool) -> int:
-    """Where the quoted part that opens at `quote_at` has ended; a doubled quote stands for itself."""
+    """The position after the quoted part that opens at `quote_at`; a doubled quote is an escaped one."""
     quote = text[quote_at]
     at = quote_at + 1
     while at < len(text):
@@ -190,7 +190,7 @@ def _unescape(body: str, quote: str) -> str:
         else:
             out.append(body[at])
             at += 1
-    # A pair of \\u surrogates is one character, as in Java's strings; a lone one is no text at all.
+    # A pair of \\u surrogates is one character, as in Java's strings; a lone one is replaced.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -222,7 +222,7 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The token under the head."""
+        """The current token."""
         return self.tokens[self.index]
 
     @property
@@ -235,7 +235,7 @@ class Cursor:
         return self.token.kind is TokenKind.END
 
     def take(self) -> Token:
-        """The token under the head, which moves on."""
+        """The current token; the cursor advances."""
         token = self.token
         self.index += not self.ended()
         return token
@@ -254,13 +254,13 @@ class Cursor:
             raise self.error(f"{symbol!r} is missing {where}")
 
     def error(self, problem: str, start: int | None = None) -> PredicateError:
-        """An error that points at a place: the head's, unless another is given."""
+        """An error at a position: that of the current token by default."""
         place = self.token.start if start is None else start
         return PredicateError(point_at(self.text, place, problem), position=place)
 
     @contextmanager
     def at(self, start: int) -> Iterator[None]:
-        """Errors from within that name no place get this one."""
+        """Errors from within that have no position get this one."""
         try:
             yield
         except PredicateError as error:
@@ -269,7 +269,7 @@ class Cursor:
             raise self.error(str(error), start) from None
 
     def unexpected(self) -> PredicateError:
-        """A sentence about a token after which nothing can go on."""
+        """The error of a token that cannot follow."""
         token = self.token
         if token.is_symbol(*ARITHMETIC):
             return self.error("arithmetic and concatenation are not supported; compare a column with a value")

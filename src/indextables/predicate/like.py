@@ -1,4 +1,4 @@
-"""SQL's LIKE: patterns read, simplified, and matched over columns of text."""
+"""SQL's LIKE: parses, simplifies and evaluates patterns."""
 
 from typing import Any
 
@@ -7,8 +7,15 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.predicate.query_tree import Wild
-from indextables.predicate.traversal import constant_unless_null
-from indextables.predicate.tree import Compare, Like, Op, Predicate, TextMatch, TextMatchKind
+from indextables.predicate.tree import (
+    Compare,
+    Like,
+    Op,
+    Predicate,
+    TextMatch,
+    TextMatchKind,
+    constant_unless_null,
+)
 
 _WILDS = {"%": Wild.MANY, "_": Wild.ONE}
 
@@ -55,7 +62,7 @@ def like_parts(pattern: str, escape: str = "\\") -> tuple[str | Wild, ...]:
 
 
 def simplify(like: Like, column_type: pa.DataType) -> Predicate:
-    """The condition without LIKE where equality, a beginning, an end or a part of the text say the same."""
+    """The condition without LIKE where equality, or a prefix, suffix or substring test is equivalent."""
     if like.ignore_case:
         return like
     match like_parts(like.pattern, like.escape):
@@ -71,6 +78,8 @@ def simplify(like: Like, column_type: pa.DataType) -> Predicate:
             return TextMatch(TextMatchKind.ENDS, like.column, text)
         case (Wild.MANY, str(text), Wild.MANY):
             return TextMatch(TextMatchKind.CONTAINS, like.column, text)
+        case _:
+            pass
     return like
 
 
@@ -83,7 +92,7 @@ def match_like(texts: Any, like: Like) -> Any:  # noqa: ANN401
         texts = _lower(texts)
     try:
         return pc.match_substring_regex(texts, pattern=_regex(parts))
-    except pa.ArrowInvalid:  # a pattern longer than the regular expression engine takes
+    except pa.ArrowInvalid:  # a pattern that is too long for the regular expression engine
         return pa.array(
             [None if text is None else _matches(text, parts) for text in texts.to_pylist()], pa.bool_()
         )
@@ -108,7 +117,7 @@ def _escape_regex(text: str) -> str:
 
 
 def _matches(text: str, parts: tuple[str | Wild, ...]) -> bool:
-    """Whether one text matches, by going back only to the last `%`."""
+    """Whether one text matches, with backtracking to the last `%` only."""
     tokens: list[str] = []
     wild: list[bool] = []
     for part in parts:

@@ -7,18 +7,30 @@ text) it is refused.
 import decimal
 import math
 import re
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 
 from indextables.errors import PredicateError
 from indextables.predicate.lexer import Cursor, TokenKind
 from indextables.predicate.names import suggestion
-from indextables.predicate.times import MICROS_PER_DAY, days_of, is_utc, micros_of, utc_of
-from indextables.predicate.types import NUMBERS, TIMES, Family, family_of, sql_name
-
-ZONED = pa.timestamp("us", tz="UTC")
-LOCAL = pa.timestamp("us")
+from indextables.schema.calendar import (
+    DAY_MICROS,
+    is_utc,
+    parse_date_literal,
+    parse_timestamp_literal,
+    to_utc,
+)
+from indextables.schema.type_info import (
+    DATETIME,
+    LOCAL_TIMESTAMP,
+    MAX_DECIMAL_DIGITS,
+    NUMERIC,
+    UTC_TIMESTAMP,
+    TypeKind,
+    kind_of,
+    sql_name,
+)
 
 _SUFFIX_TYPES = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -30,7 +42,6 @@ _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
 )
 # Enough for any product of two 38-digit numbers; Python's default of 28 digits would round.
 _EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
-_MAX_DIGITS = 38
 
 # So many digits are beyond every type; Python refuses to read thousands.
 _ENOUGH_DIGITS = 100
@@ -47,7 +58,7 @@ CASTS = {
     "STRING": pa.string(),
     "BINARY": pa.binary(),
     "DATE": pa.date32(),
-    "TIMESTAMP": ZONED,
+    "TIMESTAMP": UTC_TIMESTAMP,
 }
 _TYPES = CASTS | {
     "BYTE": pa.int8(),
@@ -57,8 +68,8 @@ _TYPES = CASTS | {
     "REAL": pa.float32(),
     "DEC": pa.decimal128(10, 0),
     "NUMERIC": pa.decimal128(10, 0),
-    "TIMESTAMP_LTZ": ZONED,
-    "TIMESTAMP_NTZ": LOCAL,
+    "TIMESTAMP_LTZ": UTC_TIMESTAMP,
+    "TIMESTAMP_NTZ": LOCAL_TIMESTAMP,
 }
 
 
@@ -98,16 +109,18 @@ def integer_literal(value: int, type_: pa.DataType) -> pa.Scalar:
 
 def negate_literal(literal: pa.Scalar) -> pa.Scalar:
     """Minus the number."""
-    family = family_of(literal.type)
-    if family not in NUMBERS:
+    family = kind_of(literal.type)
+    if family not in NUMERIC:
         raise PredicateError(f"'-' takes a number, not a value of type {sql_name(literal.type)}")
     value = literal.as_py()
     if value is None:
         return literal
-    if family is Family.DECIMAL:
+    if family is TypeKind.DECIMAL:
         return pa.scalar(value.copy_negate(), literal.type)
     return (
-        integer_literal(-value, literal.type) if family is Family.INTEGER else pa.scalar(-value, literal.type)
+        integer_literal(-value, literal.type)
+        if family is TypeKind.INTEGER
+        else pa.scalar(-value, literal.type)
     )
 
 
@@ -116,13 +129,15 @@ def _decimal(value: decimal.Decimal) -> pa.Scalar:
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale, 1)
-    if precision > _MAX_DIGITS:
-        raise PredicateError(f"a DECIMAL has at most {_MAX_DIGITS} digits; this number has {precision}")
+    if precision > MAX_DECIMAL_DIGITS:
+        raise PredicateError(
+            f"a DECIMAL has at most {MAX_DECIMAL_DIGITS} digits; this number has {precision}"
+        )
     return pa.scalar(value, pa.decimal128(precision, scale))
 
 
 def parse_double(text: str) -> float | None:
-    """A text as Spark casts it to DOUBLE, or None if it is no number."""
+    """A text as Spark casts it to DOUBLE, or None if it is not a number."""
     stripped = text.strip()
     found = _DOUBLE.fullmatch(stripped)
     if found:
@@ -132,55 +147,71 @@ def parse_double(text: str) -> float | None:
     return None if named is None else sign * named
 
 
-def parse_literal(text: str, type_: pa.DataType, zone: str) -> pa.Scalar:
-    """A text as a value of a type; texts that ANSI mode would refuse are refused."""
-    family = family_of(type_)
+def parse_literal(  # noqa: C901, PLR0912 - one case for each kind of type
+    text: str, type_: pa.DataType, zone: str
+) -> pa.Scalar:
+    """A text as a value of a type; PredicateError for texts that ANSI mode refuses."""
+    family = kind_of(type_)
     stripped = text.strip()
     value: object = None
     match family:
-        case Family.INTEGER if _INTEGER.fullmatch(stripped) and len(stripped) < 40:
-            return integer_literal(int(stripped), type_)
-        case Family.FLOAT:
+        case TypeKind.INTEGER:
+            if _INTEGER.fullmatch(stripped) and len(stripped) < 40:
+                return integer_literal(int(stripped), type_)
+        case TypeKind.FLOAT:
             value = parse_double(text)
-        case Family.DECIMAL if _DECIMAL.fullmatch(stripped):
-            return _round_decimal(decimal.Decimal(stripped), type_)
-        case Family.STRING:
+        case TypeKind.DECIMAL:
+            if _DECIMAL.fullmatch(stripped):
+                return _round_decimal(decimal.Decimal(stripped), type_)
+        case TypeKind.STRING:
             value = text
-        case Family.BINARY:
+        case TypeKind.BINARY:
             value = text.encode()
-        case Family.BOOLEAN:
+        case TypeKind.BOOLEAN:
             value = _TRUTHS.get(stripped.lower())
-        case Family.DATE:
-            value = days_of(text)
-        case Family.TIMESTAMP:
-            value = micros_of(text, zone)
-        case Family.LOCAL_TIMESTAMP:
-            value = micros_of(text, None)
+        case TypeKind.DATE:
+            value = parse_date_literal(text)
+        case TypeKind.TIMESTAMP:
+            value = parse_timestamp_literal(text, zone)
+        case TypeKind.TIMESTAMP_NTZ:
+            value = parse_timestamp_literal(text, None)
+        case (
+            TypeKind.NULL
+            | TypeKind.TIME
+            | TypeKind.INTERVAL
+            | TypeKind.LIST
+            | TypeKind.MAP
+            | TypeKind.STRUCT
+            | TypeKind.OTHER
+        ):
+            pass  # a condition cannot write a literal of these types
+        case _:
+            assert_never(family)
     if value is None:
         raise PredicateError(f"{_excerpt(text)} is no {sql_name(type_)}")
-    if family is Family.DATE and not -(1 << 31) <= days_of(text) < 1 << 31:  # type: ignore[operator]
+    if family is TypeKind.DATE and not -(1 << 31) <= parse_date_literal(text) < 1 << 31:  # type: ignore[operator]
         raise PredicateError(f"{_excerpt(text)} is beyond the range of DATE")
     return _scalar_in_range(value, type_)
 
 
 def cast_literal(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar:
     """The literal as another type."""
-    source, target = family_of(literal.type), family_of(type_)
-    # Times are read as ticks further down: Python has no objects for the years beyond 9999.
-    value: Any = None if source in TIMES else literal.as_py()
-    if not literal.is_valid or source is Family.NULL:
+    source, target = kind_of(literal.type), kind_of(type_)
+    # Timestamps are converted as integers below: Python has no objects for years beyond 9999.
+    value: Any = None if source in DATETIME else literal.as_py()
+    if not literal.is_valid or source is TypeKind.NULL:
         return pa.scalar(None, type_)
-    if source is Family.STRING:
+    if source is TypeKind.STRING:
         return parse_literal(value, type_, zone)
     if literal.type == type_:
         return literal
-    if source in NUMBERS | {Family.BOOLEAN} and target in NUMBERS | {Family.BOOLEAN}:
+    if source in NUMERIC | {TypeKind.BOOLEAN} and target in NUMERIC | {TypeKind.BOOLEAN}:
         return _numeric(value, source, type_)
-    if source in {Family.INTEGER, Family.BOOLEAN} and target is Family.STRING:
+    if source in {TypeKind.INTEGER, TypeKind.BOOLEAN} and target is TypeKind.STRING:
         return pa.scalar(str(value).lower(), type_)
-    if source is Family.DECIMAL and target is Family.STRING:
+    if source is TypeKind.DECIMAL and target is TypeKind.STRING:
         return pa.scalar(format(value, "f"), type_)
-    moment = _cast_datetime(literal.value, source, target, zone) if source in TIMES else None
+    moment = _cast_datetime(literal.value, source, target, zone) if source in DATETIME else None
     if moment is None:
         raise PredicateError(
             f"a value of type {sql_name(literal.type)} cannot be cast to {sql_name(type_)} here"
@@ -188,44 +219,49 @@ def cast_literal(literal: pa.Scalar, type_: pa.DataType, zone: str) -> pa.Scalar
     return _scalar_in_range(moment, type_)
 
 
-def _numeric(value: bool | float | decimal.Decimal, source: Family, type_: pa.DataType) -> pa.Scalar:  # noqa: FBT001
-    target = family_of(type_)
-    if target is Family.BOOLEAN:
+def _numeric(value: bool | float | decimal.Decimal, source: TypeKind, type_: pa.DataType) -> pa.Scalar:  # noqa: FBT001
+    target = kind_of(type_)
+    if target is TypeKind.BOOLEAN:
         return pa.scalar(bool(value), type_)
-    if target is Family.FLOAT:
+    if target is TypeKind.FLOAT:
         return pa.scalar(float(value), type_)
-    if source is Family.FLOAT and not math.isfinite(value):
+    if source is TypeKind.FLOAT and not math.isfinite(value):
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
-    if target is Family.INTEGER:
+    if target is TypeKind.INTEGER:
         return integer_literal(int(value), type_)
-    return _round_decimal(decimal.Decimal(repr(value) if source is Family.FLOAT else value), type_)
+    return _round_decimal(decimal.Decimal(repr(value) if source is TypeKind.FLOAT else value), type_)
 
 
 def _round_decimal(value: decimal.Decimal, type_: pa.DataType) -> pa.Scalar:
     """A decimal rounded half up to the type's scale, refused if it has too many digits then."""
     rounded = value
-    if value.adjusted() <= _MAX_DIGITS:
+    if value.adjusted() <= MAX_DECIMAL_DIGITS:
         rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), decimal.ROUND_HALF_UP, _EXACT)
-    if value.adjusted() > _MAX_DIGITS or abs(rounded.scaleb(type_.scale, _EXACT)) >= 10**type_.precision:
+    if (
+        value.adjusted() > MAX_DECIMAL_DIGITS
+        or abs(rounded.scaleb(type_.scale, _EXACT)) >= 10**type_.precision
+    ):
         raise PredicateError(f"{value} is beyond the range of {sql_name(type_)}")
     return pa.scalar(rounded, type_)
 
 
-def _cast_datetime(ticks: int, source: Family, target: Family, zone: str) -> int | None:
+def _cast_datetime(ticks: int, source: TypeKind, target: TypeKind, zone: str) -> int | None:
     """Days or microseconds of a date or timestamp as another one of them; None for other casts."""
     match source, target:
-        case Family.DATE, Family.LOCAL_TIMESTAMP:
-            return int(ticks) * MICROS_PER_DAY
-        case Family.DATE, Family.TIMESTAMP:
-            return utc_of(ticks * MICROS_PER_DAY, zone)
-        case Family.LOCAL_TIMESTAMP, Family.TIMESTAMP:
-            return utc_of(ticks, zone)
-        case Family.LOCAL_TIMESTAMP, Family.DATE:
-            return int(ticks // MICROS_PER_DAY)
-        case Family.TIMESTAMP, Family.LOCAL_TIMESTAMP if is_utc(zone):
+        case TypeKind.DATE, TypeKind.TIMESTAMP_NTZ:
+            return int(ticks) * DAY_MICROS
+        case TypeKind.DATE, TypeKind.TIMESTAMP:
+            return to_utc(ticks * DAY_MICROS, zone)
+        case TypeKind.TIMESTAMP_NTZ, TypeKind.TIMESTAMP:
+            return to_utc(ticks, zone)
+        case TypeKind.TIMESTAMP_NTZ, TypeKind.DATE:
+            return int(ticks // DAY_MICROS)
+        case TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ if is_utc(zone):
             return int(ticks)
-        case Family.TIMESTAMP, Family.DATE if is_utc(zone):
-            return int(ticks // MICROS_PER_DAY)
+        case TypeKind.TIMESTAMP, TypeKind.DATE if is_utc(zone):
+            return int(ticks // DAY_MICROS)
+        case _:
+            pass
     return None
 
 
@@ -241,7 +277,7 @@ def _excerpt(text: str) -> str:
 
 
 def read_type(cursor: Cursor) -> pa.DataType:
-    """The type whose name is under the cursor, which is moved behind it."""
+    """Parse the name of a type at the cursor."""
     token = cursor.token
     name = token.text.upper()
     if token.kind is not TokenKind.WORD or name not in _TYPES:

@@ -1,4 +1,4 @@
-"""Column names of a condition found in a schema, in any case, with suggestions for those that are not."""
+"""Resolves column names in a schema without case, with suggestions for unknown names."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from indextables.errors import PredicateError
 from indextables.predicate.tree import Column
-from indextables.predicate.types import sql_name, value_type
+from indextables.schema.type_info import TypeKind, kind_of, sql_name, value_type
 
 _LISTED = 20
 
@@ -36,18 +36,18 @@ def resolve(schema: pa.Schema, path: Sequence[str]) -> tuple[Column, pa.DataType
     return Column(tuple(found)), type_
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
+def suggestion(wrong: str, names: Iterable[str]) -> str:
     """`; did you mean x?`, or nothing if no known name is near."""
-    spelled = {name.lower(): name for name in known}
+    spelled = {name.lower(): name for name in names}
     near = difflib.get_close_matches(wrong.lower()[:100], spelled, n=1)
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
 def _inner(found: list[str], type_: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_struct(type_):
+    if kind_of(type_) is TypeKind.STRUCT:
         return [type_.field(index) for index in range(type_.num_fields)]
     name = ".".join(found)
-    if pa.types.is_map(type_) or pa.types.is_list(type_) or pa.types.is_large_list(type_):
+    if kind_of(type_) in {TypeKind.LIST, TypeKind.MAP}:
         raise PredicateError(
             f"{name} is an array or a map, whose elements have no names in a condition; name them as "
             f"{name}[0] or {name}['key'], or search them: {found[0]} INDEXQUERY '{name}.key:value'"
@@ -55,10 +55,10 @@ def _inner(found: list[str], type_: pa.DataType) -> list[pa.Field]:
     raise PredicateError(f"{name} is {sql_name(type_)} and has no fields")
 
 
-def _unknown(path: Sequence[str], parents: list[str], known: list[str]) -> str:
-    listed = ", ".join(known[:_LISTED]) + (
-        f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+def _unknown(path: Sequence[str], parents: list[str], names: list[str]) -> str:
+    listed = ", ".join(names[:_LISTED]) + (
+        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     )
     what = f"field {path[-1]} in {'.'.join(parents)}" if parents else f"column {path[-1]}"
-    hint = suggestion(path[-1], known) or ";"
+    hint = suggestion(path[-1], names) or ";"
     return f"there is no {what}{hint} the {'fields' if parents else 'columns'} are {listed or 'none'}"

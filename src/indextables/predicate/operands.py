@@ -1,4 +1,4 @@
-"""What a condition is made of while it is read: columns, literals, conditions; and how they combine."""
+"""Operands of the condition parser: columns, literals, conditions; and the conditions they form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from indextables.predicate.tree import (
     TextMatchKind,
     Values,
 )
-from indextables.predicate.types import Family, family_of, sql_name, value_type
+from indextables.schema.type_info import TypeKind, is_list, kind_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
 # From so many alternatives on, equalities of one column become a list of values.
@@ -62,15 +62,15 @@ class ComputedOperand:
 
     @property
     def value(self) -> ColumnOperand:
-        """It as conditions within `NestedCondition` name it."""
+        """The value as the column of conditions within `NestedCondition`."""
         return ColumnOperand(VALUE, self.type, self.start)
 
     def condition(self, part: Predicate) -> Predicate:
-        """A condition on it; a constant needs no value."""
+        """A condition on the value; constants stay constants."""
         return part if isinstance(part, Always) else NestedCondition(self.column, self.steps, part)
 
     def with_step(self, step: Step, type_: pa.DataType) -> "ComputedOperand":
-        """What one more step makes of it."""
+        """The operand with one more step."""
         return ComputedOperand(self.column, (*self.steps, step), type_, self.start)
 
 
@@ -84,7 +84,7 @@ class LiteralOperand:
 
 @dataclass(frozen=True, slots=True)
 class ConditionOperand:
-    """A condition that has been read already."""
+    """A condition."""
 
     predicate: Predicate
     start: int
@@ -108,7 +108,7 @@ def condition_of(operand: Operand) -> Predicate:
         case ComputedOperand():
             return operand.condition(condition_of(operand.value))
         case ColumnOperand(column, type_):
-            if family_of(type_) is Family.BOOLEAN:
+            if kind_of(type_) is TypeKind.BOOLEAN:
                 return Compare(Op.EQ, column, pa.scalar(True, type_))
             raise PredicateError(
                 f"{column.name} is {sql_name(type_)} and no condition; compare it with a value"
@@ -116,7 +116,7 @@ def condition_of(operand: Operand) -> Predicate:
         case LiteralOperand(scalar):
             if not scalar.is_valid:
                 return Always(None)
-            if family_of(scalar.type) is Family.BOOLEAN:
+            if kind_of(scalar.type) is TypeKind.BOOLEAN:
                 return Always(scalar.as_py())
             raise PredicateError(
                 f"a value of type {sql_name(scalar.type)} is no condition; compare a column with it"
@@ -144,6 +144,8 @@ def comparison(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
             return _compare_with_boolean(op, predicate, scalar)
         case LiteralOperand(scalar), ConditionOperand(predicate):
             return _compare_with_boolean(_FLIPPED[op], predicate, scalar)
+        case _:
+            pass
     raise PredicateError(_COLUMN_WITH_VALUE)
 
 
@@ -151,7 +153,7 @@ def _compare_literals(op: Op, first: pa.Scalar, second: pa.Scalar, zone: str) ->
     """Two literals compared now."""
     if not first.is_valid:
         return Always(not second.is_valid if op is Op.NULL_SAFE else None)
-    if family_of(first.type) is Family.STRING and family_of(second.type) is not Family.STRING:
+    if kind_of(first.type) is TypeKind.STRING and kind_of(second.type) is not TypeKind.STRING:
         first, second, op = second, first, _FLIPPED[op]
         if not first.is_valid:
             return _compare_literals(op, first, second, zone)
@@ -164,7 +166,7 @@ def _compare_with_boolean(op: Op, predicate: Predicate, scalar: pa.Scalar) -> Pr
     """A condition compared with TRUE, FALSE or NULL."""
     if not scalar.is_valid:
         return is_unknown(predicate) if op is Op.NULL_SAFE else Always(None)
-    if family_of(scalar.type) is Family.BOOLEAN and op in {Op.EQ, Op.NULL_SAFE}:
+    if kind_of(scalar.type) is TypeKind.BOOLEAN and op in {Op.EQ, Op.NULL_SAFE}:
         if op is Op.EQ:
             return predicate if scalar.as_py() else negate(predicate)
         return is_true(predicate) if scalar.as_py() else is_false(predicate)
@@ -220,7 +222,7 @@ def text_match(kind: TextMatchKind, left: Operand, text: str | None) -> Predicat
 def _text_column(operand: Operand, name: str) -> ColumnOperand:
     if not isinstance(operand, ColumnOperand):
         raise PredicateError(f"{name} takes a column on its left")
-    if family_of(operand.type) is not Family.STRING:
+    if kind_of(operand.type) is not TypeKind.STRING:
         raise PredicateError(
             f"{operand.column.name} is {sql_name(operand.type)}; {name} takes a STRING column"
         )
@@ -228,7 +230,7 @@ def _text_column(operand: Operand, name: str) -> ColumnOperand:
 
 
 def negate(predicate: Predicate) -> Predicate:
-    """NOT the condition; a constant is turned over, a double NOT is none."""
+    """NOT the condition; constants and a double NOT are simplified."""
     if isinstance(predicate, Not):
         return predicate.part
     if isinstance(predicate, Always):
@@ -237,7 +239,7 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def combine(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate:
-    """The parts under one And or Or; parts of the same kind are taken in, a single part stays itself."""
+    """The parts under one And or Or; nested ones of the same kind are flattened, a single part stays."""
     if len(parts) == 1:
         return parts[0]
     flat: list[Predicate] = []
@@ -249,7 +251,7 @@ def combine(kind: type[And] | type[Or], parts: Sequence[Predicate]) -> Predicate
 
 
 def _equalities_to_lists(parts: Sequence[Predicate]) -> list[Predicate]:
-    """Alternatives, with those of equality on one column as one list of values."""
+    """Alternatives, with equalities of one column replaced by a list of values."""
     values: dict[tuple[Column, pa.DataType], list[pa.Array]] = {}
     others: list[Predicate] = []
     for part in parts:
@@ -277,7 +279,7 @@ def element(operand: Operand, key: Operand, zone: str) -> Operand:
         return nested.with_step(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))
     if not is_list(nested.type):
         raise PredicateError(f"{nested.column.name} is {sql_name(nested.type)}, neither an array nor a map")
-    if family_of(key.scalar.type) is not Family.INTEGER:
+    if kind_of(key.scalar.type) is not TypeKind.INTEGER:
         raise PredicateError("the position of an array's element is a whole number, 0 for the first")
     return nested.with_step(Element(position=key.scalar.as_py()), value_type(nested.type.value_type))
 
@@ -311,11 +313,6 @@ def array_contains(operand: Operand, item: Operand, zone: str) -> Operand:
         raise PredicateError("array_contains takes an array and a value that is not NULL")
     matches = compare(VALUE, value_type(nested.type.value_type), Op.EQ, item.scalar, time_zone=zone)
     return nested.with_step(ArrayContains(matches, item.scalar), pa.bool_())
-
-
-def is_list(type_: pa.DataType) -> bool:
-    """Whether a type is an array of SQL."""
-    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _as_computed(operand: Operand, name: str) -> ComputedOperand:

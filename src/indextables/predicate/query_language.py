@@ -160,7 +160,7 @@ class _Parser:
         self.depth = 0
         self.group_field: FieldPath | None = None
 
-    # --- the text under the reading head -----------------------------------------------------------
+    # --- the text -----------------------------------------------------------------------------------
 
     def fail(self, problem: str, position: int | None = None) -> NoReturn:
         place = self.at if position is None else position
@@ -177,7 +177,7 @@ class _Parser:
         return self.peek() in {"", ")"} or self.peek().isspace()
 
     def word(self, *, value: bool = False) -> Word:
-        """The word at the head; as a value, a colon or a circumflex in it is an ordinary character."""
+        """The next word; in a value, a colon or a circumflex is an ordinary character."""
         try:
             word = read_word(self.text, self.at, value=value)
         except WordError as error:
@@ -186,7 +186,7 @@ class _Parser:
         return word
 
     def upcoming(self) -> str:
-        """The operator at the head (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
+        """The operator at the current position (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
         found = _OPERATOR.match(self.text, self.at)
         return found[0] if found else ""
 
@@ -221,7 +221,7 @@ class _Parser:
         return _combine(AnyOf, parts)
 
     def all_of(self) -> tuple[QueryNode, int | None]:
-        """Parts joined by AND or a blank, and where the '+' of a lone part stands."""
+        """Parts joined by AND or a blank, and the position of the '+' of a single part."""
         parts: list[QueryNode] = []
         plus: int | None = None
         while True:
@@ -344,7 +344,7 @@ class _Parser:
         return self.plain(self.word(value=True), field, start)
 
     def plain(self, word: Word, field: FieldPath | None, start: int) -> QueryNode:
-        """A word as what its marks make of it."""
+        """The leaf of a word: term, prefix, wildcard, fuzzy term or all rows."""
         if word.raw == "IN":
             after = len(self.text) - len(self.text[self.at :].lstrip())
             if self.text[after : after + 1] == "[":
@@ -506,7 +506,7 @@ class _Parser:
 
 
 def _combine(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNode:
-    """The parts under one node; parts of the same kind are taken in, a single part stays itself."""
+    """The parts under one node; nested ones of the same kind are flattened, a single part is returned."""
     if len(parts) == 1:
         return parts[0]
     flat: list[QueryNode] = []
@@ -535,7 +535,7 @@ def to_text(query: QueryNode) -> str:
 
 
 def _within(part: QueryNode, *looser: type[QueryNode]) -> str:
-    """The part, in parentheses if it binds no tighter than what it stands in."""
+    """The part, in parentheses if its operator has no higher precedence."""
     text = to_text(part)
     return f"({text})" if isinstance(part, looser) else text
 
@@ -580,7 +580,7 @@ def _field(path: FieldPath | None) -> str:
 
 
 def _word(text: str) -> str:
-    """A word that reads back as itself, though it may look like an operator."""
+    """A word, escaped if it is an operator."""
     if text in RESERVED or text == "IN":
         return "\\" + text
     return _escape(text, first=True)

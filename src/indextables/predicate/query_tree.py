@@ -1,13 +1,11 @@
-"""A search query as values: what the query language says, before any field or tokenizer is known.
+"""The tree of a search query, independent of fields and tokenizers.
 
-Leaves carry the field they were qualified with, as a path (`user.name:ada` gives `("user", "name")`), or
-None where the query names no field and the operator's own column (or all fields) is meant. Values are
-text as the user wrote it, escapes resolved; what a value means (a number, a date, an address block) is
-for the field's type to say. Every node keeps the position where it starts in the query; positions take
-no part in equality.
+Leaves have the field they are qualified with, as a path (`user.name:ada` gives `("user", "name")`), or None
+for the default fields of the search operator. Values are texts, escapes resolved; the type of the field
+decides whether a value is a number, a date or an address block. Every node has its position in the query,
+which is not part of equality.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -21,7 +19,7 @@ def _position() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A bare word. A tokenizer may split it; its tokens then stand next to each other."""
+    """A bare word. If a tokenizer splits it, it is a phrase of its tokens."""
 
     text: str
     field: FieldPath | None = None
@@ -32,8 +30,8 @@ class Term:
 class Phrase:
     """A quoted text: its words next to each other, or the exact value of an untokenized field.
 
-    `slop` allows so many moves between the words; with `prefix` the last word is only the beginning of
-    one. At most one of the two is set. The text may be empty.
+    `slop` allows so many moves between the words; with `prefix` the last word is a prefix. At most one of the
+    two is set. The text may be empty.
     """
 
     text: str
@@ -45,7 +43,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A word given by its beginning: `time*`. The text is never empty."""
+    """A prefix of a word: `time*`. The text is never empty."""
 
     text: str
     field: FieldPath | None = None
@@ -93,7 +91,7 @@ class Fuzzy:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Values between two bounds; None is an open end. At least one end is closed off."""
+    """Values between two bounds; None is an open end. At least one end is bounded."""
 
     lower: str | None
     upper: str | None
@@ -162,37 +160,3 @@ class Boost:
 
 QueryLeaf: TypeAlias = Term | Phrase | Prefix | Wildcard | Regex | Fuzzy | Range | InSet | Exists | AllDocs
 QueryNode: TypeAlias = QueryLeaf | AllOf | AnyOf | Negation | Boost
-
-
-@dataclass(frozen=True, slots=True)
-class FieldUse:
-    """The fields a query names, each once in order of appearance, and whether some leaf names none."""
-
-    fields: tuple[FieldPath, ...]
-    unqualified: bool
-
-
-def leaves_of(query: QueryNode) -> Iterator[QueryLeaf]:
-    """Every leaf, from left to right."""
-    match query:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from leaves_of(part)
-        case Negation(part) | Boost(part):
-            yield from leaves_of(part)
-        case _:
-            yield query
-
-
-def fields_of(query: QueryNode) -> FieldUse:
-    """Which fields the query names, and whether it needs a default field (`*` alone needs none)."""
-    fields: dict[FieldPath, None] = {}
-    unqualified = False
-    for leaf in leaves_of(query):
-        if isinstance(leaf, AllDocs):
-            continue
-        if leaf.field is None:
-            unqualified = True
-        else:
-            fields[leaf.field] = None
-    return FieldUse(tuple(fields), unqualified)

@@ -1,7 +1,7 @@
 """A SQL condition as text, parsed into the condition tree.
 
-The grammar is the part of Spark's that compares columns with values, with the search operators added.
-What lies outside is refused by name, never guessed.
+The grammar is the part of Spark's that compares columns with values, and the search operators. Other
+expressions are refused by name.
 """
 
 from abc import ABC, abstractmethod
@@ -14,8 +14,6 @@ from indextables.errors import PredicateError
 from indextables.predicate.lexer import ARITHMETIC, OPERATORS, SEARCHES, Cursor, Token, TokenKind
 from indextables.predicate.literals import (
     CASTS,
-    LOCAL,
-    ZONED,
     cast_literal,
     negate_literal,
     number_literal,
@@ -44,6 +42,7 @@ from indextables.predicate.operands import (
     text_match,
 )
 from indextables.predicate.query_language import parse_query
+from indextables.predicate.traversal import depth_of
 from indextables.predicate.tree import (
     And,
     Compare,
@@ -53,9 +52,8 @@ from indextables.predicate.tree import (
     Search,
     SearchKind,
     TextMatchKind,
-    depth_of,
 )
-from indextables.predicate.types import Family, family_of
+from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP, TypeKind, kind_of
 
 REGEX_WORDS = ("RLIKE", "REGEXP")
 
@@ -66,15 +64,15 @@ _TEXT_FUNCTIONS = {
 }
 _TYPED_STRINGS = {
     "DATE": pa.date32(),
-    "TIMESTAMP": ZONED,
-    "TIMESTAMP_LTZ": ZONED,
-    "TIMESTAMP_NTZ": LOCAL,
+    "TIMESTAMP": UTC_TIMESTAMP,
+    "TIMESTAMP_LTZ": UTC_TIMESTAMP,
+    "TIMESTAMP_NTZ": LOCAL_TIMESTAMP,
 }
 _FUNCTIONS = (
     "startswith, endswith, contains, isnull, isnotnull, isnan, size, cardinality, array_contains, "
     "indexquery, textsearch, fieldmatch, indexqueryall"
 )
-# A condition may be so deep when chains of one operator are one level, and a double NOT is none.
+# The deepest condition; a chain of one operator is one level, a double NOT none.
 _MAX_DEPTH = 100
 _MAX_PARENTHESES = 10_000
 _COMPARISONS = {
@@ -92,7 +90,7 @@ _UNEQUAL = ("<>", "!=")
 
 
 class OperandParser(Cursor, ABC):
-    """A reading head that knows operands."""
+    """Parses the operands of conditions."""
 
     def __init__(self, text: str, schema: pa.Schema, zone: str) -> None:
         super().__init__(text)
@@ -122,7 +120,7 @@ class OperandParser(Cursor, ABC):
         if isinstance(operand, LiteralOperand):
             if not operand.scalar.is_valid:
                 return None
-            if family_of(operand.scalar.type) is Family.STRING:
+            if kind_of(operand.scalar.type) is TypeKind.STRING:
                 return str(operand.scalar.as_py())
         raise self.error(f"{name} takes a text in quotes here", operand.start)
 
@@ -187,6 +185,8 @@ class OperandParser(Cursor, ABC):
                 return self.word()
             case TokenKind.END:
                 raise self.error("a column or a value is missing here")
+            case _:
+                pass
         if token.is_symbol("("):
             return self.parenthesised()
         if token.is_symbol("*"):
@@ -271,7 +271,7 @@ class OperandParser(Cursor, ABC):
 
     def has_column(self, name: str) -> bool:
         """Whether there is a column of this name, in any case."""
-        return any(name.lower() == known.lower() for known in self.schema.names)
+        return any(name.lower() == column_name.lower() for column_name in self.schema.names)
 
     def typed_string(self, upper: str) -> pa.Scalar:
         """A value such as `DATE '2024-01-01'`."""
@@ -331,7 +331,7 @@ class OperandParser(Cursor, ABC):
                 return array_contains(left, right, self.zone)
         if upper == "ISNAN":
             (operand,) = self.arguments(upper, 1)
-            if not isinstance(operand, ColumnOperand) or family_of(operand.type) is not Family.FLOAT:
+            if not isinstance(operand, ColumnOperand) or kind_of(operand.type) is not TypeKind.FLOAT:
                 raise self.error("isnan takes a FLOAT or DOUBLE column", operand.start)
             nan = pa.scalar(float("nan"), operand.type)
             return ConditionOperand(Compare(Op.NULL_SAFE, operand.column, nan), start)
@@ -377,8 +377,8 @@ def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> 
     """Parse a Spark SQL WHERE condition against a schema.
 
     Columns are found in any case and come back in the schema's spelling. Every value of a `Compare` or
-    `In` in the result has exactly the type of its column's values; a literal of another type is moved as
-    Spark's own casts would have it. Queries of search operators are checked for their syntax.
+    `In` in the result has exactly the type of its column's values; a literal of another type is
+    converted as Spark does. Queries of search operators are checked for their syntax.
 
     Args:
         text: The condition, as `status >= 500 AND message INDEXQUERY 'timeout OR refused'`.
@@ -394,7 +394,7 @@ def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> 
 
 
 class _Level:
-    """What was read of a condition within one pair of parentheses."""
+    """The parsed part of a condition within one pair of parentheses."""
 
     def __init__(self, first: Token, opening: Token | None = None) -> None:
         self.start = first.start
@@ -427,7 +427,7 @@ class _Parser(OperandParser):
     def condition(self) -> Operand:
         """Alternatives joined by OR, each of parts joined by AND; a lone operand stays what it is.
 
-        Parentheses are kept on a stack: a condition that a program made may have very many.
+        Parentheses are on a stack: a generated condition may have very many.
         """
         levels = [_Level(self.token)]
         while True:
@@ -454,7 +454,7 @@ class _Parser(OperandParser):
                 operand = self.predicate(self.closed(found, level))
 
     def opened(self, depth: int) -> "_Level":
-        """The level of the parenthesis under the head."""
+        """The level of the current parenthesis."""
         opening = self.take()
         if depth > _MAX_PARENTHESES:
             problem = f"more than {_MAX_PARENTHESES:,} parentheses stand in each other"
@@ -464,7 +464,7 @@ class _Parser(OperandParser):
         return _Level(self.token, opening)
 
     def closed(self, operand: Operand, level: "_Level") -> Operand:
-        """What stands in parentheses, and what touches their end."""
+        """The operand in parentheses, with the casts, elements and fields that follow it."""
         assert level.opening is not None
         if self.ended():
             raise self.error("this '(' is never closed", level.opening.start)
@@ -481,7 +481,7 @@ class _Parser(OperandParser):
         return ConditionOperand(negate(predicate) if count % 2 else predicate, level.sign)
 
     def alternative(self, level: "_Level") -> Operand | None:
-        """What a level is, if nothing more comes; None if another alternative follows."""
+        """The operand of a level, if it ends; None if another alternative follows."""
         more = self.accept_word("OR")
         if not more and not level.alternatives and len(level.parts) == 1:
             return level.parts[0]
@@ -534,6 +534,8 @@ class _Parser(OperandParser):
                     return self.like(left, ignore_case=word == "ILIKE")
                 case "IS":
                     return self.state(left)
+                case _:
+                    pass
         raise self.error(
             f"{word} is not supported, as its regular expressions are Java's; "
             f"use LIKE, or INDEXQUERY '/.../' to match single words",

@@ -1,14 +1,14 @@
-"""A condition tree written back as SQL; parsing the text gives the same condition."""
+"""Writes a condition tree as SQL; parsing the text gives the same condition."""
 
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import pyarrow as pa
 
 from indextables.errors import PredicateError
 from indextables.predicate.lexer import OPERATORS
-from indextables.predicate.times import date_text, timestamp_text
 from indextables.predicate.tree import (
     Always,
     And,
@@ -29,7 +29,8 @@ from indextables.predicate.tree import (
     StructField,
     TextMatch,
 )
-from indextables.predicate.types import Family, family_of
+from indextables.schema.calendar import format_date, format_timestamp
+from indextables.schema.type_info import TypeKind, kind_of
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(
@@ -115,24 +116,37 @@ def _string(text: str) -> str:
 def _literal(value: pa.Scalar) -> str:
     if not value.is_valid:
         return "NULL"
-    match family_of(value.type):
-        case Family.INTEGER:
+    match kind_of(value.type):
+        case TypeKind.INTEGER:
             return str(value.as_py())
-        case Family.FLOAT:
+        case TypeKind.FLOAT:
             number = float(value.as_py())
             return f"{number!r}D" if math.isfinite(number) else f"double('{number}')"
-        case Family.DECIMAL:
+        case TypeKind.DECIMAL:
             return f"{value.as_py():f}BD"
-        case Family.STRING:
+        case TypeKind.STRING:
             return _string(value.as_py())
-        case Family.BINARY:
+        case TypeKind.BINARY:
             return f"X'{value.as_py().hex()}'"
-        case Family.BOOLEAN:
+        case TypeKind.BOOLEAN:
             return str(value.as_py()).upper()
-        case Family.DATE:
+        case TypeKind.DATE:
             days = value.value if value.type == pa.date32() else value.value // 86_400_000
-            return f"DATE '{date_text(days)}'"
-        case Family.TIMESTAMP | Family.LOCAL_TIMESTAMP if value.type.unit in _TICKS:
-            text = timestamp_text(value.value * _TICKS[value.type.unit])
-            return f"TIMESTAMP_NTZ '{text}'" if value.type.tz is None else f"TIMESTAMP '{text}Z'"
+            return f"DATE '{format_date(days)}'"
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
+            if value.type.unit in _TICKS:
+                text = format_timestamp(value.value * _TICKS[value.type.unit], " ")
+                return f"TIMESTAMP_NTZ '{text}'" if value.type.tz is None else f"TIMESTAMP '{text}Z'"
+        case (
+            TypeKind.NULL
+            | TypeKind.TIME
+            | TypeKind.INTERVAL
+            | TypeKind.LIST
+            | TypeKind.MAP
+            | TypeKind.STRUCT
+            | TypeKind.OTHER
+        ):
+            pass
+        case kind:
+            assert_never(kind)
     raise PredicateError(f"a value of type {value.type} cannot be written in SQL")

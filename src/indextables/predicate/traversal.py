@@ -1,9 +1,34 @@
-"""Conditions that are never unknown, or unknown only for rows without a value."""
+"""Functions over condition trees and query trees: what they contain, and equivalent trees.
 
-from collections.abc import Sequence
+Every `match` names all node classes, so that mypy reports each function that lacks a new one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
 
 import pyarrow as pa
 
+from indextables.predicate.evaluate import evaluate
+from indextables.predicate.query_tree import (
+    AllDocs,
+    AllOf,
+    AnyOf,
+    Boost,
+    Exists,
+    FieldPath,
+    Fuzzy,
+    InSet,
+    Negation,
+    Phrase,
+    Prefix,
+    QueryLeaf,
+    QueryNode,
+    Range,
+    Regex,
+    Term,
+    Wildcard,
+)
 from indextables.predicate.tree import (
     Always,
     And,
@@ -22,15 +47,143 @@ from indextables.predicate.tree import (
     Values,
 )
 
+# --- what a condition contains ------------------------------------------------------------------------
 
-def constant_unless_null(column: Column, value: bool) -> Predicate:  # noqa: FBT001
-    """True (or false) for every value of the column, unknown where it is null.
 
-    What a comparison becomes when its value lies outside the column's type: `tiny < 300`.
+def depth_of(predicate: Predicate) -> int:
+    """The number of nested AND, OR and NOT."""
+    deepest = 0
+    left: list[tuple[Predicate, int]] = [(predicate, 0)]
+    while left:
+        node, depth = left.pop()
+        deepest = max(deepest, depth)
+        match node:
+            case And(parts) | Or(parts):
+                left += [(part, depth + 1) for part in parts]
+            case Not(part):
+                left.append((part, depth + 1))
+            case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
+                pass
+            case _:
+                assert_never(node)
+    return deepest
+
+
+def columns_of(predicate: Predicate) -> Iterator[Column]:
+    """Every column that the condition reads, in order; a repeated one is repeated."""
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from columns_of(part)
+        case Not(part):
+            yield from columns_of(part)
+        case Search(column=column):
+            if column is not None:
+                yield column
+        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
+            yield predicate.column
+        case Always():
+            pass
+        case _:
+            assert_never(predicate)
+
+
+def searches_of(predicate: Predicate | None, *, negated: bool = True) -> Iterator[Search]:
+    """Every search operator in a condition, in order.
+
+    Args:
+        predicate: The condition; None has no operators.
+        negated: Whether to include operators below a NOT.
     """
-    if value:
-        return Or((Not(IsNull(column)), Always(None)))
-    return And((IsNull(column), Always(None)))
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from searches_of(part, negated=negated)
+        case Not(part):
+            if negated:
+                yield from searches_of(part)
+        case Search():
+            yield predicate
+        case None | Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Always():
+            pass
+        case _:
+            assert_never(predicate)
+
+
+def has_search(predicate: Predicate) -> bool:
+    """Whether a search operator is part of the condition."""
+    return next(searches_of(predicate), None) is not None
+
+
+def longest_list(predicate: Predicate) -> int:
+    """The number of values in the longest IN list of a condition."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return max(map(longest_list, parts), default=0)
+        case Not(part):
+            return longest_list(part)
+        case In(values=values):
+            return len(values)
+        case Compare() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
+            return 0
+        case _:
+            assert_never(predicate)
+
+
+def conjuncts(predicate: Predicate | None) -> list[Predicate]:
+    """The parts that AND joins at the top; none for no condition."""
+    if predicate is None:
+        return []
+    if isinstance(predicate, And):
+        return [inner for part in predicate.parts for inner in conjuncts(part)]
+    return [predicate]
+
+
+# --- equivalent conditions ----------------------------------------------------------------------------
+
+
+def fold_constants(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:
+    """The condition with the columns evaluated that have one value in all rows.
+
+    Three-valued logic is kept: an unknown part stays if it can still decide the result.
+
+    Args:
+        predicate: The condition.
+        constants: The values of constant columns by their names in lower case.
+    """
+    match predicate:
+        case And(parts):
+            return _fold_parts(And, [fold_constants(part, constants) for part in parts], decisive=False)
+        case Or(parts):
+            return _fold_parts(Or, [fold_constants(part, constants) for part in parts], decisive=True)
+        case Not(part):
+            inner = fold_constants(part, constants)
+            if isinstance(inner, Always):
+                return Always(None if inner.value is None else not inner.value)
+            return Not(inner)
+        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
+            name = predicate.column.path[0]
+            value = constants.get(name.lower())
+            if value is None:
+                return predicate
+            row = pa.table([pa.array([value], value.type)], names=[name])
+            return Always(evaluate(predicate, row)[0].as_py())
+        case Search() | Always():
+            return predicate
+        case _:
+            assert_never(predicate)
+
+
+def _fold_parts(kind: type[And] | type[Or], parts: list[Predicate], *, decisive: bool) -> Predicate:
+    """The parts without constants; `decisive` is the value of a part that decides all."""
+    if any(isinstance(part, Always) and part.value is decisive for part in parts):
+        return Always(decisive)
+    left = [p for p in parts if not (isinstance(p, Always) and p.value is (not decisive))]
+    if not left:
+        return Always(not decisive)
+    if all(isinstance(part, Always) for part in left):
+        return Always(None)
+    return left[0] if len(left) == 1 else kind(tuple(left))
 
 
 def is_true(predicate: Predicate) -> Predicate:
@@ -45,12 +198,14 @@ def is_true(predicate: Predicate) -> Predicate:
         case Always(value):
             return Always(value is True)
         case In(column):
-            known = _valid(predicate)
-            return And((Not(IsNull(column)), In(column, known))) if known else Always(False)
+            valid = _valid_values(predicate)
+            return And((Not(IsNull(column)), In(column, valid))) if valid else Always(False)
         case NestedCondition(column, steps, part):
             return NestedCondition(column, steps, is_true(part))
+        case Compare() | IsNull() | TextMatch() | Like() | Search():
+            return _unless_unknown(predicate, predicate)
         case _:
-            return _where_known(predicate, predicate)
+            assert_never(predicate)
 
 
 def is_false(predicate: Predicate) -> Predicate:
@@ -64,29 +219,85 @@ def is_false(predicate: Predicate) -> Predicate:
             return is_true(part)
         case Always(value):
             return Always(value is False)
-        case In(values=values) if len(_valid(predicate)) < len(values):
-            return Always(False)
+        case In(values=values):
+            if len(_valid_values(predicate)) < len(values):
+                return Always(False)
+            return _unless_unknown(predicate, Not(predicate))
         case NestedCondition(column, steps, part):
             return NestedCondition(column, steps, is_false(part))
+        case Compare() | IsNull() | TextMatch() | Like() | Search():
+            return _unless_unknown(predicate, Not(predicate))
         case _:
-            return _where_known(predicate, Not(predicate))
+            assert_never(predicate)
 
 
-def _valid(predicate: In) -> Sequence[pa.Scalar]:
+def _valid_values(predicate: In) -> Sequence[pa.Scalar]:
     """The values that are not null."""
     if predicate.array is not None:
         return Values(predicate.array.drop_null())
     return [value for value in predicate.values if value.is_valid]
 
 
-def _where_known(leaf: Predicate, wanted: Predicate) -> Predicate:
-    """The wanted form of a leaf, false where the leaf's column is null and the leaf thus unknown."""
+def _unless_unknown(
+    leaf: Compare | In | IsNull | TextMatch | Like | Search, condition: Predicate
+) -> Predicate:
+    """The condition, but false where the leaf is unknown because its column is null."""
     match leaf:
         case IsNull() | Search() | Compare(op=Op.NULL_SAFE):
-            return wanted
+            return condition
         case Compare(value=value) if not value.is_valid:
             return Always(False)
         case Compare(column=column) | In(column=column) | TextMatch(column=column) | Like(column=column):
-            return And((Not(IsNull(column)), wanted))
+            return And((Not(IsNull(column)), condition))
         case _:
-            return wanted
+            assert_never(leaf)
+
+
+# --- what a query contains ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FieldUse:
+    """The fields a query names, each once in order of appearance, and whether some leaf names none."""
+
+    fields: tuple[FieldPath, ...]
+    unqualified: bool
+
+
+def leaves_of(query: QueryNode) -> Iterator[QueryLeaf]:
+    """Every leaf, from left to right."""
+    match query:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from leaves_of(part)
+        case Negation(part) | Boost(part):
+            yield from leaves_of(part)
+        case (
+            Term()
+            | Phrase()
+            | Prefix()
+            | Wildcard()
+            | Regex()
+            | Fuzzy()
+            | Range()
+            | InSet()
+            | Exists()
+            | AllDocs()
+        ):
+            yield query
+        case _:
+            assert_never(query)
+
+
+def fields_of(query: QueryNode) -> FieldUse:
+    """Which fields the query names, and whether it needs a default field (`*` alone needs none)."""
+    fields: dict[FieldPath, None] = {}
+    unqualified = False
+    for leaf in leaves_of(query):
+        if isinstance(leaf, AllDocs):
+            continue
+        if leaf.field is None:
+            unqualified = True
+        else:
+            fields[leaf.field] = None
+    return FieldUse(tuple(fields), unqualified)

@@ -1,8 +1,8 @@
-"""Conditions as values: what a file or a row is asked.
+"""The tree of a condition on rows.
 
 Literals are Arrow scalars, so that a value keeps its exact type and range (a decimal of 38 digits, a
-timestamp of the year 290000). A condition is true, false or unknown for a row, as in SQL; only rows for
-which it is true are wanted.
+timestamp of the year 290000). A condition is true, false or unknown for a row, as in SQL; a filter selects
+the rows for which it is true.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class Compare:
 class Values(Sequence[pa.Scalar]):
     """Literals of one type, in one Arrow array: a list may have hundreds of thousands.
 
-    `lookup` is for whoever looks for them in many batches of rows.
+    `lookup` caches a prepared set of the values, for lookups in many batches of rows.
     """
 
     __slots__ = ("array", "lookup")
@@ -95,7 +95,7 @@ class Values(Sequence[pa.Scalar]):
 
 
 def _bits(array: pa.Array) -> pa.Array:
-    """The values, of which NaN equals NaN."""
+    """The values, with floats as integers of the same bits, so that NaN equals NaN."""
     whole = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
     return array.view(whole[array.type.bit_width]) if pa.types.is_floating(array.type) else array
 
@@ -124,7 +124,7 @@ class IsNull:
 
 
 class TextMatchKind(StrEnum):
-    """Where a text must stand in the value."""
+    """The position of the text in the value."""
 
     STARTS = "starts_with"
     ENDS = "ends_with"
@@ -133,7 +133,7 @@ class TextMatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """The value starts with, ends with or contains a text, letter by letter."""
+    """The value starts with, ends with or contains a text, byte by byte."""
 
     kind: TextMatchKind
     column: Column
@@ -253,33 +253,11 @@ Predicate: TypeAlias = (
 )
 
 
-def depth_of(predicate: Predicate) -> int:
-    """How many AND, OR and NOT stand in each other."""
-    deepest = 0
-    left: list[tuple[Predicate, int]] = [(predicate, 0)]
-    while left:
-        found, depth = left.pop()
-        deepest = max(deepest, depth)
-        match found:
-            case And(parts) | Or(parts):
-                left += [(part, depth + 1) for part in parts]
-            case Not(part):
-                left.append((part, depth + 1))
-    return deepest
+def constant_unless_null(column: Column, value: bool) -> Predicate:  # noqa: FBT001
+    """True (or false) for every value of the column, unknown where it is null.
 
-
-def columns_of(predicate: Predicate) -> Iterator[Column]:
-    """Every column the condition reads, in order, repeated where it is repeated."""
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from columns_of(part)
-        case Not(part):
-            yield from columns_of(part)
-        case Search(column=column):
-            if column is not None:
-                yield column
-        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
-            yield predicate.column
-        case Always():
-            pass
+    What a comparison becomes when its value lies outside the column's type: `tiny < 300`.
+    """
+    if value:
+        return Or((Not(IsNull(column)), Always(None)))
+    return And((IsNull(column), Always(None)))

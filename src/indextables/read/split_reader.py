@@ -26,10 +26,10 @@ from indextables.predicate import (
     columns_of,
 )
 from indextables.predicate.evaluate import evaluate
-from indextables.read.conditions import fold, has_search, longest_list
+from indextables.predicate.traversal import fold_constants, has_search, longest_list, searches_of
 from indextables.read.split_errors import cast_column, naming_split, naming_split_in_batches
 from indextables.read.split_source import Numbers, SplitSource, open_source
-from indextables.read.table_context import SplitRef, TableContext, searches_of
+from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan, plan_filter
 from indextables.split.query.index_view import IndexView, TermStatistics
@@ -109,7 +109,7 @@ class SplitReader:
 
     def folded(self, where: Predicate | None) -> Predicate:
         """The condition with the constant columns of this split replaced by their values."""
-        return Always(True) if where is None else fold(where, self.constants)
+        return Always(True) if where is None else fold_constants(where, self.constants)
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:

@@ -1,6 +1,6 @@
 """The table and its splits as a read needs them; both can be pickled and hold no secrets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError, SchemaError, SplitError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
-from indextables.predicate import And, Not, Or, Predicate, Search
+from indextables.predicate import Predicate, Search
+from indextables.predicate.traversal import searches_of
 from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
@@ -135,20 +136,6 @@ def table_context(snapshot: Snapshot, options: Options) -> TableContext:
         mappings or _registered(snapshot),
         options.public(),
     )
-
-
-def searches_of(predicate: Predicate | None) -> Iterator[Search]:
-    """Every search operator in a condition."""
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from searches_of(part)
-        case Not(part):
-            yield from searches_of(part)
-        case Search():
-            yield predicate
-        case _:
-            pass
 
 
 def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef]:

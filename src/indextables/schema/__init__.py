@@ -1,1 +1,1 @@
-"""Column types: Spark's, Arrow's, and how values are written in the log."""
+"""Column types of Spark and Arrow, statistics, and the texts of values in the log."""

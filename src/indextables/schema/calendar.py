@@ -1,27 +1,44 @@
-"""Dates and times of any year that Spark holds, as text; years beyond four digits carry a sign."""
+"""Dates and timestamps as text: the forms of the log, and the forms of Spark SQL literals.
 
+Days and microseconds are integers counted from 1970-01-01 in the proleptic Gregorian calendar, since
+Python's own dates end with the year 9999. Years of more than four digits have a sign.
+"""
+
+import datetime as dt
 import re
+import zoneinfo
+
+from indextables.errors import PredicateError
 
 DAY_MICROS = 86_400_000_000
 # Days since 1970 from 0000-01-01 to 9999-12-31: the years that have four digits.
-FIRST_PLAIN_DAY, LAST_PLAIN_DAY = -719_528, 2_932_896
+FIRST_FOUR_DIGIT_DAY, LAST_FOUR_DIGIT_DAY = -719_528, 2_932_896
 
+_SECOND_MICROS = 1_000_000
 _DATE = r"([+-]?)(\d{4,7})-(\d\d)-(\d\d)"
-_WIDE_DATE = re.compile(_DATE)
-_WIDE_TIME = re.compile(_DATE + r"[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:?\d\d)?")
-_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_LOG_DATE = re.compile(_DATE)
+_LOG_TIMESTAMP = re.compile(_DATE + r"[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:?\d\d)?")
+_LITERAL_DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2}))?)?")
+_LITERAL_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_UTC_NAMES = frozenset({"UTC", "Z", "GMT", "UT", "ETC/UTC", "ETC/GMT", "UNIVERSAL", "ZULU"})
 
 
-def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar."""
-    # Years start in March here, so that the leap day is a year's last.
+# --- days and dates -----------------------------------------------------------------------------------
+
+# The calendar repeats every 400 years (146,097 days). Years start in March here, so that the leap day is the
+# last day of a year.
+
+
+def days_from_civil(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a year, month and day."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-def date_of(days: int) -> tuple[int, int, int]:
+def civil_from_days(days: int) -> tuple[int, int, int]:
     """Year, month and day of a count of days since 1970-01-01."""
     era, of_era = divmod(days + 719_468, 146_097)
     year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
@@ -31,53 +48,164 @@ def date_of(days: int) -> tuple[int, int, int]:
     return era * 400 + year_of_era + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
 
 
-def date_text(days: int) -> str:
+def format_date(days: int) -> str:
     """A date as Spark writes it.
 
-    >>> date_text(0), date_text(2_932_897), date_text(-719_529)
+    >>> format_date(0), format_date(2_932_897), format_date(-719_529)
     ('1970-01-01', '+10000-01-01', '-0001-12-31')
     """
-    year, month, day = date_of(days)
+    year, month, day = civil_from_days(days)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def time_text(micros: int) -> str:
-    """A time without zone, always with six digits of fraction."""
+def format_timestamp(micros: int, separator: str = "T") -> str:
+    """A timestamp without zone, always with six digits of fraction."""
     days, rest = divmod(micros, DAY_MICROS)
-    seconds, fraction = divmod(rest, 1_000_000)
+    seconds, fraction = divmod(rest, _SECOND_MICROS)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{date_text(days)}T{hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
+    return f"{format_date(days)}{separator}{hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
+
+
+def _days(found: re.Match[str]) -> int | None:
+    """The days of a match with the groups sign, year, month and day; None if there is no such date."""
+    year = int(found[2]) * (-1 if found[1] == "-" else 1)
+    month, day = int(found[3] or 1), int(found[4] or 1)
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    days = days_from_civil(year, month, day)
+    return days if civil_from_days(days) == (year, month, day) else None
+
+
+def _time_micros(hour: str, minute: str, second: str | None, fraction: str | None) -> int | None:
+    """Microseconds since midnight; None if there is no such time."""
+    numbers = int(hour), int(minute), int(second or 0)
+    if numbers[0] > 23 or numbers[1] > 59 or numbers[2] > 59:
+        return None
+    seconds = (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+    return seconds * _SECOND_MICROS + int((fraction or "")[:6].ljust(6, "0"))
+
+
+# --- texts of the log ---------------------------------------------------------------------------------
 
 
 def parse_date(text: str) -> int | None:
-    """Days since 1970-01-01, or None if the text is no date."""
-    found = _WIDE_DATE.fullmatch(text)
+    """Days since 1970-01-01 of a date in the log, or None if the text is not a date."""
+    found = _LOG_DATE.fullmatch(text)
     return None if found is None else _days(found)
 
 
-def parse_time(text: str, *, zoned: bool) -> int | None:
-    """Microseconds since 1970, or None; without a zone UTC is meant, and only `zoned` texts may name one."""
+def parse_timestamp(text: str, *, zoned: bool) -> int | None:
+    """Microseconds since 1970 of a timestamp in the log, or None if the text is not a timestamp.
+
+    Args:
+        text: A date, or a date and a time. Without a zone it is in UTC.
+        zoned: Whether the text may name a zone.
+    """
     if (days := parse_date(text)) is not None:
         return days * DAY_MICROS
-    found = _WIDE_TIME.fullmatch(text)
+    found = _LOG_TIMESTAMP.fullmatch(text)
     if found is None or (found[9] and not zoned) or (days := _days(found)) is None:
         return None
-    hour, minute, second = int(found[5]), int(found[6]), int(found[7] or 0)
-    if hour > 23 or minute > 59 or second > 59:
+    micros = _time_micros(found[5], found[6], found[7], found[8])
+    if micros is None:
         return None
-    micros = ((hour * 60 + minute) * 60 + second) * 1_000_000 + int((found[8] or "").ljust(6, "0"))
     if (zone := found[9]) and zone != "Z":
-        ahead = (int(zone[1:3]) * 60 + int(zone[-2:])) * 60_000_000
+        ahead = (int(zone[1:3]) * 60 + int(zone[-2:])) * 60 * _SECOND_MICROS
         micros += ahead if zone[0] == "-" else -ahead
     return days * DAY_MICROS + micros
 
 
-def _days(found: re.Match[str]) -> int | None:
-    year, month, day = int(found[2]), int(found[3]), int(found[4])
-    if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
+# --- literals of Spark SQL ----------------------------------------------------------------------------
+
+
+def parse_date_literal(text: str) -> int | None:
+    """Days of `yyyy`, `yyyy-m` or `yyyy-m-d`; after a day, text that follows a blank or a T is ignored."""
+    text = text.strip()
+    found = _LITERAL_DATE.match(text)
+    if not found:
         return None
-    year = -year if found[1] == "-" else year
-    days = days_of(year, month, day)
-    return days if date_of(days) == (year, month, day) else None
+    rest = text[found.end() :]
+    if rest and (found[4] is None or rest[0] not in " T"):
+        return None
+    return _days(found)
+
+
+def parse_timestamp_literal(text: str, zone: str | None) -> int | None:
+    """Microseconds of a timestamp: since 1970 in UTC with a zone, else of the local clock.
+
+    A zone within the text takes precedence over `zone`. Without `zone` it is ignored, as in Spark.
+    """
+    text = text.strip()
+    days = parse_date_literal(text)
+    found = _LITERAL_DATE.match(text)
+    if days is None or found is None:
+        return None
+    rest = text[found.end() :]
+    micros: int | None = 0
+    named = ""
+    if rest:
+        clock = _LITERAL_TIME.match(rest, 1)
+        micros = _time_micros(*clock.groups()) if clock else None
+        if clock is None or micros is None:
+            return None
+        named = rest[clock.end() :].strip()
+    if named and not _is_zone(named):
+        return None
+    local = days * DAY_MICROS + (micros or 0)
+    return local if zone is None else to_utc(local, named or zone)
+
+
+def is_utc(zone: str) -> bool:
+    """Whether the zone never differs from UTC."""
+    return zone.upper() in _UTC_NAMES or _fixed_offset(zone) == 0
+
+
+def to_utc(local: int, zone: str) -> int:
+    """The instant at which a clock in the zone shows a time; both in microseconds.
+
+    Within a gap of the clock, the offset before the gap is used. Of two possible instants, the earlier is
+    returned.
+
+    Raises:
+        PredicateError: The zone is unknown, or the year lies outside of the zone's rules.
+    """
+    if is_utc(zone):
+        return local
+    fixed = _fixed_offset(zone)
+    if fixed is not None:
+        return local - fixed * _SECOND_MICROS
+    try:
+        moment = dt.datetime(1970, 1, 1, tzinfo=zoneinfo.ZoneInfo(zone)) + dt.timedelta(microseconds=local)
+        offset = moment.utcoffset()
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise PredicateError(f"unknown time zone {zone!r}; use a name as Europe/Berlin, or +02:00") from None
+    except OverflowError:
+        raise PredicateError(
+            f"a timestamp outside the years 1 to 9999 needs an offset, as +00:00, instead of zone {zone!r}"
+        ) from None
+    assert offset is not None
+    return local - offset // dt.timedelta(microseconds=1)
+
+
+def _is_zone(name: str) -> bool:
+    if is_utc(name) or _fixed_offset(name) is not None:
+        return True
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _fixed_offset(zone: str) -> int | None:
+    """Seconds east of UTC for a zone written as an offset of at most 18 hours."""
+    found = _OFFSET.fullmatch(zone.strip())
+    if not found:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    total = (hours * 60 + minutes) * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > 18 * 3600:
+        return None
+    return -total if found[1] == "-" else total

@@ -1,9 +1,11 @@
-"""The Arrow types that rows are stored in, and how other Arrow types become them.
+"""The storage types of columns, and the conversion of other Arrow types to them.
 
-A conversion keeps every value or is refused with the column's name: nothing is rounded, cut or wrapped.
+A conversion keeps every value, or is refused with the name of the column: nothing is rounded, truncated or
+wrapped.
 """
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -11,29 +13,34 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from indextables.errors import SchemaError
-from indextables.schema.types import (
+from indextables.schema.type_info import (
     LOCAL_TIMESTAMP,
     METADATA_KEY,
     TYPE_KEY,
     UTC_TIMESTAMP,
     VARIANT,
+    TypeKind,
     is_variant,
+    kind_of,
     parse_spark_type,
 )
 
-_DIRECT: dict[pa.DataType, pa.DataType] = {
-    **{t: t for t in (pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64())},
-    **{t: t for t in (pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32())},
+# The signed or wider types that hold all values of types that Spark does not have.
+_WIDER: dict[pa.DataType, pa.DataType] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
+}
+_STORAGE_TYPES: dict[TypeKind, pa.DataType] = {
+    TypeKind.STRING: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIMESTAMP: UTC_TIMESTAMP,
+    TypeKind.TIMESTAMP_NTZ: LOCAL_TIMESTAMP,
+    TypeKind.TIME: pa.time64("us"),
+    TypeKind.INTERVAL: pa.duration("us"),
 }
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _EXACT_IN = {
@@ -43,7 +50,7 @@ _EXACT_IN = {
 
 
 def storage_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in which rows of this one are stored.
+    """The storage schema of an Arrow schema.
 
     >>> storage_schema(pa.schema([("a", pa.uint8()), ("b", pa.dictionary(pa.int8(), pa.large_string()))]))
     a: int16
@@ -53,10 +60,10 @@ def storage_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch as the stored schema wants it: columns by name, absent ones null, types widened."""
+    """The batch in a storage schema: columns by name, missing ones null, types widened."""
     names = {name.lower(): i for i, name in enumerate(batch.schema.names)}
-    known = {field.name.lower() for field in schema}
-    if extra := [name for name in batch.schema.names if name.lower() not in known]:
+    target_names = {field.name.lower() for field in schema}
+    if extra := [name for name in batch.schema.names if name.lower() not in target_names]:
         raise SchemaError(f"the table has no column {extra[0]}; its columns are {', '.join(schema.names)}")
     columns = []
     for field in schema:
@@ -69,7 +76,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def cast_stream(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, *, rows: int = 65_536, size: int = 64 << 20
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of at most so many rows and (unless one row is larger) about so many bytes, each cast."""
+    """The batches in a storage schema, split to at most `rows` rows and about `size` bytes each."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -80,7 +87,7 @@ def cast_stream(
 
 
 def _split_and_cast(batch: pa.RecordBatch, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
-    # Rows are of uneven width: a slice with the widest ones may still be far too large.
+    # Rows have different sizes: a slice with the largest ones may still be far too large.
     if batch.num_rows > 1 and batch.nbytes > 4 * size:
         half = batch.num_rows // 2
         yield from _split_and_cast(batch.slice(0, half), schema, size)
@@ -90,7 +97,7 @@ def _split_and_cast(batch: pa.RecordBatch, schema: pa.Schema, size: int) -> Iter
 
 
 def convert_array(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
-    """An array as the stored field wants it, or an error that names the column."""
+    """An array in the type of a storage field; SchemaError, with the column, if a value does not fit."""
     array = _decode(array)
     target = field.type
     if array.type != target:
@@ -105,7 +112,7 @@ def convert_array(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
 
 
 def is_assignable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of one stored type is also a value of the other (an int fits a long)."""
+    """Whether every value of one storage type is a value of the other (an int is a long)."""
     if source == target or pt.is_null(source):
         return True
     if source in _DIGITS and target in _DIGITS:
@@ -132,54 +139,50 @@ def is_assignable(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _storage_field(field: pa.Field, path: str) -> pa.Field:
-    given = field.metadata or {}
-    metadata = {key: value for key, value in given.items() if key == METADATA_KEY}
-    named = parse_spark_type(given[TYPE_KEY].decode())[0] if TYPE_KEY in given else None
-    # A name that does not go with the type was left behind by a cast, and means nothing.
+    metadata_ = field.metadata or {}
+    metadata = {key: value for key, value in metadata_.items() if key == METADATA_KEY}
+    named = parse_spark_type(metadata_[TYPE_KEY].decode())[0] if TYPE_KEY in metadata_ else None
+    # A tag of another type was left behind by a cast, and is ignored.
     arrow = named if named == field.type else _storage_type(field.type, path)
     if named == arrow:
-        metadata[TYPE_KEY] = given[TYPE_KEY]
+        metadata[TYPE_KEY] = metadata_[TYPE_KEY]
     return pa.field(field.name, arrow, nullable=field.nullable, metadata=metadata or None)
 
 
-def _storage_type(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901, PLR0911 - one line for each kind of type
-    if (direct := _DIRECT.get(arrow)) is not None:
-        return direct
+def _storage_type(arrow: pa.DataType, path: str) -> pa.DataType:  # noqa: C901 - one case for each kind
     if isinstance(arrow, pa.BaseExtensionType) and arrow.extension_name == "arrow.json":
         return pa.string()
-    if pt.is_dictionary(arrow):
+    if pt.is_dictionary(arrow) or pt.is_run_end_encoded(arrow):
         return _storage_type(arrow.value_type, path)
-    if pt.is_run_end_encoded(arrow):
-        return _storage_type(arrow.value_type, path)
-    if pt.is_fixed_size_binary(arrow):
-        return pa.binary()
-    if pt.is_timestamp(arrow):
-        return LOCAL_TIMESTAMP if arrow.tz is None else UTC_TIMESTAMP
-    if pt.is_time(arrow):
-        return pa.time64("us")
-    if pt.is_duration(arrow):
-        return pa.duration("us")
-    if pt.is_decimal(arrow):
-        return _storage_decimal(arrow, path)
-    if is_variant(arrow):
-        return VARIANT
-    if pt.is_struct(arrow):
-        return pa.struct([_storage_field(child, f"{path}.{child.name}") for child in arrow])
-    if pt.is_map(arrow):
-        return pa.map_(
-            _storage_field(arrow.key_field.with_name("key").with_nullable(False), f"{path}.key"),
-            _storage_field(arrow.item_field.with_name("value"), f"{path}.value"),
-        )
-    if _is_list(arrow):
-        return pa.list_(_storage_field(arrow.value_field.with_name("element"), f"{path}.element"))
-    raise SchemaError(
-        f"column {path} has the Arrow type {arrow}, which cannot be stored; cast it to a type that Spark has"
-    )
-
-
-def _is_list(arrow: pa.DataType) -> bool:
-    kinds = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-    return any(is_kind(arrow) for is_kind in kinds)
+    match kind_of(arrow):
+        case TypeKind.NULL | TypeKind.BOOLEAN:
+            return arrow
+        case TypeKind.INTEGER | TypeKind.FLOAT:
+            return _WIDER.get(arrow, arrow)
+        case TypeKind.STRING | TypeKind.BINARY | TypeKind.DATE | TypeKind.TIME | TypeKind.INTERVAL as kind:
+            return _STORAGE_TYPES[kind]
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ as kind:
+            return _STORAGE_TYPES[kind]
+        case TypeKind.DECIMAL:
+            return _storage_decimal(arrow, path)
+        case TypeKind.STRUCT:
+            if is_variant(arrow):
+                return VARIANT
+            return pa.struct([_storage_field(child, f"{path}.{child.name}") for child in arrow])
+        case TypeKind.MAP:
+            return pa.map_(
+                _storage_field(arrow.key_field.with_name("key").with_nullable(False), f"{path}.key"),
+                _storage_field(arrow.item_field.with_name("value"), f"{path}.value"),
+            )
+        case TypeKind.LIST:
+            return pa.list_(_storage_field(arrow.value_field.with_name("element"), f"{path}.element"))
+        case TypeKind.OTHER:
+            raise SchemaError(
+                f"column {path} has the Arrow type {arrow}, which cannot be stored; "
+                "cast it to a type that Spark has"
+            )
+        case kind:
+            assert_never(kind)
 
 
 def _storage_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
@@ -193,7 +196,7 @@ def _storage_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
 
 
 def _decode(array: pa.Array) -> pa.Array:
-    """Without an encoding around the values."""
+    """The array without dictionary or run-end encoding, and the storage of an extension type."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pt.is_dictionary(array.type):
@@ -209,7 +212,7 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pt.is_struct(target):
         return _convert_struct(array, target, path)
     if pt.is_map(target):
-        # A gather packs the entries: those of a slice, and none behind a null.
+        # `take` copies the entries of a slice only, and none below a null.
         packed = array.take(pa.array(np.arange(len(array))))
         keys = convert_array(packed.keys, target.key_field, f"{path}.key")
         items = convert_array(packed.items, target.item_field, f"{path}.value")
@@ -223,17 +226,17 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         values = convert_array(array.flatten(), target.value_field, f"{path}.element")
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=_nulls(array))
     try:
-        made = array.cast(target)
+        result = array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
             f"column {path} cannot be stored as {target}: {error}; cast or round it first"
         ) from None
-    # Arrow drops the hours of a date in milliseconds without a word.
-    if pt.is_date64(array.type) and not made.cast(pa.date64()).view(pa.int64()).equals(
+    # Arrow silently drops the time of day of a date in milliseconds.
+    if pt.is_date64(array.type) and not result.cast(pa.date64()).view(pa.int64()).equals(
         array.view(pa.int64())
     ):
         raise SchemaError(f"column {path} has dates that are not whole days; cast it to a timestamp first")
-    return made
+    return result
 
 
 def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
@@ -244,7 +247,7 @@ def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array
         if (found := at.get(child.name.lower())) is None:
             children.append(pa.nulls(len(array), child.type))
         else:
-            # Nulls below a null struct are no nulls of the child: they are looked at from above.
+            # Nulls below a null struct are not nulls of the child; they are checked from the struct.
             children.append(convert_array(array.field(found), child.with_nullable(True), inner))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(array))
 

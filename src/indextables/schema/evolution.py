@@ -1,4 +1,4 @@
-"""Which columns a table may have, and what may be appended to them."""
+"""Schema evolution: valid columns of a table, and schemas that can be appended to it."""
 
 from collections.abc import Iterable
 
@@ -7,14 +7,14 @@ import pyarrow.types as pt
 
 from indextables.errors import SchemaError
 from indextables.schema.conversion import is_assignable, storage_schema
-from indextables.schema.types import is_collated
+from indextables.schema.type_info import info_of, is_collated
 
-# Names that the engine gives to columns of its own.
+# Names of system columns.
 RESERVED_NAMES = ("_row", "_score", "_indexall")
 
 
 def check_names(schema: pa.Schema, reserved: Iterable[str] = RESERVED_NAMES) -> None:
-    """Refuse names that are empty, reserved, or equal but for their case (Spark compares them without)."""
+    """Refuse names that are empty, reserved, or equal without case, as Spark compares them."""
     taken = {name.lower() for name in reserved}
     for field in schema:
         if field.name.lower() in taken:
@@ -23,18 +23,21 @@ def check_names(schema: pa.Schema, reserved: Iterable[str] = RESERVED_NAMES) -> 
 
 
 def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Schema:
-    """The table's schema after an append of such rows; an error names the column that does not fit.
+    """The table's schema after an append of rows with a schema.
 
-    Columns may come in any order and any case. An absent column becomes null if it may be. A narrower type
-    is widened (an int goes into a long); any other difference of type is refused. New columns are
-    accepted only with `merge` (the option `mergeSchema`), and may then be null in older rows.
+    Columns may be in any order and any case. A missing column becomes null if it is nullable. A narrower
+    type is widened (an int becomes a long). New columns need `merge` (the option `mergeSchema`), and are
+    nullable.
+
+    Raises:
+        SchemaError: A column does not fit; the message names it.
     """
     check_names(incoming)
     return pa.schema(_merge_fields(list(table), list(storage_schema(incoming)), (), merge=merge))
 
 
 def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
-    """The partition columns as the schema spells them; absent, doubled and unfit ones are refused."""
+    """The partition columns in the schema's spelling; SchemaError for missing and unsuitable ones."""
     found: list[str] = []
     for name in names:
         field = next((f for f in schema if f.name.lower() == name.lower()), None)
@@ -44,12 +47,7 @@ def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[st
             )
         if field.name in found:
             raise SchemaError(f"the table is to be partitioned by {field.name} twice; name it once")
-        if (
-            pt.is_nested(field.type)
-            or pt.is_null(field.type)
-            or pt.is_binary(field.type)
-            or is_collated(field)
-        ):
+        if not info_of(field.type).partitionable or is_collated(field):
             raise SchemaError(
                 f"column {field.name} is {field.type}, and the table cannot be partitioned by it; "
                 "choose a column of numbers, dates, times, booleans or strings without a collation"
@@ -89,26 +87,26 @@ def _check_type(arrow: pa.DataType, path: tuple[str, ...]) -> None:
 def _merge_fields(
     table: list[pa.Field], incoming: list[pa.Field], path: tuple[str, ...], *, merge: bool
 ) -> list[pa.Field]:
-    given = {field.name.lower(): field for field in incoming}
-    made = []
+    incoming_by_name = {field.name.lower(): field for field in incoming}
+    result = []
     for field in table:
         where = (*path, field.name)
-        new = given.pop(field.name.lower(), None)
+        new = incoming_by_name.pop(field.name.lower(), None)
         if new is not None:
-            made.append(field.with_type(_merge_types(field.type, new.type, where, merge=merge)))
+            result.append(field.with_type(_merge_types(field.type, new.type, where, merge=merge)))
         elif field.nullable:
-            made.append(field)
+            result.append(field)
         else:
             raise SchemaError(
                 f"column {'.'.join(where)} must not be null, but the rows to append do not have it"
             )
-    if given and not merge:
-        first = next(iter(given.values()))
+    if incoming_by_name and not merge:
+        first = next(iter(incoming_by_name.values()))
         raise SchemaError(
             f"the table has no column {'.'.join((*path, first.name))}; "
             "set mergeSchema to add it, or leave the column out"
         )
-    return made + [field.with_nullable(True) for field in given.values()]
+    return result + [field.with_nullable(True) for field in incoming_by_name.values()]
 
 
 def _merge_types(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *, merge: bool) -> pa.DataType:

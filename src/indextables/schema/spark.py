@@ -7,13 +7,15 @@ import pyarrow as pa
 
 from indextables.errors import SchemaError
 from indextables.schema.conversion import storage_schema
-from indextables.schema.types import (
+from indextables.schema.type_info import (
     METADATA_KEY,
-    PLAIN_NAMES,
     REQUIRED_VOID,
+    SPARK_NAMES,
     TYPE_KEY,
+    TypeKind,
     dotted_name,
     is_variant,
+    kind_of,
     parse_spark_type,
     spark_metadata,
 )
@@ -52,13 +54,13 @@ def _fields(struct: dict[str, Any], path: tuple[str, ...]) -> list[pa.Field]:
         raise SchemaError(
             f"{dotted_name(path)} is a struct without fields; Spark's StructType.json is expected"
         )
-    made = []
+    result = []
     for field in fields:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or "type" not in field:
             raise SchemaError(f"a field of {dotted_name(path)} has no name or no type: {field!r}")
         metadata = field.get("metadata") or {}
         extra = {METADATA_KEY: _compact_json(metadata)} if metadata else {}
-        made.append(
+        result.append(
             _field(
                 field["name"],
                 field["type"],
@@ -67,7 +69,7 @@ def _fields(struct: dict[str, Any], path: tuple[str, ...]) -> list[pa.Field]:
                 nullable=field.get("nullable", True),
             )
         )
-    return made
+    return result
 
 
 def _field(
@@ -139,22 +141,25 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
         0
     ] == arrow:
         return tag.decode()
-    if pa.types.is_decimal128(arrow) and 0 <= arrow.scale <= arrow.precision:
-        return f"decimal({arrow.precision},{arrow.scale})"
-    if pa.types.is_list(arrow):
-        element = _type_json(arrow.value_field, (*path, "element"))
-        return {"type": "array", "elementType": element, "containsNull": _nullable(arrow.value_field)}
-    if pa.types.is_map(arrow):
-        return {
-            "type": "map",
-            "keyType": _type_json(arrow.key_field, (*path, "key")),
-            "valueType": _type_json(arrow.item_field, (*path, "value")),
-            "valueContainsNull": _nullable(arrow.item_field),
-        }
-    if is_variant(arrow):
-        return "variant"
-    if pa.types.is_struct(arrow):
-        return {"type": "struct", "fields": [_field_json(child, (*path, child.name)) for child in arrow]}
-    if (name := PLAIN_NAMES.get(arrow)) is not None:
-        return name
+    match kind_of(arrow):
+        case TypeKind.DECIMAL if pa.types.is_decimal128(arrow) and 0 <= arrow.scale <= arrow.precision:
+            return f"decimal({arrow.precision},{arrow.scale})"
+        case TypeKind.LIST if pa.types.is_list(arrow):
+            element = _type_json(arrow.value_field, (*path, "element"))
+            return {"type": "array", "elementType": element, "containsNull": _nullable(arrow.value_field)}
+        case TypeKind.MAP:
+            return {
+                "type": "map",
+                "keyType": _type_json(arrow.key_field, (*path, "key")),
+                "valueType": _type_json(arrow.item_field, (*path, "value")),
+                "valueContainsNull": _nullable(arrow.item_field),
+            }
+        case TypeKind.STRUCT if is_variant(arrow):
+            return "variant"
+        case TypeKind.STRUCT:
+            return {"type": "struct", "fields": [_field_json(child, (*path, child.name)) for child in arrow]}
+        case _ if (name := SPARK_NAMES.get(arrow)) is not None:
+            return name
+        case _:
+            pass
     raise SchemaError(f"column {dotted_name(path)} has the Arrow type {arrow}, which no Spark type stores")

@@ -1,8 +1,8 @@
-"""Statistics of a file's columns: least and greatest value, and how many values are null.
+"""Statistics of a file's columns: minimum, maximum, and number of nulls.
 
-A minimum may be cut to a prefix, which is still a lower bound; a cut maximum is rounded up, so that it
-is still an upper bound. NaN is the greatest of numbers, as in Spark. Strings are in the order of their
-UTF-8 bytes.
+A minimum may be truncated to a prefix, which is still a lower bound; a truncated maximum is rounded up, so
+that it is still an upper bound. NaN is the greatest of numbers, as in Spark. Strings are in the order of
+their UTF-8 bytes.
 """
 
 import json
@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.errors import OptionError
 from indextables.options.declare import Options
 from indextables.options.log import STATS_COLUMNS, STATS_MAX_LENGTH, STATS_NUM_COLUMNS, STATS_TRUNCATION
-from indextables.schema.types import is_collated
+from indextables.schema.type_info import TypeKind, info_of, is_collated, kind_of
 from indextables.schema.values import format_values, parse_values
 
-# The tag of splits whose statistics are made here: their bounds can be trusted in every respect.
+# The tag of Parquet splits, which this engine writes: their bounds are exact.
 PARQUET_TAG = "parquet"
 
 _LAST_CHARACTER = 0x10FFFF
@@ -28,7 +27,7 @@ _SURROGATES = (0xD800, 0xE000)
 
 
 class StatisticsText(NamedTuple):
-    """Statistics as an `add` carries them: `minValues`, `maxValues` and `stats`."""
+    """Statistics as in an `add`: `minValues`, `maxValues` and `stats`."""
 
     min_values: dict[str, str]
     max_values: dict[str, str]
@@ -36,7 +35,7 @@ class StatisticsText(NamedTuple):
 
 
 class FileStatistics(NamedTuple):
-    """What the log says of a file; `trusted` if its statistics were made here."""
+    """The statistics of a file in the log; `trusted` if this engine computed them."""
 
     min_values: Mapping[str, str] | None
     max_values: Mapping[str, str] | None
@@ -45,16 +44,12 @@ class FileStatistics(NamedTuple):
 
 
 def has_bounds(field: pa.Field) -> bool:
-    """Whether a least and a greatest value are kept for columns of this type."""
-    arrow = field.type
-    if pt.is_string(arrow):
-        return not is_collated(field)
-    kinds = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_date, pt.is_timestamp)
-    return any(is_kind(arrow) for is_kind in kinds)
+    """Whether statistics have minimum and maximum of a column."""
+    return info_of(field.type).bounds and not is_collated(field)
 
 
 class Statistics:
-    """Statistics of rows, batch by batch; those of parts can be merged."""
+    """Computes statistics of rows, batch by batch."""
 
     def __init__(self, schema: pa.Schema, options: Options, partition_columns: Sequence[str] = ()) -> None:
         self._partitions = {name.lower() for name in partition_columns}
@@ -63,11 +58,11 @@ class Statistics:
         self.rows = 0
         self.nulls = dict.fromkeys((field.name for field in self._fields), 0)
         self.nan: set[str] = set()
-        # One array of a least and a greatest value for each column that has had a value.
+        # An array of minimum and maximum for each column with a value.
         self.bounds: dict[str, pa.Array] = {}
 
     def accumulate(self, batch: pa.RecordBatch) -> None:
-        """Take in rows; the batch has the schema the statistics were made for."""
+        """Add rows; the batch has the schema of the statistics."""
         self.rows += batch.num_rows
         for field in self._fields:
             column = batch.column(field.name)
@@ -76,7 +71,7 @@ class Statistics:
                 self._widen(field.name, column)
 
     def merge(self, other: "Statistics") -> None:
-        """Take in the rows of another, which was made for the same schema and options."""
+        """Add statistics of other rows, with the same schema and options."""
         self.rows += other.rows
         self.nan |= other.nan
         for name, nulls in other.nulls.items():
@@ -99,7 +94,7 @@ class Statistics:
         return StatisticsText(least, greatest, stats_json(self.rows, self.nulls))
 
     def _widen(self, name: str, column: pa.Array) -> None:
-        if pt.is_floating(column.type):
+        if kind_of(column.type) is TypeKind.FLOAT:
             nan = pc.is_nan(column)
             if pc.any(nan).as_py():
                 self.nan.add(name)
@@ -107,8 +102,8 @@ class Statistics:
         if len(column) == column.null_count:
             return
         bounds = _min_max(column)
-        if (known := self.bounds.get(name)) is not None:
-            bounds = _min_max(pa.concat_arrays([known, bounds]))
+        if (previous := self.bounds.get(name)) is not None:
+            bounds = _min_max(pa.concat_arrays([previous, bounds]))
         self.bounds[name] = bounds
 
     def _texts_of(self, name: str) -> tuple[str | None, str | None]:
@@ -116,17 +111,21 @@ class Statistics:
         if bounds is None:
             return ("NaN", "NaN") if name in self.nan else (None, None)
         low, high = format_values(bounds).to_pylist()
-        if pt.is_floating(bounds.type):
-            # Both zeros are equal here, but not to every reader: the minimum is the lesser of them.
+        if kind_of(bounds.type) is TypeKind.FLOAT:
+            # Some readers order the zeros: the minimum is the negative zero, the maximum the positive one.
             low = "-0.0" if float(low) == 0 else low
             high = "NaN" if name in self.nan else "0.0" if float(high) == 0 else high
-        elif pt.is_string(bounds.type) and self._length is not None and name.lower() not in self._partitions:
+        elif (
+            kind_of(bounds.type) is TypeKind.STRING
+            and self._length is not None
+            and name.lower() not in self._partitions
+        ):
             low, high = low[: self._length], truncate_up(high, self._length)
         return low, high
 
 
 def _min_max(column: pa.Array) -> pa.Array:
-    """The least and the greatest value, without a detour over Python, which has not all timestamps."""
+    """Minimum and maximum, without Python objects, which do not exist for all timestamps."""
     found = pc.min_max(column)
     return pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
 
@@ -139,7 +138,7 @@ def stats_json(rows: int, nulls: Mapping[str, int]) -> str:
 
 
 def truncate_up(text: str, length: int) -> str | None:
-    """The text if it is short, else a short one that is greater; None if there is none.
+    """The text if it is short enough, else a short text that is greater; None if there is none.
 
     >>> truncate_up("abcd", 3), truncate_up("abc", 3)
     ('abd', 'abc')
@@ -154,9 +153,9 @@ def truncate_up(text: str, length: int) -> str | None:
 
 
 def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> StatisticsText:
-    """The statistics of rows that were in several files, from those of the files.
+    """The statistics of the rows of several files, from the statistics of the files.
 
-    What one file does not say, or cannot be trusted to say, the result does not say either.
+    Values that one file does not have, or that are not trusted, are left out.
     """
     counts = [_counts(source) for source in sources]
     rows = sum(count[0] for count in counts)
@@ -165,7 +164,7 @@ def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> St
     least: dict[str, str] = {}
     greatest: dict[str, str] = {}
     for field in schema:
-        # A file in which the column is null throughout has no bounds, and adds none.
+        # A file in which the column is always null has no bounds.
         speaking = [s for s, (n, k) in zip(sources, counts, strict=True) if k.get(field.name) != n]
         lows = [(s.min_values or {}).get(field.name) if s.trusted else None for s in speaking]
         highs = [(s.max_values or {}).get(field.name) if s.trusted else None for s in speaking]
@@ -173,8 +172,8 @@ def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> St
             least[field.name] = low
         if (high := _extreme(highs, field.type, last=True)) is not None:
             greatest[field.name] = high
-    known = bool(counts) and all(count[0] >= 0 for count in counts)
-    return StatisticsText(least, greatest, stats_json(rows, nulls) if known else None)
+    complete = bool(counts) and all(count[0] >= 0 for count in counts)
+    return StatisticsText(least, greatest, stats_json(rows, nulls) if complete else None)
 
 
 def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[list[pa.Field], set[str]]:
@@ -205,7 +204,7 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
 
 
 def null_counts(stats: str | None) -> dict[str, int]:
-    """How many nulls each column has, from the statistics of a split; what cannot be read is not known.
+    """How many nulls each column has, from the statistics of a split; malformed counts are left out.
 
     >>> null_counts('{"numRecords": 2, "nullCount": {"a": 1, "b": "x"}}'), null_counts("[]")
     ({'a': 1}, {})
@@ -235,9 +234,9 @@ def _extreme(texts: list[str | None], arrow: pa.DataType, *, last: bool) -> str 
     values, unreadable = parse_values(pa.array(texts, pa.string()), arrow)
     if unreadable.any():
         return None
-    if pt.is_floating(arrow):
+    if kind_of(arrow) is TypeKind.FLOAT:
         numbers = values.to_numpy(zero_copy_only=False)
-        # NaN sorts last; among the zeros the negative one is the lesser.
+        # NaN sorts last; the negative zero is less than the positive one.
         order = np.lexsort((~np.signbit(numbers), numbers))
         return texts[int(order[-1 if last else 0])]
     place: int = pc.sort_indices(values)[-1 if last else 0].as_py()

@@ -1,38 +1,37 @@
-"""Values as the log writes them: the text of a partition value or a statistic.
+"""Texts of values in the log and in partition paths.
 
-Numbers are decimal (doubles with as few digits as read back the same, `NaN`, `inf`), booleans `true` and
-`false`, dates ISO. A timestamp is its microseconds since 1970 in a statistic, and in a partition value an
-ISO time with six digits of fraction, which ends in `Z` if the type has a zone: nothing is lost, and
-texts sort as times. Reading is wider: it takes what every writer of the original wrote (PROTOCOL.md,
-"Partition values").
+Numbers are decimal (doubles with the fewest digits that parse to the same value, `NaN`, `inf`), booleans
+`true` and `false`, dates ISO. A timestamp is its microseconds since 1970 in a statistic, and in a partition
+value an ISO timestamp with six digits of fraction, which ends in `Z` if the type has a zone. Parsing also
+accepts the texts of all other writers (PROTOCOL.md, "Partition values").
 """
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.errors import SchemaError
 from indextables.schema.calendar import (
     DAY_MICROS,
-    FIRST_PLAIN_DAY,
-    LAST_PLAIN_DAY,
-    date_text,
+    FIRST_FOUR_DIGIT_DAY,
+    LAST_FOUR_DIGIT_DAY,
+    format_date,
+    format_timestamp,
     parse_date,
-    parse_time,
-    time_text,
+    parse_timestamp,
 )
+from indextables.schema.type_info import TypeKind, kind_of
 
-# What Hive and Spark escape, and besides: what a URL or a file system could misread, a dot that would
-# make a name mean "here" or "above", a leading or trailing blank.
+# The characters that Hive and Spark escape, those with a meaning in URLs or file systems, and leading or
+# trailing dots and blanks.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^<>|&+;,@$!`~\x80-\x9f\u2028\u2029]|^[. ]|[. ]$""")
-# The name of a null partition value, in paths and in the log.
+# The text of a null partition value, in paths and in the log.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _INTEGER = r"^-?[0-9]{1,19}$"
@@ -43,8 +42,8 @@ _LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0
 _ZONED_TIME = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 )
-# Beyond this, a count of milliseconds lies after the year 9999: such a number counts microseconds.
-_SURELY_MICROS = LAST_PLAIN_DAY * 86_400_000 + 86_400_000
+# As milliseconds, a larger number is after the year 9999: it must be microseconds.
+_SURELY_MICROS = LAST_FOUR_DIGIT_DAY * 86_400_000 + 86_400_000
 
 _Mask = npt.NDArray[np.bool_]
 _Parse = Callable[[pa.Array], pa.Array]
@@ -60,7 +59,7 @@ def escape_path(text: str) -> str:
 
 
 def unescape_path(text: str) -> str:
-    """The text that was escaped; a percent sign that begins no escape stays as it is."""
+    """The unescaped text; a percent sign that is not part of an escape is kept."""
     return unquote(text, errors="surrogateescape")
 
 
@@ -74,7 +73,7 @@ def partition_path(values: Iterable[tuple[str, str]]) -> str:
 
 
 def parse_partition_path(path: str) -> list[tuple[str, str]]:
-    """The partition columns and values that the folders of a relative path name, in order."""
+    """The partition columns and values in a relative path, in order."""
     found = []
     for part in path.split("/"):
         name, equals, value = part.partition("=")
@@ -84,7 +83,7 @@ def parse_partition_path(path: str) -> list[tuple[str, str]]:
 
 
 class ParsedValues(NamedTuple):
-    """Values read from texts; where a text could not be read the value is null and the mask true."""
+    """Values of texts; where a text is malformed the value is null and the mask true."""
 
     values: pa.Array
     unreadable: _Mask
@@ -97,34 +96,34 @@ def format_values(array: pa.Array, *, partition: bool = False) -> pa.Array:
     ['1.0', '1e+300', 'NaN']
     """
     arrow = array.type
-    if pt.is_string(arrow):
-        if partition and pc.any(pc.equal(array, NULL_PARTITION)).as_py():
-            raise SchemaError(f"the partition value {NULL_PARTITION} cannot be told from null; change it")
-        return array
-    if pt.is_floating(arrow):
-        return _format_floats(array)
-    if pt.is_date(arrow):
-        return _format_with_arrow(
-            array.cast(pa.int32()), FIRST_PLAIN_DAY, LAST_PLAIN_DAY, pa.date32(), date_text
-        )
-    if pt.is_timestamp(arrow):
-        micros = array.cast(pa.timestamp("us", arrow.tz)).cast(pa.int64())
-        return _format_times(micros, zoned=arrow.tz is not None) if partition else micros.cast(pa.string())
-    if pt.is_duration(arrow):
-        return array.cast(pa.duration("us")).cast(pa.int64()).cast(pa.string())
-    if (
-        pt.is_integer(arrow)
-        or pt.is_boolean(arrow)
-        or pt.is_decimal(arrow)
-        or pt.is_time(arrow)
-        or pt.is_null(arrow)
-    ):
-        return array.cast(pa.string())
-    raise SchemaError(f"values of the type {arrow} have no text in the log; choose another column")
+    match kind_of(arrow):
+        case TypeKind.STRING:
+            if partition and pc.any(pc.equal(array, NULL_PARTITION)).as_py():
+                raise SchemaError(f"the partition value {NULL_PARTITION} means null; change the value")
+            return array
+        case TypeKind.FLOAT:
+            return _format_floats(array)
+        case TypeKind.DATE:
+            days = array.cast(pa.int32())
+            return _format_with_arrow(
+                days, FIRST_FOUR_DIGIT_DAY, LAST_FOUR_DIGIT_DAY, pa.date32(), format_date
+            )
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ as kind:
+            micros = array.cast(pa.timestamp("us", arrow.tz)).cast(pa.int64())
+            zoned = kind is TypeKind.TIMESTAMP
+            return _format_times(micros, zoned=zoned) if partition else micros.cast(pa.string())
+        case TypeKind.INTERVAL:
+            return array.cast(pa.duration("us")).cast(pa.int64()).cast(pa.string())
+        case TypeKind.INTEGER | TypeKind.BOOLEAN | TypeKind.DECIMAL | TypeKind.TIME | TypeKind.NULL:
+            return array.cast(pa.string())
+        case TypeKind.BINARY | TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT | TypeKind.OTHER:
+            raise SchemaError(f"values of the type {arrow} have no text in the log; choose another column")
+        case kind:
+            assert_never(kind)
 
 
 def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False) -> ParsedValues:
-    """The values that texts of the log mean, whoever wrote them.
+    """The values of texts in the log, of any writer.
 
     >>> found = parse_values(pa.array(["10", "x", None]), pa.int32())
     >>> found.values.to_pylist(), found.unreadable.tolist()
@@ -132,29 +131,36 @@ def parse_values(texts: pa.Array, arrow: pa.DataType, *, partition: bool = False
     """
     if partition:
         texts = pc.if_else(pc.equal(texts, NULL_PARTITION), pa.scalar(None, pa.string()), texts)
-    if pt.is_string(arrow):
-        values = texts
-    elif pt.is_date(arrow):
-        values = _parse_dates(texts)
-    elif pt.is_timestamp(arrow):
-        values = _parse_times(texts, zoned=arrow.tz is not None).cast(arrow)
-    elif pt.is_duration(arrow):
-        values = _parse_matching(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64()).cast(arrow)
-    elif pt.is_integer(arrow):
-        values = _parse_matching(texts, _INTEGER, lambda t: t.cast(arrow), arrow)
-    elif pt.is_floating(arrow):
-        values = _parse_matching(texts, None, lambda t: t.cast(arrow), arrow)
-    elif pt.is_decimal(arrow):
-        values = _parse_matching(texts, _NUMBER, lambda t: t.cast(arrow), arrow)
-    elif pt.is_boolean(arrow):
-        values = _parse_matching(texts, None, lambda t: t.cast(arrow), arrow)
-    elif pt.is_time(arrow):
-        values = _parse_matching(texts, _CLOCK, lambda t: _parse_times_of_day(t, arrow), arrow)
-    else:
-        values = pa.nulls(len(texts), arrow)
+    values = _parse(texts, arrow)
     if values.null_count == texts.null_count:
         return ParsedValues(values, np.zeros(len(texts), dtype=np.bool_))
     return ParsedValues(values, _mask(pc.and_(values.is_null(), texts.is_valid())))
+
+
+def _parse(texts: pa.Array, arrow: pa.DataType) -> pa.Array:
+    match kind_of(arrow):
+        case TypeKind.STRING:
+            return texts
+        case TypeKind.DATE:
+            return _parse_dates(texts)
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ as kind:
+            return _parse_times(texts, zoned=kind is TypeKind.TIMESTAMP).cast(arrow)
+        case TypeKind.INTERVAL:
+            return _parse_matching(texts, _INTEGER, lambda t: t.cast(pa.int64()), pa.int64()).cast(arrow)
+        case TypeKind.INTEGER:
+            return _parse_matching(texts, _INTEGER, lambda t: t.cast(arrow), arrow)
+        case TypeKind.DECIMAL:
+            return _parse_matching(texts, _NUMBER, lambda t: t.cast(arrow), arrow)
+        case TypeKind.FLOAT | TypeKind.BOOLEAN:
+            return _parse_matching(texts, None, lambda t: t.cast(arrow), arrow)
+        case TypeKind.TIME:
+            return _parse_matching(texts, _CLOCK, lambda t: _parse_times_of_day(t, arrow), arrow)
+        case (
+            TypeKind.NULL | TypeKind.BINARY | TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT | TypeKind.OTHER
+        ):
+            return pa.nulls(len(texts), arrow)
+        case kind:
+            assert_never(kind)
 
 
 def _mask(array: pa.Array) -> _Mask:
@@ -171,7 +177,7 @@ def _format_floats(array: pa.Array) -> pa.Array:
 def _format_with_arrow(
     numbers: pa.Array, first: int, last: int, arrow: pa.DataType, wide: Callable[[int], str]
 ) -> pa.Array:
-    """Arrow's text for numbers of years with four digits, ours for the few others."""
+    """The texts of dates: by Arrow for years with four digits, by Python for the few others."""
     plain = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
     texts = pc.if_else(plain, numbers, None).cast(arrow).cast(pa.string())
     others = pc.invert(pc.fill_null(plain, True))
@@ -182,14 +188,14 @@ def _format_with_arrow(
 
 
 def _format_times(micros: pa.Array, *, zoned: bool) -> pa.Array:
-    first, last = FIRST_PLAIN_DAY * DAY_MICROS, (LAST_PLAIN_DAY + 1) * DAY_MICROS - 1
-    texts = _format_with_arrow(micros, first, last, pa.timestamp("us"), time_text)
+    first, last = FIRST_FOUR_DIGIT_DAY * DAY_MICROS, (LAST_FOUR_DIGIT_DAY + 1) * DAY_MICROS - 1
+    texts = _format_with_arrow(micros, first, last, pa.timestamp("us"), format_timestamp)
     texts = pc.replace_substring(texts, " ", "T")
     return pc.binary_join_element_wise(texts, "Z", "") if zoned else texts
 
 
 def _parse_matching(texts: pa.Array, pattern: str | None, parse: _Parse, arrow: pa.DataType) -> pa.Array:
-    """All texts at once; if that fails, those of the right shape, so that a few odd ones cost little."""
+    """Parse all texts at once; if that fails, those that match the pattern."""
     try:
         return parse(texts)
     except pa.ArrowInvalid:
@@ -234,26 +240,26 @@ def _parse_dates(texts: pa.Array) -> pa.Array:
 def _days_of_counts(texts: pa.Array) -> pa.Array:
     """Dates that were written as a count since 1970 of days, seconds, milliseconds or microseconds.
 
-    A date is a whole number of days, which tells the units apart. What two units could mean (a multiple of a
-    day's microseconds that is a plausible count of milliseconds as well) is not read.
+    A date is a whole number of days, which identifies the unit. An ambiguous number (a multiple of a day's
+    microseconds that is a plausible count of milliseconds as well) is malformed.
     """
     counts = texts.cast(pa.int64())
     n = counts.fill_null(0).to_numpy(zero_copy_only=False)
     size = np.abs(n)
     days = np.zeros(len(n), dtype=np.int64)
-    known = size <= LAST_PLAIN_DAY
-    days[known] = n[known]
+    is_certain = size <= LAST_FOUR_DIGIT_DAY
+    days[is_certain] = n[is_certain]
     whole_micros = n % DAY_MICROS == 0
     for unit, possible in (
         (DAY_MICROS, whole_micros & (size >= _SURELY_MICROS)),
         (86_400_000, ~whole_micros & (n % 86_400_000 == 0) & (size < _SURELY_MICROS)),
         (86_400, (n % 86_400_000 != 0) & (n % 86_400 == 0) & (size < _SURELY_MICROS // 1000)),
     ):
-        here = possible & ~known
+        here = possible & ~is_certain
         days[here] = n[here] // unit
-        known |= here
-    known &= _mask(counts.is_valid())
-    return pa.array(days.astype(np.int32), mask=~known).cast(pa.date32())
+        is_certain |= here
+    is_certain &= _mask(counts.is_valid())
+    return pa.array(days.astype(np.int32), mask=~is_certain).cast(pa.date32())
 
 
 def _parse_times(texts: pa.Array, *, zoned: bool) -> pa.Array:
@@ -267,13 +273,13 @@ def _parse_times(texts: pa.Array, *, zoned: bool) -> pa.Array:
             texts, _ZONED_TIME, lambda t: t.cast(pa.timestamp("us", "UTC")), pa.timestamp("us", "UTC")
         )
         values = pc.coalesce(values, instants.cast(pa.int64()))
-    return _parse_remaining(texts, values, pa.int64(), lambda text: parse_time(text, zoned=zoned))
+    return _parse_remaining(texts, values, pa.int64(), lambda text: parse_timestamp(text, zoned=zoned))
 
 
 def _parse_remaining(
     texts: pa.Array, values: pa.Array, number: pa.DataType, parse: Callable[[str], int | None]
 ) -> pa.Array:
-    """Read what is left text by text: years of more than four digits, and what is no date at all."""
+    """Parse the remaining texts one by one: years of more than four digits, and malformed dates."""
     left = pc.and_(values.is_null(), texts.is_valid())
     if not pc.any(left).as_py():
         return values

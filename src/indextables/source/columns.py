@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import SourceError, UnsupportedSourceError
-from indextables.schema.types import LOCAL_TIMESTAMP, TYPE_KEY, UTC_TIMESTAMP, spark_metadata
+from indextables.schema.type_info import LOCAL_TIMESTAMP, TYPE_KEY, UTC_TIMESTAMP, spark_metadata
 from indextables.source.parquet_file import ParquetFile, leaf_count
 
 FIELD_ID = b"PARQUET:field_id"

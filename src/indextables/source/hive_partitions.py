@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from indextables.errors import SourceError
-from indextables.schema.calendar import date_of, date_text, days_of
-from indextables.schema.types import UTC_TIMESTAMP
+from indextables.schema.calendar import civil_from_days, days_from_civil, format_date
+from indextables.schema.type_info import UTC_TIMESTAMP
 from indextables.source.values import timestamp_micros
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -133,8 +133,8 @@ def _days(text: str) -> int | None:
     year, month, day = int(found[1]), int(found[2] or 1), int(found[3] or 1)
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
-    days = days_of(year, month, day)
-    return days if date_of(days) == (year, month, day) else None
+    days = days_from_civil(year, month, day)
+    return days if civil_from_days(days) == (year, month, day) else None
 
 
 def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
@@ -183,5 +183,5 @@ def _value(text: str, kind: pa.DataType, zone: str) -> pa.Scalar:
 def _micros(text: str, zone: str) -> int | None:
     micros = timestamp_micros(unescape(text), zone)
     if micros is None and (days := _days(text)) is not None:
-        return timestamp_micros(f"{date_text(days)} 00:00:00", zone)
+        return timestamp_micros(f"{format_date(days)} 00:00:00", zone)
     return micros

@@ -28,10 +28,9 @@ from indextables.errors import (
 )
 from indextables.limits import MAX_PARQUET_FOOTER
 from indextables.source.locations import Place
-from indextables.split.parquet import metadata as fields
-from indextables.split.parquet.pages import Bytes, FileLayout, Ints, Leaf, Pages, page_locations
-from indextables.split.parquet.row_groups import chunk_range, unpacked_bytes
-from indextables.split.parquet.thrift import read_struct, write_struct
+from indextables.split.parquet.metadata import Bytes, FileMetadata
+from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages, page_locations
+from indextables.split.parquet.thrift import read_struct
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
@@ -160,15 +159,11 @@ class ParquetFile:
         self.data = data
         footer = self._footer()
         with self._errors():
-            struct, _ = read_struct(footer)
-            self.key_values = _key_values(struct)
-            elements = struct[fields.SCHEMA][1][1]
-            leaves = [each for each in elements if fields.CHILDREN in each and not each[fields.CHILDREN][1]]
-            if "ARROW:schema" in self.key_values or leaves:
-                for leaf in leaves:  # some writers say of a leaf that it has no children
-                    del leaf[fields.CHILDREN]
-                struct.pop(fields.KEY_VALUES, None)
-                footer = write_struct(struct)
+            metadata = FileMetadata.parse(footer)
+            self.key_values = metadata.key_values
+            odd = any(element.is_odd_leaf for element in metadata.schema_elements)
+            if "ARROW:schema" in self.key_values or odd:
+                footer = metadata.without_extras().to_bytes()
             self.metadata = pq.read_metadata(
                 pa.BufferReader(MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC)
             )
@@ -301,12 +296,12 @@ class ParquetFile:
     def _row_bytes(self, group: int, leaves: Sequence[int]) -> float:
         """About how many bytes a row of a group has before it is decoded."""
         found = self._layout.groups[group]
-        return sum(unpacked_bytes(found.columns[leaf]) for leaf in leaves) / max(1, found.rows)
+        return sum(found.columns[leaf].uncompressed_size for leaf in leaves) / max(1, found.rows)
 
     def _open(self, group: int, leaves: Sequence[int]) -> pq.ParquetFile:
         parts: dict[int, Bytes] = {}
         if not self.data.is_local:
-            places = [chunk_range(self._layout.groups[group].columns[leaf]) for leaf in leaves]
+            places = [self._layout.groups[group].columns[leaf].byte_range for leaf in leaves]
             read = self.data.ranges(places)
             parts = {start: part for (start, _), part in zip(places, read, strict=True)}
         return pq.ParquetFile(
@@ -354,7 +349,7 @@ class ParquetFile:
             for group, rows, count, has_dictionary in choices[i].groups:
                 dictionary = next(data) if has_dictionary else b""
                 groups.append((group, rows, [next(data) for _ in range(count)], dictionary))
-            file = self._layout.small_file(self._flat[columns[i]], groups)
+            file = self._layout.single_column_file(self._flat[columns[i]], groups)
             decoded[i] = _decode(file, choices[i].positions, on_a_thread=threads)
         return [decoded[i].result() for i in range(len(columns))]
 
@@ -384,16 +379,11 @@ class ParquetFile:
         """Learn where the pages of column chunks are, of those that are not known yet."""
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
         chunks = [self._layout.groups[group].columns[leaf.number] for group, leaf in missing]
-        indexed = [
-            fields.OFFSET_INDEX_AT in chunk and fields.OFFSET_INDEX_LENGTH in chunk for chunk in chunks
-        ]
-        places = [
-            self._layout.page_index_range(group, leaf) if has_index else chunk_range(chunk)
-            for (group, leaf), chunk, has_index in zip(missing, chunks, indexed, strict=True)
-        ]
+        indexed = [chunk.offset_index_range is not None for chunk in chunks]
+        places = [chunk.offset_index_range or chunk.byte_range for chunk in chunks]
         read = self.data.ranges(places)
         for (group, leaf), chunk, has_index, data in zip(missing, chunks, indexed, read, strict=True):
-            start, end = chunk_range(chunk)
+            start, end = chunk.byte_range
             rows = self._layout.groups[group].rows
             table = page_locations(data) if has_index else _walk_pages(data, start, rows)
             if not len(table) or table[0, 2] != 0 or not (np.diff(table[:, 2]) > 0).all():
@@ -414,16 +404,6 @@ def leaf_count(kind: pa.DataType) -> int:
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
         return leaf_count(kind.value_type)
     return 1
-
-
-def _key_values(struct: dict[int, Any]) -> dict[str, str]:
-    """The footer's own entries of writers."""
-    entries = struct[fields.KEY_VALUES][1][1] if fields.KEY_VALUES in struct else []
-    return {
-        entry[fields.KEY][1].decode(errors="replace"): entry[fields.VALUE][1].decode(errors="replace")
-        for entry in entries
-        if fields.KEY in entry and fields.VALUE in entry
-    }
 
 
 def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:

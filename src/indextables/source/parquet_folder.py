@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SourceError, SourceNotFoundError, UnsupportedSourceError
 from indextables.schema.spark import to_arrow
-from indextables.schema.types import LOCAL_TIMESTAMP, UTC_TIMESTAMP
+from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.hive_partitions import discover
 from indextables.source.locations import Locations

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from indextables.errors import SourceError
-from indextables.schema.calendar import parse_date, parse_time
-from indextables.schema.types import LOCAL_TIMESTAMP, UTC_TIMESTAMP
+from indextables.schema.calendar import parse_date, parse_timestamp
+from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -46,7 +46,7 @@ def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - o
     elif kind == UTC_TIMESTAMP:
         value = timestamp_micros(text, zone)
     elif kind == LOCAL_TIMESTAMP:
-        value = parse_time(text, zoned=False)
+        value = parse_timestamp(text, zoned=False)
     else:
         raise ValueError
     if value is None:
@@ -56,9 +56,9 @@ def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - o
 
 def timestamp_micros(text: str, zone: str) -> int | None:
     """Microseconds since 1970 of a time that may name its zone; None if it is no time."""
-    local = parse_time(text, zoned=False)
+    local = parse_timestamp(text, zoned=False)
     if local is None:
-        return parse_time(text, zoned=True)
+        return parse_timestamp(text, zoned=True)
     if zone == "UTC" or not -62_135_596_800_000_000 <= local < 253_402_300_800_000_000:
         return local
     moment = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone))

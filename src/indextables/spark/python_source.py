@@ -181,6 +181,8 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
         case MapType(keyType=key, valueType=value):
             _reject_months(key, (*path, "key"))
             _reject_months(value, (*path, "value"))
+        case _:
+            pass
 
 
 def _table(given: Mapping[str, str], scope: Where | None = None) -> TableLocation:

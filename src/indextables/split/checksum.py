@@ -1,8 +1,8 @@
 """Checksums of a split's rows and footer (PROTOCOL.md, "Checksums").
 
-All are CRC-32. Those of pages and of the Parquet footer stand in field 32767 of a Thrift struct, which
+All are CRC-32. Those of pages and of the Parquet footer are in field 32767 of a Thrift struct, which
 Parquet reserves for extensions: other readers skip it. An extension is the last field of its struct and
-starts with an identifier of ours.
+starts with an identifier of this format.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from isal import isal_zlib
 
+from indextables.varint import varint_bytes
+
 # The first format of splits whose rows and footer have checksums.
 CHECKSUM_FORMAT = 3
-# Tells our extensions from those of others.
+# Identifies the extensions of this format.
 _IDENTIFIER = bytes.fromhex("6b1f0c8e5d3a4f7b9e2246d08c71a5f3")
 # The header of field 32767, binary: type, and the number as Thrift writes it when the field before is far.
 _FIELD = b"\x08\xfe\xff\x03"
@@ -43,7 +45,7 @@ def crc32s(parts: Iterable[bytes | memoryview]) -> list[int]:
 def add_extension(struct: bytes, checksums: Sequence[int]) -> bytes:
     """A Thrift struct with checksums in its extension."""
     payload = _IDENTIFIER + b"".join(crc.to_bytes(_CRC_BYTES, "little") for crc in checksums)
-    return struct[:-1] + _FIELD + _length(len(payload)) + payload + _STOP
+    return struct[:-1] + _FIELD + varint_bytes(len(payload)) + payload + _STOP
 
 
 def split_extension(struct: bytes, count: int) -> tuple[bytes, list[int] | None]:
@@ -53,7 +55,7 @@ def split_extension(struct: bytes, count: int) -> tuple[bytes, list[int] | None]
     (b'some struct\x00', [7, 8])
     """
     size = len(_IDENTIFIER) + count * _CRC_BYTES
-    head = _FIELD + _length(size) + _IDENTIFIER
+    head = _FIELD + varint_bytes(size) + _IDENTIFIER
     start = len(struct) - len(_STOP) - count * _CRC_BYTES - len(head)
     if start < 0 or struct[start : start + len(head)] != head or struct[-1:] != _STOP:
         return struct, None
@@ -70,19 +72,10 @@ def seal(footer: bytes) -> bytes:
 
 
 def is_sealed(footer: bytes) -> bool:
-    """Whether a Parquet footer has a checksum; ValueError if it has another one than it should."""
+    """Whether a Parquet footer has a checksum; ValueError if the checksum is wrong."""
     inner, found = split_extension(footer, 1)
     if found is None:
         return False
     if found != [crc32(inner[:-1])]:
         raise ValueError("its checksum differs")
     return True
-
-
-def _length(size: int) -> bytes:
-    out = bytearray()
-    while size >= 0x80:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    out.append(size)
-    return bytes(out)

@@ -1,4 +1,4 @@
-"""What a split is made of: its parts by kind and column, with their sizes."""
+"""The components of a split by kind and column, with their sizes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from indextables.split.tantivy_layout import (
 )
 from indextables.store import Store
 
-# The parts' names as reports spell them.
+# The names of components in reports.
 KINDS = {
     "TERM": "term",
     "FASTFIELD": "fastfield",
@@ -28,13 +28,13 @@ KINDS = {
     "STORE": "docstore",
 }
 ROWS = "store"
-# Of larger pieces only the end is read, without comparing the checksum, which is that of the whole.
+# Of larger pieces only the end is read. Its checksum cannot be compared then, as it covers the whole piece.
 _WHOLE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of a split: its kind, the column it belongs to (none: all), and its size once unpacked."""
+    """A component of a split: its kind, its column (None: all columns), and its uncompressed size."""
 
     kind: str
     column: str | None
@@ -42,7 +42,7 @@ class Component:
 
 
 def components(store: Store, footer: Footer) -> list[Component]:
-    """The parts of a split: those of the index by column where they are kept apart, then the rows.
+    """The components of a split: those of the index, by column where the files allow that, then the rows.
 
     Raises SplitError, naming the split, if its index is damaged.
     """
@@ -84,7 +84,7 @@ def _fields(store: Store, footer: Footer) -> list[str]:
 
 
 def _read_tail(store: Store, footer: Footer, file: IndexFile) -> bytes:
-    """The last bytes of an index file, unpacked: the directory of its fields is no piece of a field's own."""
+    """The last bytes of an index file, decompressed; they hold the directory of its fields."""
     piece = file.pieces[-1]
     stop = piece.offset + piece.length
     size = piece.size - BLOCK_BYTES * max(0, len(piece.blocks) - 1)

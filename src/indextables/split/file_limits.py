@@ -11,20 +11,20 @@ from pathlib import Path
 
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _TEXT = "Too many open files"
-# What Linux allows a process unless told otherwise.
+# The default limit of Linux.
 _MAPS = 65530
 _LEAST = 4
 
 
 def max_open_files(most: int) -> int:
-    """How many files may be kept open for one purpose; no more than `most`."""
+    """The number of files that may stay open for one purpose; at most `most`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else max(_LEAST, min(most, soft // 4))
 
 
 @lru_cache(maxsize=1)
 def max_mapped_files() -> int:
-    """How many files may be kept mapped into memory."""
+    """The number of files that may stay mapped into memory."""
     try:
         most = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -33,7 +33,7 @@ def max_mapped_files() -> int:
 
 
 def is_resource_exhausted(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that no more files can be opened or mapped."""
+    """Whether an error, or its cause, is that no more files can be opened or mapped."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _EXHAUSTED:
             return True

@@ -1,7 +1,8 @@
-"""What a split says about itself: the key `indextables.split` in its Parquet footer.
+"""The metadata of a split: the key `indextables.split` in its Parquet footer.
 
-The footer holds everything that the log's `add` needs, where each file of the index lies, and how the row
-ids of the index become row numbers (PROTOCOL.md, "The split"). Reading it costs one or two ranged reads.
+The footer has everything that the log's `add` needs, the offset of each file of the index, and the mapping
+of the row ids of the index to row numbers (PROTOCOL.md, "The split"). Reading it costs one or two ranged
+reads.
 """
 
 import base64
@@ -26,10 +27,10 @@ from indextables.split.mapping import Mapping
 from indextables.split.tantivy_layout import POSITIONS_SUFFIX
 from indextables.store import Store
 
-# Index files are packed in blocks of so many bytes.
+# Index files are compressed in blocks of so many bytes.
 BLOCK_BYTES = 4 << 20
 META = "meta.json"
-# What zstd makes of a block that cannot be packed: a little more than it was.
+# The compressed size of a block that zstd cannot compress: a little more than the block.
 _LONGEST_BLOCK = BLOCK_BYTES + BLOCK_BYTES // 64
 
 # The names that index files have (PROTOCOL.md, "Index files").
@@ -41,14 +42,14 @@ _Source: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 # Field, size, offset, length, checksum, lengths of packed blocks.
 PieceJson: TypeAlias = tuple[str | None, Count, Count, Count, _Crc, list[Count]]
 FORMAT_VERSION = 3
-# Splits of these formats are read.
+# The formats that this release reads.
 _READ_VERSIONS = (1, 2, 3)
 FOOTER_KEY = b"indextables.split"
 CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
-# The column of the Parquet part with the row's number.
+# The Parquet column with the row number.
 ROW_COLUMN = "_row"
-# In the log's `splitTags`: this split is ours.
+# In the log's `splitTags`: a Parquet split of this engine.
 PARQUET_TAG = "parquet"
 # A row id of the index is `source << ROW_BITS | row of that source`.
 ROW_BITS = 32
@@ -59,7 +60,7 @@ Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
 
 
 class IndexFileJson(Struct):
-    """An index file: its pieces, or in format 1 the one piece that it is."""
+    """An index file: its pieces; in format 1 a file is one piece."""
 
     name: str
     pieces: list[PieceJson] | None = None
@@ -80,7 +81,11 @@ class IndexFileJson(Struct):
 
 
 class FooterJson(Struct, rename="camel"):
-    """Everything that the footer says; unknown keys are passed over."""
+    """The JSON of the footer; unknown keys are ignored.
+
+    A split may come from an untrusted writer: names become files in the cache, and sizes become memory. So
+    every value is checked before it is used.
+    """
 
     format_version: int
     created_time: Count
@@ -108,7 +113,7 @@ def format_version(text: bytes) -> int:
 
 
 def check_file(file: IndexFileJson) -> None:
-    """Raise ValueError unless an index file has a name of one and pieces that can be unpacked."""
+    """Raise ValueError unless an index file has a valid name and pieces whose sizes agree."""
     if _NAME.fullmatch(file.name) is None:
         raise ValueError(f"{file.name!r} is not the name of an index file")
     pieces = file.all_pieces()
@@ -126,7 +131,7 @@ def check_file(file: IndexFileJson) -> None:
 
 
 def check_footer(footer: FooterJson, footer_start: int) -> None:
-    """Raise ValueError unless index files lie before the footer, and chunks are the rows."""
+    """Raise ValueError unless index files are before the footer, and row id ranges are within the rows."""
     for file in footer.index:
         check_file(file)
     if len({file.name for file in footer.index}) != len(footer.index):
@@ -138,18 +143,18 @@ def check_footer(footer: FooterJson, footer_start: int) -> None:
         raise ValueError(f"its index has more than {MAX_INDEX_BYTES} bytes")
     rows = footer.num_records
     if any(start + count > rows for _, start, count in footer.chunks):
-        raise ValueError("a chunk has rows that the split does not have")
+        raise ValueError("a row id range has rows that the split does not have")
     if len({source for source, _, _ in footer.chunks}) != len(footer.chunks):
-        raise ValueError("two chunks have the same source")
+        raise ValueError("two row id ranges have the same source")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of an index file: `size` bytes at `start` of it, `length` bytes at `offset` of the split.
+    """A part of an index file: `size` bytes at `start` of the file, `length` bytes at `offset` of the split.
 
-    `field` is the field of the index that alone needs it; None if every search does. `blocks` are the lengths
-    of its packed blocks, each `BLOCK_BYTES` long unpacked but for the last; none if it is stored as it is.
-    `crc32` is that of the stored bytes.
+    `field` is the only field that needs the piece; None if every search needs it. `blocks` are the lengths
+    of its compressed blocks, each of `BLOCK_BYTES` uncompressed bytes but for the last; empty if the piece
+    is not compressed. `crc32` is that of the stored bytes.
     """
 
     file: str
@@ -171,24 +176,24 @@ class IndexFile:
 
     @property
     def size(self) -> int:
-        """How long the file is."""
+        """The length of the file."""
         return sum(piece.size for piece in self.pieces)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the footer."""
+        """The file as JSON of the footer."""
         pieces = [[p.field, p.size, p.offset, p.length, p.crc32, p.blocks] for p in self.pieces]
         return {"name": self.name, "pieces": pieces}
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> "IndexFile":
-        """Out of a footer; in format 1 a file is one piece."""
-        stored = msgspec.convert(said, IndexFileJson)
+    def from_json(cls, value: dict[str, Any]) -> "IndexFile":
+        """The file from JSON of a footer; in format 1 a file is one piece."""
+        stored = msgspec.convert(value, IndexFileJson)
         check_file(stored)
         return cls.of(stored)
 
     @classmethod
     def of(cls, stored: IndexFileJson) -> "IndexFile":
-        """As it is stored, and was checked."""
+        """The file from checked JSON."""
         pieces = []
         start = 0
         for field, size, offset, length, crc32, blocks in stored.all_pieces():
@@ -207,24 +212,15 @@ class RowIdRange:
 
 
 def positions_key(field: str) -> str:
-    """Names the positions of a field among its pieces; no field has such a name."""
+    """The key of a field's positions in `Footer.pieces`; no field has such a name."""
     return f"positions:{field}"
 
 
-@dataclass(frozen=True)
-class Footer:
-    """All that is known of a split without reading rows or index.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSummary:
+    """What the log has of a split: rows, statistics and document mapping."""
 
-    `schema` is the table's, partition columns included, without `_row`. `parquet` is Parquet's own
-    metadata, to open the rows without reading it again. `checksums` are those of the rows; None in formats
-    that have none.
-    """
-
-    path: str
-    size: int
-    footer_start: int
     num_records: int
-    schema: pa.Schema
     mapping: Mapping
     partition_values: dict[str, str | None]
     min_values: dict[str, str]
@@ -232,9 +228,32 @@ class Footer:
     stats: str | None
     uncompressed_bytes: int
     num_merge_ops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitMetadata(SplitSummary):
+    """What a writer puts into the footer.
+
+    `schema` is the table's, partition columns included, without `_row`.
+    """
+
+    schema: pa.Schema
     created_ms: int
     row_id_ranges: tuple[RowIdRange, ...]
     index_files: tuple[IndexFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footer(SplitMetadata):
+    """What is known of a split without reading rows or index.
+
+    `parquet` is Parquet's own metadata, to open the rows without reading it again. `checksums` are those of
+    the rows; None in formats that have none.
+    """
+
+    path: str
+    size: int
+    footer_start: int
     parquet: pq.FileMetaData
     checksums: Checksums | None = None
 
@@ -245,14 +264,14 @@ class Footer:
 
     @property
     def index_bytes(self) -> int:
-        """How much room the index takes once it is unpacked."""
+        """The uncompressed size of the index."""
         return sum(file.size for file in self.index_files)
 
     @cached_property
     def pieces(self) -> dict[str | None, list[Piece]]:
         """The pieces of the index by the field that needs them; those that every search needs under None.
 
-        What only phrases need of a field is under `positions_key` the field.
+        Pieces that only phrases need are under the `positions_key` of their field.
         """
         found: dict[str | None, list[Piece]] = {None: []}
         for file in self.index_files:
@@ -273,12 +292,14 @@ class Footer:
         order = np.argsort(sources)
         which = order[np.minimum(np.searchsorted(sources[order], ids >> ROW_BITS), len(order) - 1)]
         if not np.array_equal(sources[which], ids >> ROW_BITS):
-            raise SplitError(f"{self.path}: the index names rows of no chunk; the split is damaged")
+            raise SplitError(
+                f"{self.path}: the index has row ids outside of all ranges; the split is damaged"
+            )
         return starts[which] + (ids & ((1 << ROW_BITS) - 1))
 
 
-def encode_footer(footer: "SplitMetadata", checksums: Checksums) -> dict[str, str]:
-    """The entries of the Parquet footer: the facts, the checksums of the rows, and one of all that."""
+def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]:
+    """The key-values of the Parquet footer: the metadata with the checksums of rows, and its own checksum."""
     text = json.dumps(
         {
             "formatVersion": FORMAT_VERSION,
@@ -302,24 +323,6 @@ def encode_footer(footer: "SplitMetadata", checksums: Checksums) -> dict[str, st
     return {FOOTER_KEY.decode(): text, CHECKSUM_KEY.decode(): str(zlib.crc32(text.encode()))}
 
 
-@dataclass(frozen=True, slots=True)
-class SplitMetadata:
-    """What a writer puts into the footer."""
-
-    num_records: int
-    schema: pa.Schema
-    mapping: Mapping
-    partition_values: dict[str, str | None]
-    min_values: dict[str, str]
-    max_values: dict[str, str]
-    stats: str | None
-    uncompressed_bytes: int
-    num_merge_ops: int
-    created_ms: int
-    row_id_ranges: tuple[RowIdRange, ...]
-    index_files: tuple[IndexFile, ...]
-
-
 def read_footer(store: Store, path: str, size: int | None = None, start: int | None = None) -> Footer:
     """Read a split's footer; with its size and footer's start (both are in the log) in one ranged read.
 
@@ -329,8 +332,8 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
     size = store.head(path).size if size is None else size
     if size < 12:
         raise SplitError(f"{where}: {size} bytes are too few for a split; the file is cut or not a split")
-    said = start is not None and max(0, size - 8 - MAX_PARQUET_FOOTER) <= start < size - 8
-    begin = start if start is not None and said else max(0, size - _TAIL)
+    usable = start is not None and max(0, size - 8 - MAX_PARQUET_FOOTER) <= start < size - 8
+    begin = start if start is not None and usable else max(0, size - _TAIL)
     tail = store.get_range(path, begin, size)
     if len(tail) != size - begin or tail[-4:] != MAGIC:
         raise SplitError(
@@ -350,7 +353,7 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
 def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) -> Footer:
     try:
         sealed = is_sealed(tail[:-8])
-        # Parquet metadata is read from the end, so the footer alone is enough of a file.
+        # Parquet's reader starts at the end, so the footer alone is enough.
         parquet = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SplitError(f"{where}: the Parquet footer is damaged ({error})") from error
@@ -381,7 +384,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
     ranges = tuple(RowIdRange(*stored_range) for stored_range in stored.chunks)
     rows = stored.num_records
     if parquet.num_rows != rows or sum(each.rows for each in ranges) != rows:
-        raise ValueError(f"{rows} rows are promised, {parquet.num_rows} are there")
+        raise ValueError(f"{rows} rows are expected, {parquet.num_rows} are in the file")
     check_footer(stored, footer_start)
     return Footer(
         path=path,

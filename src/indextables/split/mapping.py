@@ -36,7 +36,8 @@ from indextables.options.indexing import (
     parse_tokenizer,
     parse_types,
 )
-from indextables.schema.types import is_collated, is_variant
+from indextables.options.tokenizers import Tokenizer, find_tokenizer
+from indextables.schema.type_info import NESTED, TypeKind, index_type, is_collated, is_variant, kind_of
 
 ROW_FIELD = "_row"
 PARTIAL_FIELD = "_partial"
@@ -68,29 +69,15 @@ class Kind(StrEnum):
     BOOL = "bool"
 
 
-class Exact(StrEnum):
-    """What a field promises about its column, but for rows that are listed as partial for the field.
-
-    `VALUE`: the field holds the value itself: equality, IN and null tests are exact, and so is the order
-    (Spark's: strings by their UTF-8 bytes, NaN above all). `NARROW`: rows with an equal value have
-    an equal entry, but not the other way round: hits for equality must be checked on the rows; null
-    tests are exact if it is fast. `SEARCH`: the field answers search queries only.
-    """
-
-    VALUE = "value"
-    NARROW = "narrow"
-    SEARCH = "search"
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """One Tantivy field of a column.
 
-    `indexed`: terms can be looked up. `fast`: the values stand in a column of the index (ranges,
-    existence, aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`:
-    what a posting keeps (basic, freq, position). `root`: the key under which a json value that is no
-    object stands ("" if values are objects). `resolved` is False only in a plan: the builder
-    chooses between `STRING` and `HASH` when it has seen rows.
+    `indexed`: terms can be looked up. `fast`: the values are in a column of the index (ranges, existence,
+    aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`: what a posting
+    has (basic, freq, position). `root`: the key of a json value that is not an object ("" if values are
+    objects). `resolved` is False only in a plan: the writer chooses between `STRING` and `HASH` from a sample
+    of rows (`resolve_fields`).
     """
 
     column: str
@@ -105,15 +92,19 @@ class Field:
     resolved: bool = True
 
     @property
-    def exact(self) -> Exact:
-        """What the field promises."""
-        if self.kind in (Kind.HASH, Kind.IP):
-            return Exact.NARROW
-        return Exact.SEARCH if self.kind in (Kind.TEXT, Kind.JSON) else Exact.VALUE
+    def analysis(self) -> Tokenizer:
+        """How texts of this field become terms."""
+        try:
+            return find_tokenizer(self.tokenizer)
+        except ValueError as error:
+            raise SplitError(
+                f"the field '{self.name}' cannot be searched ({error}); the split was written by a newer "
+                "release: upgrade"
+            ) from error
 
     @property
     def term_record(self) -> str:
-        """What a question about single terms needs of a posting: positions are for phrases."""
+        """The part of postings that queries for single terms read: positions are for phrases only."""
         return "freq" if self.record == "position" else self.record
 
     @property
@@ -142,12 +133,12 @@ class Mapping:
     fields: tuple[Field, ...] = ()
 
     def fields_of(self, column: str) -> tuple[Field, ...]:
-        """The fields of a column, whatever the case its name is written in."""
-        wanted = column.lower()
-        return tuple(f for f in self.fields if f.column.lower() == wanted)
+        """The fields of a column; names are compared without case."""
+        lower_name = column.lower()
+        return tuple(f for f in self.fields if f.column.lower() == lower_name)
 
     def find(self, column: str, *kinds: Kind) -> Field | None:
-        """The column's field of one of these kinds, the first kind first."""
+        """The column's field of one of these kinds, in the order of the kinds."""
         own = {f.kind: f for f in self.fields_of(column)}
         return next((own[kind] for kind in kinds if kind in own), None)
 
@@ -158,7 +149,7 @@ class Mapping:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Mapping":
-        """Read the text back; unknown keys are passed over."""
+        """The mapping from its text; unknown keys are ignored."""
         try:
             return cls(tuple(_field_of(row) for row in msgspec.json.decode(text, type=list[_StoredField])))
         except (ValueError, RecursionError) as error:
@@ -224,18 +215,18 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
 
     Raises OptionError for an option that names an unknown column, or a type that does not fit it.
     """
-    wishes = _FieldOptions(schema, options, frozenset(name.lower() for name in partition_columns))
+    indexing = _IndexingOptions(schema, options, frozenset(name.lower() for name in partition_columns))
     fields = [
         field
         for column in schema
-        if column.name.lower() not in wishes.partitions
-        for field in _fields_of(column, wishes)
+        if column.name.lower() not in indexing.partitions
+        for field in _fields_of(column, indexing)
     ]
     return Mapping(tuple(fields))
 
 
-class _FieldOptions:
-    """What the options say of each column, checked against the schema."""
+class _IndexingOptions:
+    """The indexing options of each column, checked against the schema."""
 
     def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
         self.columns = {field.name.lower(): field for field in schema}
@@ -255,8 +246,10 @@ class _FieldOptions:
     def _column(self, name: str, key: str) -> str:
         found = self.columns.get(name.lower())
         if found is None:
-            known = ", ".join(field.name for field in self.columns.values())
-            raise OptionError(f"option '{key}' names the column '{name}', but the columns are: {known}")
+            column_names = ", ".join(field.name for field in self.columns.values())
+            raise OptionError(
+                f"option '{key}' names the column '{name}', but the columns are: {column_names}"
+            )
         return name.lower()
 
     def _list(self, options: Options, option: Option[tuple[str, ...]]) -> frozenset[str]:
@@ -276,7 +269,7 @@ class _FieldOptions:
         return found
 
     def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """Both spellings: the column in the key, or the value in the key and columns in the text."""
+        """The columns and values of an entry: `<column> = value`, or `<value> = column, column`."""
         listed = [part.strip().lower() for part in text.split(",") if part.strip()]
         as_column = suffix in self.columns and _parses(parse, text)
         as_list = _parses(parse, suffix) and all(name in self.columns for name in listed)
@@ -304,12 +297,12 @@ class _FieldOptions:
                     f"the column '{both[0]}' is named by '{one.key}' and by '{other.key}', which exclude "
                     "each other; name it in one of them"
                 )
-        said = (
+        options_by_name = (
             (self.types, TYPEMAP), (self.tokenizers, TOKENIZER), (self.records, RECORD),
             (self.lengths, TOKEN_LENGTH), (self.fast, FAST_FIELDS), (self.non_fast, NON_FAST_FIELDS),
             (self.store_only, STORE_ONLY_FIELDS),
         )  # fmt: skip
-        for names, option in said:
+        for names, option in options_by_name:
             if clash := sorted(self.partitions & frozenset(names)):
                 raise OptionError(
                     f"option '{option.key}' names the partition column '{clash[0]}', which is not "
@@ -325,111 +318,105 @@ def _parses(parse: Any, text: str) -> bool:  # noqa: ANN401
     return True
 
 
-def _fields_of(column: pa.Field, wishes: _FieldOptions) -> list[Field]:
+def _fields_of(column: pa.Field, indexing: _IndexingOptions) -> list[Field]:
     key, name, kind = column.name.lower(), column.name, column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if key in wishes.types and not is_text and wishes.types[key] != ("json",):
+    is_text = kind_of(kind) is TypeKind.STRING
+    if key in indexing.types and not is_text and indexing.types[key] != ("json",):
         raise _mismatch(TYPEMAP, name, kind, "only string columns can be " + " or ".join(FIELD_TYPES))
-    if key in wishes.store_only or is_variant(kind):
+    if key in indexing.store_only or is_variant(kind):
         fields: list[Field] = []
     elif is_text:
-        if is_collated(column) and not set(wishes.types.get(key, ("text",))) <= {"text", "json", "ip"}:
+        if is_collated(column) and not set(indexing.types.get(key, ("text",))) <= {"text", "json", "ip"}:
             raise _mismatch(TYPEMAP, name, kind, "it has a collation, and the index compares bytes; use text")
         plain: tuple[str, ...] = () if is_collated(column) else ("auto",)
-        wished = wishes.types.get(key, plain)
-        if "text" in wished and key in wishes.fast:
-            # The fast column of a text field would hold tokens; the value is what is asked for.
-            wished = tuple(dict.fromkeys((*wished, "string")))
-        fields = [_string_field(name, each, wishes) for each in wished]
-    elif pa.types.is_nested(kind):
-        root = "" if pa.types.is_struct(kind) or pa.types.is_map(kind) else name
-        fields = [_json_field(name, wishes, root=root)]
+        types = indexing.types.get(key, plain)
+        if "text" in types and key in indexing.fast:
+            # The fast column of a text field would have tokens, but the option asks for values.
+            types = tuple(dict.fromkeys((*types, "string")))
+        fields = [_string_field(name, each, indexing) for each in types]
+    elif kind_of(kind) in NESTED:
+        fields = [_json_field(name, indexing, root=json_root(name, kind))]
     else:
-        if key in wishes.types:
+        if key in indexing.types:
             raise _mismatch(TYPEMAP, name, kind, "only strings and nested columns can be json")
-        fields = _value_fields(column, wishes)
-    _check_use(column, fields, wishes)
+        fields = _value_fields(column, indexing)
+    _check_use(column, fields, indexing)
     return fields
 
 
-def _string_field(name: str, wished: str, wishes: _FieldOptions) -> Field:
+def _string_field(name: str, field_type: str, indexing: _IndexingOptions) -> Field:
     key = name.lower()
-    fast = key not in wishes.non_fast
-    match wished:
+    fast = key not in indexing.non_fast
+    match field_type:
         case "text":
             return Field(
                 name, field_name(Kind.TEXT, name), Kind.TEXT,
-                tokenizer=wishes.tokenizers.get(key, "default"),
-                record=wishes.records.get(key, wishes.text_record),
-                max_token=wishes.lengths.get(key, wishes.text_length),
+                tokenizer=indexing.tokenizers.get(key, "default"),
+                record=indexing.records.get(key, indexing.text_record),
+                max_token=indexing.lengths.get(key, indexing.text_length),
             )  # fmt: skip
         case "json":
-            return _json_field(name, wishes, root=name)
+            return _json_field(name, indexing, root=name)
         case "ip":
             return Field(name, field_name(Kind.IP, name), Kind.IP, fast=fast)
         case "exact_only":
             return Field(name, field_name(Kind.HASH, name), Kind.HASH, indexed=False, fast=True)
         case _:
-            chosen = wished == "string" or key in wishes.fast or key in wishes.non_fast
-            return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=fast, resolved=chosen)
+            explicit = field_type == "string" or key in indexing.fast or key in indexing.non_fast
+            return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=fast, resolved=explicit)
 
 
-def _json_field(name: str, wishes: _FieldOptions, *, root: str) -> Field:
+def _json_field(name: str, indexing: _IndexingOptions, *, root: str) -> Field:
     key = name.lower()
     return Field(
         name, field_name(Kind.JSON, name), Kind.JSON,
-        tokenizer=wishes.tokenizers.get(key, "raw"),
-        record=wishes.records.get(key, "basic"),
-        fast=(wishes.json_fast or key in wishes.fast) and key not in wishes.non_fast,
-        max_token=wishes.lengths.get(key, MAX_TERM - 1024),
+        tokenizer=indexing.tokenizers.get(key, "raw"),
+        record=indexing.records.get(key, "basic"),
+        fast=(indexing.json_fast or key in indexing.fast) and key not in indexing.non_fast,
+        max_token=indexing.lengths.get(key, MAX_TERM - 1024),
         root=root,
     )  # fmt: skip
 
 
-def _value_fields(column: pa.Field, wishes: _FieldOptions) -> list[Field]:
+def _value_fields(column: pa.Field, indexing: _IndexingOptions) -> list[Field]:
     kind = value_kind(column.type)
     if kind is None:
         return []
-    fast = column.name.lower() not in wishes.non_fast
-    # Tantivy looks up truth values by their terms only.
+    fast = column.name.lower() not in indexing.non_fast
+    # Tantivy finds booleans by their terms only.
     indexed = not fast or kind is Kind.BOOL
     return [Field(column.name, field_name(kind, column.name), kind, indexed=indexed, fast=fast)]
 
 
+def json_root(column: str, arrow: pa.DataType) -> str:
+    """The key under which values of a nested column that are not objects are indexed; "" for objects."""
+    return "" if kind_of(arrow) in {TypeKind.STRUCT, TypeKind.MAP} else column
+
+
 def value_kind(arrow: pa.DataType) -> Kind | None:
     """The kind of field that holds values of a flat type exactly; None if there is none."""
-    if pa.types.is_boolean(arrow):
-        return Kind.BOOL
-    if pa.types.is_float32(arrow) or pa.types.is_float64(arrow):
-        return Kind.F64
-    if pa.types.is_decimal(arrow):
-        return Kind.I64 if arrow.precision <= 18 else None
-    whole = pa.types.is_integer(arrow) and arrow != pa.uint64()
-    if whole or pa.types.is_date32(arrow) or pa.types.is_timestamp(arrow):
-        return Kind.I64
-    if pa.types.is_time(arrow) or pa.types.is_duration(arrow):
-        return Kind.I64
-    return None
+    found = index_type(arrow)
+    return None if found is None else Kind(found)
 
 
-def _check_use(column: pa.Field, fields: list[Field], wishes: _FieldOptions) -> None:
+def _check_use(column: pa.Field, fields: list[Field], indexing: _IndexingOptions) -> None:
     """Refuse an option that would have no effect on the column."""
     key, kinds = column.name.lower(), {field.kind for field in fields}
     tokenized = bool(kinds & {Kind.TEXT, Kind.JSON})
     for names, option in (
-        (wishes.tokenizers, TOKENIZER),
-        (wishes.records, RECORD),
-        (wishes.lengths, TOKEN_LENGTH),
+        (indexing.tokenizers, TOKENIZER),
+        (indexing.records, RECORD),
+        (indexing.lengths, TOKEN_LENGTH),
     ):
         if key in names and not tokenized:
             raise _mismatch(option, column.name, column.type, "it must be indexed as text or json for that")
-    if key in wishes.fast and not fields:
+    if key in indexing.fast and not fields:
         raise _mismatch(FAST_FIELDS, column.name, column.type, "values of this type are not indexed")
-    if key in wishes.fast and kinds == {Kind.HASH}:
+    if key in indexing.fast and kinds == {Kind.HASH}:
         raise _mismatch(
             FAST_FIELDS, column.name, column.type, "an exact_only field is fast and holds no values"
         )
-    if key in wishes.non_fast and (not fields or kinds & {Kind.HASH}):
+    if key in indexing.non_fast and (not fields or kinds & {Kind.HASH}):
         raise _mismatch(
             NON_FAST_FIELDS, column.name, column.type, "it has no fast field that could be left out"
         )
@@ -440,7 +427,12 @@ def _mismatch(option: FieldOption | Option[Any], column: str, arrow: pa.DataType
 
 
 def resolve_fields(mapping: Mapping, sample: pa.Table) -> Mapping:
-    """The plan with its open choices made from a sample of rows."""
+    """The mapping with its unresolved string fields resolved from a sample of rows.
+
+    A string column that no option names is indexed by terms or by hash. Terms answer every kind of search,
+    and are small where values repeat. In a column of keys (trace ids, UUIDs, digests) they would be larger
+    than the rows, and a hash finds a key as fast.
+    """
     return mapping.with_fields(
         field if field.resolved else _resolve_field(field, sample) for field in mapping.fields
     )

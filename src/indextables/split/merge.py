@@ -1,9 +1,8 @@
-"""Several splits into one: rows one after the other, index segments merged natively.
+"""Merges splits into one: rows are concatenated, index segments are merged by Tantivy.
 
-Sources whose fields are those of the target keep their index: its segments are put side by side under one
-`meta.json`, and Tantivy merges them. Others (older columns, other options, the original's bundles) are
-indexed anew while their rows pass by. Row ids stay what they were; the chunks of the footer say which
-rows they are.
+Sources whose fields are those of the target keep their index: the segments of all of them are listed in one
+`meta.json`, and Tantivy merges them. Others (older columns, other options, Quickwit bundles) are indexed
+again while their rows are copied. Row ids do not change; the row id ranges of the footer map them to rows.
 """
 
 import json
@@ -53,7 +52,10 @@ _SAMPLE_ROWS = 50_000
 
 
 class LookupSample:
-    """Rows taken while they pass by: the first of each chunk, up to a number."""
+    """A sample of rows whose entries in the merged index are compared with their values.
+
+    One row of each row id range, up to a number, is taken while rows are copied.
+    """
 
     def __init__(self, mapping: Mapping) -> None:
         kinds = (Kind.I64, Kind.HASH, Kind.BOOL)
@@ -62,7 +64,7 @@ class LookupSample:
         self._expected: list[tuple[int, dict[str, Any]]] = []
 
     def take(self, batch: pa.RecordBatch, position: int, ranges: tuple[RowIdRange, ...], start: int) -> None:
-        """Look at a batch whose first row is row `position` of the result; chunks begin at `start`."""
+        """Take rows of a batch whose first row is row `position` of the result; ranges begin at `start`."""
         for each in ranges:
             if each.source in self._seen or len(self._expected) >= _ROWS or not each.rows:
                 continue
@@ -74,7 +76,7 @@ class LookupSample:
                 )
 
     def check(self, index: tantivy.Index) -> None:
-        """Raise SplitError if a row's entry is missing, doubled or another's."""
+        """Raise SplitError if the index has no entry, several, or a wrong one for a row of the sample."""
         searcher, schema = index.searcher(), index.schema
         for row_id, values in self._expected:
             query = tantivy.Query.range_query(schema, ROW_FIELD, tantivy.FieldType.Integer, row_id, row_id)
@@ -101,7 +103,7 @@ def _field_value(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a numb
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
-    """A split to be merged: its rows in the target's schema, and its footer if it is one of ours."""
+    """A split to be merged: its rows in the target's schema, and its footer if it is a Parquet split."""
 
     path: str
     rows: Callable[[], Iterator[pa.RecordBatch]]
@@ -109,20 +111,20 @@ class MergeSource:
     store: Store | None = None
 
     def groups(self) -> Iterator[RowGroup]:
-        """The row groups of a split of ours."""
+        """The row groups of a Parquet split."""
         assert self.store is not None
         assert self.footer is not None
         return RowReader(self.store, self.footer).groups()
 
     @classmethod
     def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "MergeSource":
-        """A split of ours; columns that it does not have are null."""
+        """A Parquet split as a source; columns that it does not have are null."""
         return cls(footer.path, lambda: _with_schema(RowReader(store, footer), schema), footer, store)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A source in the target: where its rows begin, and whether its index is taken over."""
+    """A source in the target: its row id ranges, and whether its index is merged as it is."""
 
     source: MergeSource
     ranges: tuple[RowIdRange, ...]
@@ -139,9 +141,17 @@ def merge_splits(
 ) -> SplitFile:
     """Write the rows of all sources as one split, in order; the caller closes the sink when it is done.
 
-    `schema` is the table's, `plan` what `mapping_for` gives for it. Raises UnreadableSplitError, with the
-    path, if a source is damaged, and UnavailableSplitError if storage did not deliver it; then nothing of
-    the sink may be used.
+    Args:
+        sources: The splits to merge.
+        sink: Where the result is written.
+        schema: The schema of the table.
+        plan: The mapping of the table (`mapping_for`).
+        options: Options of the write.
+        partition_values: The partition of the result.
+
+    Raises:
+        UnreadableSplitError: A source is damaged; what the sink has is useless.
+        UnavailableSplitError: The storage did not return a source; what the sink has is useless.
     """
     mapping = _target_mapping(sources, schema, plan)
     values = dict(partition_values or {})
@@ -155,7 +165,7 @@ def merge_splits(
 
 
 def _target_mapping(sources: Sequence[MergeSource], schema: pa.Schema, plan: Mapping) -> Mapping:
-    """The fields of the result: those of most rows, if they are fields of the plan; else chosen anew."""
+    """The mapping of most rows, if it is a resolved form of the plan; else resolved from a sample."""
     rows: dict[Mapping, int] = {}
     for source in sources:
         if source.footer is not None and _is_resolved_form(source.footer.mapping, plan):
@@ -171,7 +181,7 @@ def _target_mapping(sources: Sequence[MergeSource], schema: pa.Schema, plan: Map
 
 
 def _is_resolved_form(mapping: Mapping, plan: Mapping) -> bool:
-    """Whether the mapping is the plan with its open choices made in some way."""
+    """Whether the mapping is the plan with its unresolved fields resolved in some way."""
     if len(mapping.fields) != len(plan.fields):
         return False
     return all(
@@ -181,7 +191,7 @@ def _is_resolved_form(mapping: Mapping, plan: Mapping) -> bool:
 
 
 class _Merge:
-    """One merge at work."""
+    """One merge."""
 
     def __init__(
         self,
@@ -208,11 +218,11 @@ class _Merge:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="indextables-merge")
 
     def run(self) -> SplitFile:
-        """Copy rows and merge indexes side by side, then check one against the other."""
-        beside = self._threads.submit(self._gather)
+        """Copy rows and merge indexes in parallel, then compare a sample of both."""
+        beside = self._threads.submit(self._unpack_sources)
         ranges: list[RowIdRange] = []
         for part in self._parts:
-            ranges += self._take(part) if part.native else [self._copy(part)]
+            ranges += self._copy_with_index(part) if part.native else [self._copy_and_index(part)]
         rows = self._writer(None)
         rows.flush()
         beside.result()
@@ -242,7 +252,7 @@ class _Merge:
         )
 
     def close(self) -> None:
-        """Stop threads and remove what is temporary."""
+        """Stop threads and remove temporary files."""
         self._threads.shutdown(wait=True)
         if self._rows is not None:
             self._rows.abort()
@@ -258,14 +268,14 @@ class _Merge:
             self._rows = RowWriter(self._sink, self._schema, sample, self._options)
         return self._rows
 
-    def _take(self, part: _Part) -> list[RowIdRange]:
-        """Copy the rows of a source whose index is taken over; gives its chunks where they now are."""
+    def _copy_with_index(self, part: _Part) -> list[RowIdRange]:
+        """Copy the rows of a source with a native index; returns its row id ranges in the result."""
         footer = part.source.footer
         assert footer is not None
         start = self._position
         if footer.schema.equals(self._schema):
             for group in _translate_errors(part.source, part.source.groups):
-                self._take_group(group, part.ranges, start)
+                self._copy_row_group(group, part.ranges, start)
         else:
             for batch in _translate_errors(part.source, part.source.rows):
                 self._sample.take(batch, self._position, part.ranges, start)
@@ -279,10 +289,10 @@ class _Merge:
         )
         return [RowIdRange(each.source, each.start + start, each.rows) for each in part.ranges]
 
-    def _take_group(self, group: RowGroup, ranges: tuple[RowIdRange, ...], start: int) -> None:
-        """Copy a row group as it is encoded; encode it again if it is too small to stand alone."""
+    def _copy_row_group(self, group: RowGroup, ranges: tuple[RowIdRange, ...], start: int) -> None:
+        """Copy an encoded row group; encode it again if it is too small."""
         batches = group.rows.to_batches(max_chunksize=BATCH_ROWS)
-        copied = self._writer(batches[0]).can_copy(group.file, group.described)
+        copied = self._writer(batches[0]).can_copy(group.file_metadata, group.metadata)
         if copied:
             self._writer(None).copy(group.encoded, group.rows.nbytes)
         for batch in batches:
@@ -292,8 +302,8 @@ class _Merge:
             else:
                 self._write(batch)
 
-    def _copy(self, part: _Part) -> RowIdRange:
-        """Copy the rows of a source, and index them anew."""
+    def _copy_and_index(self, part: _Part) -> RowIdRange:
+        """Copy the rows of a source, and index them again."""
         source, start = new_source_id(), self._position
         builder = IndexBuilder(self._mapping, source, self._options)
         self._builders.append(builder)
@@ -312,8 +322,8 @@ class _Merge:
 
     # --- index ----------------------------------------------------------------------------------------
 
-    def _gather(self) -> None:
-        """Unpack the segments of sources into the work folder, and merge them if no others will come."""
+    def _unpack_sources(self) -> None:
+        """Unpack the segments of sources into the work folder, and merge them if there are no others."""
         parts = [part for part in self._parts if part.native]
         for number, part in enumerate(parts):
             store, footer = part.source.store, part.source.footer
@@ -328,7 +338,7 @@ class _Merge:
             self._merge_segments()
 
     def _merge_segments(self) -> None:
-        """Gather the segments of all sources and of what was indexed anew, and merge them."""
+        """Merge the segments of all sources and of the new indexes."""
         metas: list[dict[str, Any]] = [
             json.loads(path.read_text("utf-8")) for path in sorted(self._work.glob("*.source"))
         ]
@@ -353,7 +363,7 @@ class _Merge:
 
 
 def _arrange(sources: Sequence[MergeSource], mapping: Mapping) -> list[_Part]:
-    """Which sources keep their index: the same fields, and row ids that nobody else has."""
+    """Which sources keep their index: those with the same fields, and row ids that no other source has."""
     parts: list[_Part] = []
     used: set[int] = set()
     for source in sources:
@@ -374,14 +384,14 @@ def _translate_errors(source: MergeSource, read: Callable[[], Iterator[T]]) -> I
 
 
 def source_error(path: str, error: Exception) -> SplitError:
-    """What an error says of the split that was read when it came: damaged, or only out of reach for now."""
+    """The error of a source: it is damaged, or the storage is unavailable."""
     match error:
         case UnreadableSplitError() | UnavailableSplitError():
             return error
         case ObjectMissingError():
             return UnreadableSplitError(path, "the file is missing")
         case StoreError() | MemoryError() | OSError(errno=int()):
-            # An `OSError` without a number is Arrow's word for bytes that it cannot decode.
+            # Arrow raises an `OSError` without errno for bytes that it cannot decode.
             return UnavailableSplitError(path, str(error))
         case _:
             return UnreadableSplitError(path, str(error))
@@ -389,8 +399,8 @@ def source_error(path: str, error: Exception) -> SplitError:
 
 def _with_schema(rows: RowReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows with the columns of a schema; absent ones are null."""
-    known = {name.lower(): name for name in rows.schema.names}
-    present = [known[name.lower()] for name in schema.names if name.lower() in known]
+    source_names = {name.lower(): name for name in rows.schema.names}
+    present = [source_names[name.lower()] for name in schema.names if name.lower() in source_names]
     for batch in rows.scan(present):
         columns = {name.lower(): batch.column(i) for i, name in enumerate(present)}
         arrays = [

@@ -1,14 +1,15 @@
-"""Splits of the original system (Quickwit bundles): rows from their document store.
+"""Quickwit bundles, the splits of the original (IndexTables for Scala): rows from their document store.
 
 ```
 files, one after the other | bundle metadata | u32 its length | hotcache | u32 its length
 bundle metadata = u32 403881646, u32 1, JSON {"files": {name: {"start", "end"}}}
 ```
 
-Numbers are little-endian, offsets absolute. The term dictionaries of these files cannot be searched with the
-Tantivy that we use; stored documents can be read. Byte, short and decimal columns are stored as text, dates
-and timestamps as instants, addresses as IPv6, nested values as JSON. A list that is a column's value is an
-object there: under `_values` by one writer, under the column's name by another.
+Numbers are little-endian, offsets absolute. The term dictionaries of these files cannot be searched by the
+Tantivy of this engine, so rows are read from the document store and indexed again. Byte, short and decimal
+columns are stored as text, dates and timestamps as instants, addresses as IPv6, nested values as JSON. A
+list as the value of a column is stored as an object: under the key `_values` by one writer, under the
+column's name by another.
 """
 
 import datetime as dt
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -30,10 +31,11 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
-from indextables.options.indexing import TOKENIZERS
+from indextables.options.tokenizers import TOKENIZER_NAMES
+from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.footer import META
 from indextables.split.index.files import remove_folder, temporary_folder
-from indextables.split.mapping import Field, Kind, Mapping, field_name, value_kind
+from indextables.split.mapping import Field, Kind, Mapping, field_name, json_root, value_kind
 from indextables.store import Store
 
 _LONGEST = 255
@@ -52,19 +54,19 @@ _BUNDLE = (403_881_646).to_bytes(4, "little") + (1).to_bytes(4, "little")
 _BATCH_ROWS = 4096
 _LIST_KEY = "_values"
 _COPY_BYTES = 8 << 20
-# The names that files of a bundle have: they become files in a folder.
+# The names of files in a bundle; they become files in a folder.
 _NAME = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def bundle_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str] = ()) -> Mapping:
-    """The fields of a split of the original (facts of its `docMappingJson`), for the table's columns.
+    """The mapping of a bundle, from its `docMappingJson`, for the table's columns.
 
-    Partition columns, whose values the log has, and columns that were not stored have none.
+    Partition columns and columns that were not stored have no fields.
     """
     try:
-        said = json.loads(text)
-        rows: list[dict[str, Any]] = said["field_mappings"] if isinstance(said, dict) else said
+        entry = json.loads(text)
+        rows: list[dict[str, Any]] = entry["field_mappings"] if isinstance(entry, dict) else entry
         by_name = {str(row["name"]).lower(): row for row in rows}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SplitError(
@@ -76,28 +78,28 @@ def bundle_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str
     return Mapping(tuple(field for field in fields if field is not None))
 
 
-def _field(column: pa.Field, said: dict[str, Any] | None) -> Field | None:
-    if said is None or said.get("stored") is False:
+def _field(column: pa.Field, entry: dict[str, Any] | None) -> Field | None:
+    if entry is None or entry.get("stored") is False:
         return None
     name, arrow = column.name, column.type
-    if pa.types.is_nested(arrow) or said.get("type") == "object":
-        root = "" if pa.types.is_struct(arrow) or pa.types.is_map(arrow) else name
+    if kind_of(arrow) in NESTED or entry.get("type") == "object":
+        root = json_root(name, arrow)
         return Field(name, field_name(Kind.JSON, name), Kind.JSON, fast=True, root=root)
-    if pa.types.is_string(arrow):
-        return _text_field(name, said)
+    if kind_of(arrow) is TypeKind.STRING:
+        return _text_field(name, entry)
     kind = value_kind(arrow)
     if kind is None:
         return None
     return Field(name, field_name(kind, name), kind, indexed=kind is Kind.BOOL, fast=True)
 
 
-def _text_field(name: str, said: dict[str, Any]) -> Field:
-    if said.get("type") == "ip":
+def _text_field(name: str, entry: dict[str, Any]) -> Field:
+    if entry.get("type") == "ip":
         return Field(name, field_name(Kind.IP, name), Kind.IP, fast=True)
-    tokenizer = str(said.get("tokenizer", "raw")).partition("_limit_")[0]
+    tokenizer = str(entry.get("tokenizer", "raw")).partition("_limit_")[0]
     if tokenizer in ("raw", "keyword"):
         return Field(name, field_name(Kind.STRING, name), Kind.STRING, fast=True)
-    tokenizer = tokenizer if tokenizer in TOKENIZERS else "default"
+    tokenizer = tokenizer if tokenizer in TOKENIZER_NAMES else "default"
     return Field(
         name, field_name(Kind.TEXT, name), Kind.TEXT,
         tokenizer=tokenizer, record="position", max_token=_LONGEST,
@@ -106,7 +108,11 @@ def _text_field(name: str, said: dict[str, Any]) -> Field:
 
 @dataclass(frozen=True, slots=True)
 class BundleMetadata:
-    """The columns of a split, its document mapping as its log would have it, and its number of rows."""
+    """The columns of a bundle, its `docMappingJson`, and its number of rows.
+
+    The index has the kinds of its fields, not the table's types: integers become 64 bits, dates timestamps,
+    nested values JSON texts. Partition columns are in the path only.
+    """
 
     schema: pa.Schema
     mapping_json: str
@@ -114,7 +120,7 @@ class BundleMetadata:
 
 
 def describe_bundle(store: Store, path: str, size: int | None = None) -> BundleMetadata:
-    """Read what a bundle says of itself; SplitError if it is none, or none that can be understood."""
+    """Read the metadata of a bundle; SplitError if the file is not a bundle, or malformed."""
     bundle = read_bundle(store, path, size)
     if META not in bundle.files:
         raise SplitError(f"{store.url}/{path}: the bundle has no {META}; it is damaged")
@@ -131,13 +137,13 @@ def describe_bundle(store: Store, path: str, size: int | None = None) -> BundleM
 def _field_mapping(field: dict[str, Any]) -> dict[str, Any]:
     kind = str(field["type"])
     indexing = field["options"].get("indexing") or {}
-    said = {"name": field["name"], "type": _NAMES.get(kind, kind), "stored": True, "indexed": True}
-    return {**said, "tokenizer": indexing.get("tokenizer", "raw")} if kind == "text" else said
+    entry = {"name": field["name"], "type": _NAMES.get(kind, kind), "stored": True, "indexed": True}
+    return {**entry, "tokenizer": indexing.get("tokenizer", "raw")} if kind == "text" else entry
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A split of the original: where its files lie, by name."""
+    """A bundle: the byte ranges of its files by name."""
 
     path: str
     size: int
@@ -145,7 +151,7 @@ class Bundle:
 
 
 def read_bundle(store: Store, path: str, size: int | None = None) -> Bundle:
-    """Read the bundle metadata; SplitError if the file is not such a bundle."""
+    """Read the list of files of a bundle; SplitError if the file is not a bundle."""
     size = store.head(path).size if size is None else size
     try:
         return Bundle(path, size, _files(store, path, size))
@@ -222,8 +228,8 @@ def bundle_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a bundle in the given schema, in the order of its documents.
 
-    Columns that the bundle does not have are null: partition columns, whose values the log has, among them. A
-    column that it has and did not store is refused.
+    Columns that the bundle does not have, as partition columns, are null. A column that was indexed without
+    being stored is refused.
     """
     bundle = read_bundle(store, path, size)
     where = f"{store.url}/{path}"
@@ -244,8 +250,8 @@ def bundle_rows(
             for number, size in enumerate(sizes)
             for document in range(size)
         )
-        while held := list(islice(addresses, _BATCH_ROWS)):
-            yield _batch(_documents(searcher, held, where), schema, fields, where)
+        while batch_addresses := list(islice(addresses, _BATCH_ROWS)):
+            yield _batch(_documents(searcher, batch_addresses, where), schema, fields, where)
 
 
 def _check_stored(field: _StoredField | None, column: str, where: str) -> None:
@@ -309,37 +315,50 @@ def _address(value: object) -> str | None:
     return str(mapped or address)
 
 
-def _value(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401 - as stored
-    """A stored value as Arrow takes it for the type."""
+def _value(value: Any, type_: pa.DataType, column: str) -> Any:  # noqa: ANN401 - as stored
+    """A stored value as Arrow accepts it for the type."""
     if value is None:
         return None
-    if pa.types.is_date(kind) and isinstance(value, dt.datetime):
-        return value.date()
-    if pa.types.is_timestamp(kind) and isinstance(value, dt.datetime):
-        instant = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (instant - _EPOCH) // dt.timedelta(microseconds=1)
-    if pa.types.is_decimal(kind):
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
-    if pa.types.is_integer(kind):
-        return int(value)
-    if pa.types.is_floating(kind):
-        return float(value)
-    if pa.types.is_nested(kind):
-        return _nested(json.loads(value) if isinstance(value, str) else value, kind, column)
-    if pa.types.is_string(kind):
-        return (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        )
-    return value
+    match kind_of(type_):
+        case TypeKind.DATE:
+            return value.date() if isinstance(value, dt.datetime) else value
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
+            if not isinstance(value, dt.datetime):
+                return value
+            instant = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+            return (instant - _EPOCH) // dt.timedelta(microseconds=1)
+        case TypeKind.DECIMAL:
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-type_.scale))
+        case TypeKind.INTEGER:
+            return int(value)
+        case TypeKind.FLOAT:
+            return float(value)
+        case TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT:
+            return _nested(json.loads(value) if isinstance(value, str) else value, type_, column)
+        case TypeKind.STRING:
+            if isinstance(value, str):
+                return value
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        case (
+            TypeKind.NULL
+            | TypeKind.BOOLEAN
+            | TypeKind.BINARY
+            | TypeKind.TIME
+            | TypeKind.INTERVAL
+            | TypeKind.OTHER
+        ):
+            return value
+        case kind:
+            assert_never(kind)
 
 
 def _nested(value: Any, kind: pa.DataType, column: str) -> Any:  # noqa: ANN401
-    """A JSON value as Arrow takes it."""
-    if value is None or not pa.types.is_nested(kind):
+    """A JSON value as Arrow accepts it."""
+    if value is None or kind_of(kind) not in NESTED:
         return _value(value, kind, column)
-    if pa.types.is_struct(kind):
+    if kind_of(kind) is TypeKind.STRUCT:
         return {f.name: _nested(value.get(f.name), f.type, column) for f in kind}
-    if pa.types.is_map(kind):
+    if kind_of(kind) is TypeKind.MAP:
         return [
             (_value(key, kind.key_type, column), _nested(item, kind.item_type, column))
             for key, item in value.items()

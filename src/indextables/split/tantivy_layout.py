@@ -1,13 +1,13 @@
-"""The files of an index: which part each is, and where each field lies in them.
+"""The layout of Tantivy's index files: components, and the byte ranges of fields.
 
-Files with the suffixes `.term`, `.idx`, `.pos` and `.fieldnorm` hold one stretch for each field. Their end
-says where each begins:
+Files with the suffixes `.term`, `.idx`, `.pos` and `.fieldnorm` have one range for each field. A directory
+at their end has the offsets:
 
 ```
-stretches | count, then for each: bytes since the one before, field (u32), 0 | u32 length of that | footer
+ranges | count, then for each: bytes since the one before, field (u32), 0 | u32 length of that | footer
 ```
 
-Counts and distances have seven bits a byte, the last byte with the high bit set. A file `.fast` holds
+Counts and distances have seven bits a byte, the last byte with the high bit set. A file `.fast` has
 columns, one or more for each field, and their names in a table of sorted keys:
 
 ```
@@ -18,8 +18,8 @@ name      the field (and, of JSON, a path after a byte 1) | 0 | a letter for the
 ```
 
 Numbers in blocks have seven bits a byte, all bytes but the last with the high bit set. How many bytes a key
-keeps and adds stands in four bits each, or, after a byte 1, in two numbers. A file `.store` holds stored
-documents, where they lie, and how many bytes they take. The footer is Tantivy's: JSON, its length (u32) and a
+keeps and adds stands in four bits each, or, after a byte 1, in two numbers. A file `.store` has stored
+documents, their offsets, and their length. The footer is Tantivy's: JSON, its length (u32) and a
 magic number (u32).
 """
 
@@ -33,8 +33,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from indextables.errors import SplitError
+from indextables.varint import read_varint
 
-# The parts of an index by the names that commands use, with the suffixes of their files.
+# The components of an index by their names in commands, with the suffixes of their files.
 INDEX_COMPONENTS = {
     "TERM": (".term",),
     "FASTFIELD": (".fast",),
@@ -43,20 +44,20 @@ INDEX_COMPONENTS = {
     "FIELDNORM": (".fieldnorm",),
     "STORE": (".store",),
 }
-# Stands for a field where the stored documents lie: no search reads them.
+# The field name for stored documents, which no search reads.
 DOC_STORE_FIELD = "_documents"
-# Files that keep fields apart.
+# Files with a range for each field.
 FILES_BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
 POSITIONS_SUFFIX = ".pos"
 STORE_SUFFIX = ".store"
-# No directory of fields is longer: some thousand fields.
+# The longest directory: some thousand fields.
 MAX_DIRECTORY_BYTES = 256 << 10
 _TAIL = 8
 # After the table of a `.fast` file: its length, the number of rows, the version and a magic number.
 _FAST_TAIL = 20
 # At the end of a `.store` file: a version (u32), the length of the documents (u64), how they are packed.
 _STORE_TAIL = 28
-# No block of keys is longer unpacked; a key may have 65,530 bytes.
+# The longest uncompressed block of keys; a key may have 65,530 bytes.
 _KEYS_BYTES = 1 << 20
 _LONGEST_KEY = 1 << 17
 
@@ -81,15 +82,24 @@ def field_names(meta: bytes) -> list[str]:
 
 
 def column_of(field: str) -> str:
-    """The column that a field belongs to; the split's own fields as they are."""
+    """The column of a field; system fields are returned as they are."""
     return field.partition(":")[2] or field
 
 
 def field_ranges(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> list[FieldRange]:
-    """Where each field begins and ends in a file of `size` bytes whose last bytes are `end`.
+    """The byte ranges of fields in a file.
 
-    `fields` are the names by number. A field may have several stretches, one after the other. There are none
-    if fields cannot be told apart.
+    Args:
+        suffix: The suffix of the file.
+        end: The last bytes of the file.
+        size: The size of the file.
+        fields: The names of fields by number.
+
+    Returns:
+        The ranges in order; a field may have several. Empty if fields cannot be distinguished.
+
+    Raises:
+        SplitError: The file has no valid directory.
     """
     try:
         below = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
@@ -109,14 +119,14 @@ def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list
     length = int.from_bytes(end[below - 4 : below], "little")
     at = _check_offset(below - 4 - length)
     last = size - len(end) + at
-    count, at = _number(end, at)
+    count, at = read_varint(end, at, high_bit_ends=True)
     starts: list[tuple[int, int]] = []
     place = 0
     for _ in range(count):
-        step, at = _number(end, at)
+        step, at = read_varint(end, at, high_bit_ends=True)
         place += step
         starts.append((int.from_bytes(end[at : at + 4], "little"), place))
-        _, at = _number(end, at + 4)
+        _, at = read_varint(end, at + 4, high_bit_ends=True)
     edges = [*(start for _, start in starts), last]
     named = zip(starts, pairwise(edges), strict=True)
     return [FieldRange(fields[field], start, stop) for (field, _), (start, stop) in named]
@@ -124,10 +134,10 @@ def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list
 
 def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[FieldRange]:
     if any(mark in field for field in fields for mark in "\x00\x01"):
-        return []  # names of fields cannot be told from paths
+        return []  # field names cannot be distinguished from paths
     table = _check_offset(below - _FAST_TAIL - int.from_bytes(end[below - _FAST_TAIL : below - 12], "little"))
     last = size - len(end) + table
-    # A key may be long, and there may be many that differ in nothing: none is kept.
+    # Keys may be long and many, so they are not collected.
     names = {field.encode(): field for field in fields}
     found: list[FieldRange] = []
     reached = 0
@@ -166,23 +176,23 @@ def _decompress(block: bytes) -> bytes:
 
 
 def _keys(block: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """The keys of a block, each with the stretch it names."""
-    count, at = _continued(block, 0)
+    """The keys of a block, each with its byte range."""
+    count, at = read_varint(block, 0)
     edges = []
     place = 0
     for _ in range(count):
-        step, at = _continued(block, at)
+        step, at = read_varint(block, at)
         place += step
         edges.append(place)
     key = b""
     for start, stop in pairwise(edges):
-        kept, added = block[at] & 15, block[at] >> 4
+        shared, suffix_length = block[at] & 15, block[at] >> 4
         at += 1
-        if (kept, added) == (1, 0):
-            kept, at = _continued(block, at)
-            added, at = _continued(block, at)
-        key = key[:kept] + block[at : at + added]
-        at += added
+        if (shared, suffix_length) == (1, 0):
+            shared, at = read_varint(block, at)
+            suffix_length, at = read_varint(block, at)
+        key = key[:shared] + block[at : at + suffix_length]
+        at += suffix_length
         if len(key) > _LONGEST_KEY:
             raise ValueError("a key is longer than keys are")
         yield key, start, stop
@@ -192,26 +202,3 @@ def _check_offset(at: int) -> int:
     if at < 0:
         raise ValueError("its directory is longer than expected")
     return at
-
-
-def _number(data: Bytes, at: int) -> tuple[int, int]:
-    """A number whose last byte has the high bit set; and what follows it."""
-    return _sevens(data, at, 0x80)
-
-
-def _continued(data: Bytes, at: int) -> tuple[int, int]:
-    """A number whose last byte has the high bit clear; and what follows it."""
-    return _sevens(data, at, 0)
-
-
-def _sevens(data: Bytes, at: int, last: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte & 0x80 == last:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is longer than 64 bits")

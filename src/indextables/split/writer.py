@@ -1,10 +1,10 @@
-"""A split from a stream of batches, in bounded memory."""
+"""Writes a split from a stream of batches, in bounded memory."""
 
 import secrets
 import time
 from collections.abc import Mapping as Values
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import IO, Self
 
 import pyarrow as pa
@@ -13,35 +13,40 @@ from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL
 from indextables.schema.statistics import Statistics
-from indextables.split.footer import PARQUET_TAG, ROW_BITS, RowIdRange, SplitMetadata, encode_footer
+from indextables.split.footer import (
+    PARQUET_TAG,
+    ROW_BITS,
+    RowIdRange,
+    SplitMetadata,
+    SplitSummary,
+    encode_footer,
+)
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.files import pack
 from indextables.split.mapping import Mapping, resolve_fields
 from indextables.split.parquet.writer import RowWriter
 
-# How much is looked at before encodings and open choices of the mapping are settled.
+# The sample from which encodings and unresolved fields of the mapping are chosen.
 _SAMPLE_ROWS = 50_000
 _SAMPLE_BYTES = 32 << 20
-# Index and rows, packed, against the rows in memory: only a first guess until row groups are written.
+# The estimated size of a split relative to its rows in memory, until row groups are written.
 _SIZE_RATIO = 0.45
 
 
-@dataclass(frozen=True, slots=True)
-class SplitFile:
-    """A finished split: what the log's `add` says of it, but for its path."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFile(SplitSummary):
+    """A split that was written: what the log's `add` has of it, but for its path."""
 
     size: int
-    num_records: int
     footer_start: int
     footer_end: int
-    partition_values: dict[str, str | None]
-    min_values: dict[str, str]
-    max_values: dict[str, str]
-    stats: str | None
-    mapping: Mapping
-    uncompressed_bytes: int
-    num_merge_ops: int = 0
     split_tags: tuple[str, ...] = (PARQUET_TAG,)
+
+    @classmethod
+    def of(cls, summary: SplitSummary, size: int, footer_start: int) -> Self:
+        """The record of a split with this summary, size and offset of the footer."""
+        values = {field.name: getattr(summary, field.name) for field in fields(SplitSummary)}
+        return cls(**values, size=size, footer_start=footer_start, footer_end=size)
 
     @property
     def doc_mapping_json(self) -> str:
@@ -50,7 +55,7 @@ class SplitFile:
 
 
 def new_source_id() -> int:
-    """A random number for the rows of a split, by which row ids stay apart when splits are merged."""
+    """A random number for the row ids of a split, so that they stay distinct when splits are merged."""
     return secrets.randbelow((1 << (63 - ROW_BITS)) - 1) + 1
 
 
@@ -58,9 +63,9 @@ class SplitWriter:
     """Writes one split to a sink.
 
     Batches have the table's schema (`indextables.schema`), partition columns included; all rows have the same
-    partition values. Rows go to the sink as they come, the index is built beside in a temporary folder
-    and follows. `finish` leaves the sink to the caller, who closes it, and only then the split may be
-    seen; after an error, call `abort`. Use it as a context manager to have that done.
+    partition values. Rows are written to the sink as they come; the index is built in a temporary folder and
+    follows. After `finish` the caller closes the sink, which makes the split visible; after an error, call
+    `abort`. As a context manager it does that itself.
     """
 
     def __init__(
@@ -85,7 +90,7 @@ class SplitWriter:
         self.num_records = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take in rows."""
+        """Add rows."""
         if not batch.schema.equals(self._schema):
             raise SchemaError(
                 f"a batch has other columns than the split:\n{batch.schema}\nnot\n{self._schema}"
@@ -106,7 +111,7 @@ class SplitWriter:
 
     @property
     def estimated_size(self) -> int:
-        """About how large the split would be if it were finished now: to decide when to begin another."""
+        """The estimated size of the split if it were finished now."""
         if self._rows is None:
             return int(self._sample_bytes * _SIZE_RATIO)
         written, seen = self._sink.tell(), self._rows.uncompressed
@@ -114,7 +119,7 @@ class SplitWriter:
         return int(ratio * (seen + self._rows.pending_bytes))
 
     def finish(self) -> SplitFile:
-        """Write what is left, the index and the footer."""
+        """Write the remaining rows, the index and the footer."""
         if self._rows is None:
             self._begin()
         assert self._rows is not None
@@ -145,7 +150,7 @@ class SplitWriter:
         return built
 
     def abort(self) -> None:
-        """Give up: remove what is temporary. The sink is the caller's to abort."""
+        """Remove temporary files; the caller aborts the sink."""
         if self._rows is not None:
             self._rows.abort()
         if self._index is not None:
@@ -176,20 +181,7 @@ class SplitWriter:
         self._index.add(batch)
 
 
-def finish_split(rows: RowWriter, sink: IO[bytes], facts: SplitMetadata) -> SplitFile:
-    """Write the footer; says what the split became."""
-    start = rows.close(lambda checksums: encode_footer(facts, checksums))
-    end = sink.tell()
-    return SplitFile(
-        size=end,
-        num_records=facts.num_records,
-        footer_start=start,
-        footer_end=end,
-        partition_values=facts.partition_values,
-        min_values=facts.min_values,
-        max_values=facts.max_values,
-        stats=facts.stats,
-        mapping=facts.mapping,
-        uncompressed_bytes=facts.uncompressed_bytes,
-        num_merge_ops=facts.num_merge_ops,
-    )
+def finish_split(rows: RowWriter, sink: IO[bytes], metadata: SplitMetadata) -> SplitFile:
+    """Write the footer of a split; returns its record for the log."""
+    start = rows.close(lambda checksums: encode_footer(metadata, checksums))
+    return SplitFile.of(metadata, sink.tell(), start)

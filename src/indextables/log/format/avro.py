@@ -16,6 +16,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from indextables.limits import unpacked_limit
+from indextables.varint import read_varint, unzigzag, varint_bytes, zigzag
 
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
@@ -81,13 +82,7 @@ def long_bytes(value: int) -> bytes:
     >>> long_bytes(-2).hex(), long_bytes(64).hex()
     ('03', '8001')
     """
-    rest = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return varint_bytes(zigzag(value))
 
 
 def header_bytes(schema_json: str, codec: str, extra: Mapping[str, str], sync: bytes) -> bytes:
@@ -248,12 +243,10 @@ def _unpack_zstd(data: Data, limit: int) -> bytes:
 
 
 def _unpack_snappy(data: Data, limit: int) -> bytes:
-    size = shift = 0
-    for byte in data[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
+    try:
+        size, _ = read_varint(data, 0)
+    except (IndexError, ValueError) as error:
+        raise AvroError(f"a block has no length ({error})") from error
     if size > limit:
         raise _too_large(limit)
     records: bytes = pa.Codec("snappy").decompress(data[:-4], decompressed_size=size, asbytes=True)
@@ -268,18 +261,13 @@ def _too_large(limit: int) -> AvroError:
 
 def read_long(data: Data, position: int) -> tuple[int, int]:
     """A whole number and the position after it; EOFError if the data end within it."""
-    result = shift = 0
-    while True:
-        if position >= len(data):
-            raise EOFError
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-        if shift > 63:
-            raise AvroError(f"the number before byte {position} is longer than 64 bits")
+    try:
+        value, position = read_varint(data, position)
+    except IndexError:
+        raise EOFError from None
+    except ValueError as error:
+        raise AvroError(str(error)) from None
+    return unzigzag(value), position
 
 
 def _take(data: Data, position: int, size: int) -> tuple[bytes, int]:

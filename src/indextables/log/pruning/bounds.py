@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 from indextables.log.pruning.columns import Known, Mask, as_mask, find_field
 from indextables.log.pruning.literal import to_scale
-from indextables.schema.types import is_collated
+from indextables.schema.type_info import is_collated
 from indextables.schema.values import NULL_PARTITION, parse_values
 
 # Texts of which the order is that of the dates: years of four digits.

@@ -14,7 +14,7 @@ import pyarrow as pa
 from indextables.log.pruning.bounds import ManifestBounds
 from indextables.log.pruning.columns import Entries
 from indextables.log.pruning.tree import evaluate
-from indextables.predicate import And, Not, Or, Predicate, Search, columns_of
+from indextables.predicate import And, Predicate, columns_of, conjuncts, has_search
 
 _READ = ("partitionValues", "minValues", "maxValues", "stats", "splitTags")
 
@@ -70,10 +70,10 @@ def split_partition_conjuncts(
     names = {name.lower() for name in partition_columns}
     mine: list[Predicate] = []
     others: list[Predicate] = []
-    for part in _conjuncts(predicate):
+    for part in conjuncts(predicate):
         columns = list(columns_of(part))
         only = bool(columns) and all(len(c.path) == 1 and c.path[0].lower() in names for c in columns)
-        (mine if only and not _searches(part) else others).append(part)
+        (mine if only and not has_search(part) else others).append(part)
     return _joined(mine), _joined(others)
 
 
@@ -95,24 +95,6 @@ def _judged(
         may.append(verdict.true)
         must.append(verdict.true & ~verdict.false & ~verdict.null)
     return Judgement(pa.array(np.concatenate(may)), pa.array(np.concatenate(must)))
-
-
-def _searches(predicate: Predicate) -> bool:
-    match predicate:
-        case And(parts) | Or(parts):
-            return any(_searches(part) for part in parts)
-        case Not(part):
-            return _searches(part)
-        case _:
-            return isinstance(predicate, Search)
-
-
-def _conjuncts(predicate: Predicate | None) -> list[Predicate]:
-    if predicate is None:
-        return []
-    if isinstance(predicate, And):
-        return [inner for part in predicate.parts for inner in _conjuncts(part)]
-    return [predicate]
 
 
 def _joined(parts: list[Predicate]) -> Predicate | None:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from indextables.schema.calendar import parse_date, parse_time
+from indextables.schema.calendar import parse_date, parse_timestamp
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -99,9 +99,9 @@ def _of_text(text: str, arrow: pa.DataType) -> Threshold | None:
         number = parse_date(text) if len(text) == 10 else None
     elif pt.is_timestamp(arrow):
         # Without a zone the session's would be meant, and that is not known here.
-        naive = parse_time(text, zoned=False) is not None
+        naive = parse_timestamp(text, zoned=False) is not None
         if naive == (arrow.tz is None):
-            number = parse_time(text, zoned=True)
+            number = parse_timestamp(text, zoned=True)
     elif pt.is_integer(arrow) and _DIGITS.fullmatch(text):
         number = int(text)
     return None if number is None else _whole(number)

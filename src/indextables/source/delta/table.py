@@ -12,9 +12,9 @@ import msgspec
 import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
-from indextables.schema.calendar import parse_date, parse_time
+from indextables.schema.calendar import parse_date, parse_timestamp
 from indextables.schema.spark import to_arrow
-from indextables.schema.types import spark_metadata
+from indextables.schema.type_info import spark_metadata
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.deletion_bitmap import read_bitmap, read_framed
 from indextables.source.delta.log import Add, DeletionVector, DeltaLog, LogState
@@ -257,8 +257,8 @@ def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scal
     elif isinstance(value, str) and pa.types.is_date32(kind):
         low = high = parse_date(value)
     elif isinstance(value, str) and pa.types.is_timestamp(kind):
-        low = parse_time(value, zoned=kind.tz is not None)
-        high = None if low is None else low + _CUT_MICROS
+        micros = parse_timestamp(value, zoned=kind.tz is not None)
+        low, high = micros, None if micros is None else micros + _CUT_MICROS
     try:
         return (
             None if low is None else pa.scalar(low, kind),

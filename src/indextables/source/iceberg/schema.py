@@ -112,6 +112,8 @@ def _type_json(kind: IcebergType, path: str) -> object:
             return f"decimal({kind.precision},{kind.scale})"
         case FixedType():
             return "binary"
+        case _:
+            pass
     name = _SPARK.get(kind)  # type: ignore[call-overload]  # primitive types are singletons
     if name is None:
         raise UnsupportedSourceError(f"the type {kind} of Iceberg", f"column {path} has it")

@@ -17,7 +17,7 @@ from indextables.predicate.names import resolve
 from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function, Group, aggregate_spec
 from indextables.read.scan_spec import SCORE, Highlight
 from indextables.read.split_rows import can_order
-from indextables.schema.types import TYPE_KEY, is_collated
+from indextables.schema.type_info import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values
 from indextables.spark.planner.read_context import ReadContext
 

@@ -42,9 +42,8 @@ from indextables.predicate.operands import (
     negate,
     text_match,
 )
-from indextables.predicate.types import Family, family_of
 from indextables.schema.spark import to_arrow
-from indextables.schema.types import is_collated
+from indextables.schema.type_info import TYPE_INFO, TypeKind, is_collated, kind_of
 
 Expression: TypeAlias = Mapping[str, Any]
 
@@ -62,7 +61,7 @@ _TEXT_MATCHES = {
     "CONTAINS": TextMatchKind.CONTAINS,
 }
 # The types whose values are compared as Spark does; others (intervals, times of day, nested ones) are not.
-_COMPARED = frozenset(Family) - {Family.OTHER}
+_COMPARED = frozenset(kind for kind, info in TYPE_INFO.items() if info.comparable)
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
@@ -108,6 +107,8 @@ def _operand(expression: Expression, scope: Scope) -> Operand:
             return ConditionOperand(_membership(expression, scope), 0)
         case "op":
             return ConditionOperand(_predicate(expression["op"], expression["args"], scope), 0)
+        case _:
+            pass
     raise NotOursError
 
 
@@ -116,7 +117,7 @@ def _column(path: Sequence[str], scope: Scope) -> Operand:
         return ConditionOperand(search, 0)
     column, arrow = resolve(scope.schema, path)
     outer = scope.schema.field(column.path[0])
-    if family_of(arrow) not in _COMPARED or _is_special(outer, column.path):
+    if kind_of(arrow) not in _COMPARED or _is_special(outer, column.path):
         return _Opaque(column, arrow, 0)
     return ColumnOperand(column, arrow, 0)
 
@@ -185,7 +186,7 @@ def _membership(expression: Expression, scope: Scope) -> Predicate:
 def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
     """The values of a long list, as the bridge packs them."""
     arrow, plain = _spark_type(packed["type"])
-    family = family_of(arrow)
+    family = kind_of(arrow)
     if not plain or family not in _READERS:
         raise NotOursError
     if "numbers" in packed:
@@ -214,7 +215,7 @@ def _comparable(operand: Operand) -> Operand:
 
 
 def _text(operand: Operand) -> str | None:
-    if not isinstance(operand, LiteralOperand) or family_of(operand.scalar.type) is not Family.STRING:
+    if not isinstance(operand, LiteralOperand) or kind_of(operand.scalar.type) is not TypeKind.STRING:
         raise NotOursError
     return None if not operand.scalar.is_valid else str(operand.scalar.as_py())
 
@@ -230,19 +231,21 @@ def _widened(expression: Expression, scope: Scope) -> Operand:
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value has its own in the target, in the same order."""
-    before, after = family_of(source), family_of(target)
+    before, after = kind_of(source), kind_of(target)
     match before, after:
-        case Family.INTEGER, Family.INTEGER:
+        case TypeKind.INTEGER, TypeKind.INTEGER:
             return bool(source.bit_width <= target.bit_width)
-        case Family.INTEGER, Family.FLOAT:
+        case TypeKind.INTEGER, TypeKind.FLOAT:
             return bool(target.bit_width == 64)
-        case Family.INTEGER, Family.DECIMAL:
+        case TypeKind.INTEGER, TypeKind.DECIMAL:
             return bool(target.precision - target.scale >= _DIGITS[source.bit_width])
-        case Family.DECIMAL, Family.DECIMAL:
+        case TypeKind.DECIMAL, TypeKind.DECIMAL:
             whole = source.precision - source.scale
             return bool(target.scale >= source.scale and target.precision - target.scale >= whole)
-        case Family.FLOAT, Family.FLOAT:
+        case TypeKind.FLOAT, TypeKind.FLOAT:
             return bool(source.bit_width <= target.bit_width)
+        case _:
+            pass
     return False
 
 
@@ -259,23 +262,23 @@ def literals(values: Sequence[Any], type_: str) -> pa.Array:
     arrow, plain = _spark_type(type_)
     if all(value is None for value in values):
         return pa.nulls(len(values), arrow)
-    family = family_of(arrow)
+    family = kind_of(arrow)
     if not plain or family not in _READERS:
         raise NotOursError
     read = _READERS[family]
     return pa.array([None if value is None else read(value) for value in values], arrow)
 
 
-_READERS: Mapping[Family, Callable[[Any], object]] = {
-    Family.BOOLEAN: bool,
-    Family.INTEGER: int,
-    Family.FLOAT: float,
-    Family.DECIMAL: decimal.Decimal,
-    Family.STRING: str,
-    Family.BINARY: base64.b64decode,
-    Family.DATE: int,
-    Family.TIMESTAMP: int,
-    Family.LOCAL_TIMESTAMP: int,
+_READERS: Mapping[TypeKind, Callable[[Any], object]] = {
+    TypeKind.BOOLEAN: bool,
+    TypeKind.INTEGER: int,
+    TypeKind.FLOAT: float,
+    TypeKind.DECIMAL: decimal.Decimal,
+    TypeKind.STRING: str,
+    TypeKind.BINARY: base64.b64decode,
+    TypeKind.DATE: int,
+    TypeKind.TIMESTAMP: int,
+    TypeKind.TIMESTAMP_NTZ: int,
 }
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indextables.predicate import And, In, Not, Or, Predicate, to_sql
+from indextables.predicate.traversal import longest_list
 from indextables.read import DateHistogram
-from indextables.read.conditions import longest_list
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.aggregation import must_be_complete, pushed_spec, spark_schema
 from indextables.spark.planner.expressions import conditions
@@ -48,6 +48,8 @@ def _shortened(condition: Predicate) -> Predicate:
             return Not(_shortened(part))
         case In(column, values):
             return In(column, values[:_MAX_SHOWN_VALUES])
+        case _:
+            pass
     return condition
 
 

@@ -113,6 +113,8 @@ def _plain(given: Any) -> Any:  # noqa: ANN401 - JSON
             return ["array", _plain(given["elementType"])]
         case "map":
             return ["map", _plain(given["keyType"]), _plain(given["valueType"])]
+        case _:
+            pass
     return given
 
 
@@ -124,4 +126,6 @@ def _name(plain: Any) -> str:  # noqa: ANN401 - JSON
             return f"array<{_name(element)}>"
         case ["map", key, value]:
             return f"map<{_name(key)}, {_name(value)}>"
+        case _:
+            pass
     return str(plain)

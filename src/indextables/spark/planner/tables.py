@@ -9,7 +9,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope
 from indextables.options.declare import is_secret
-from indextables.predicate.times import micros_of
+from indextables.schema.calendar import parse_timestamp_literal
 from indextables.store import Store, open_store
 from indextables.version import ENGINE
 
@@ -109,7 +109,7 @@ def _version(text: str) -> int:
 
 def _milliseconds(text: str, zone: str) -> int:
     """A timestamp in the session's time zone, in milliseconds."""
-    micros = micros_of(text, zone)
+    micros = parse_timestamp_literal(text, zone)
     if micros is None:
         raise OptionError(
             f"timestampAsOf is '{text}', but a date and time such as 2024-05-01 or 2024-05-01 12:00:00 "

@@ -81,6 +81,8 @@ def make_buckets(kind: str, column: str, arguments: Sequence[Any]) -> Buckets:
             return DateHistogram(column, microseconds(arguments[0]), _offset(arguments[1]))
         case "range":
             return RangeBuckets(column, tuple(Bucket(n, _bound(a), _bound(b)) for n, a, b in arguments))
+        case _:
+            pass
     raise PredicateError(f"unknown bucket function '{kind}'")
 
 

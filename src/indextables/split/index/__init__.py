@@ -1,1 +1,1 @@
-"""The index of a split: what is indexed and how, built, packed, cached."""
+"""The Tantivy index of a split: encoding of values, building, packing, and the disk cache."""

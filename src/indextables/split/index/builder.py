@@ -1,4 +1,4 @@
-"""Batches of rows into a Tantivy index in a folder."""
+"""Builds a Tantivy index in a folder from batches of rows."""
 
 import json
 from collections import deque
@@ -19,14 +19,14 @@ from indextables.split.index.files import remove_folder, temporary_folder
 from indextables.split.index.tokenizers import register_tokenizers, tantivy_schema
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 
-# What Tantivy asks for at least, per thread.
+# The smallest heap per thread that Tantivy accepts.
 _LEAST_HEAP = 16 << 20
 
 
 class IndexBuilder:
-    """An index that grows by batches; documents carry row ids `source << 32 | row`.
+    """Builds an index from batches; documents have row ids `source << 32 | row`.
 
-    Memory is bounded by the heap option and one batch. `finish` gives the folder; `discard` removes it.
+    Memory is bounded by the heap option and one batch. `finish` returns the folder; `discard` removes it.
     """
 
     def __init__(self, mapping: Mapping, source: int, options: Options) -> None:
@@ -43,15 +43,15 @@ class IndexBuilder:
         self._writer: tantivy.IndexWriter | None = index.writer(heap_size=heap, num_threads=threads)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Index the rows of a batch, after those before."""
+        """Index the rows of a batch."""
         for part in self._parts(batch):
             ids = np.arange(self._next, self._next + part.num_rows, dtype=np.int64)
-            self._feed(part, ids)
+            self._add_documents(part, ids)
             self._next += part.num_rows
             self.rows += part.num_rows
 
     def finish(self) -> Path:
-        """Commit, wait for the threads, check the number of documents; the folder stays with the caller."""
+        """Commit, wait for merges, check the number of documents; the caller removes the folder."""
         assert self._writer is not None
         self._writer.commit()
         self._writer.wait_merging_threads()
@@ -73,14 +73,14 @@ class IndexBuilder:
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
-    def _feed(self, batch: pa.RecordBatch, ids: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    def _add_documents(self, batch: pa.RecordBatch, ids: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         assert self._writer is not None
-        made = documents(batch, self._mapping, ids)
-        lines = made.lines.to_pylist()
-        for row, floats in made.floats.items():
+        converted = documents(batch, self._mapping, ids)
+        lines = converted.lines.to_pylist()
+        for row, floats in converted.floats.items():
             self._add_fields({**json.loads(lines[row]), **floats})
-        if made.floats:
-            lines = [line for row, line in enumerate(lines) if row not in made.floats]
+        if converted.floats:
+            lines = [line for row, line in enumerate(lines) if row not in converted.floats]
         left = iter(lines)
         while True:
             try:
@@ -88,22 +88,25 @@ class IndexBuilder:
                 deque(map(self._writer.add_json, left), maxlen=0)
             except ValueError as error:
                 refused = lines[len(lines) - left.__length_hint__() - 1]
-                self._add_without_refused(json.loads(refused), error)
+                self._add_without_rejected(json.loads(refused), error)
             else:
                 return
 
-    def _add_without_refused(self, said: dict[str, Any], error: Exception) -> None:
-        """JSON too deep or with too large numbers, an odd address: index the row without, and say so."""
+    def _add_without_rejected(self, document: dict[str, Any], error: Exception) -> None:
+        """Index a row without the values that Tantivy rejects (deep JSON, large numbers, odd addresses).
+
+        The fields without a value are listed in `_partial`.
+        """
         names = {field.name for field in self._mapping.fields if field.kind in (Kind.JSON, Kind.IP)}
-        if not names & said.keys():
+        if not names & document.keys():
             raise SplitError(f"a row could not be indexed ({error}); nothing was written") from error
-        kept = {key: value for key, value in said.items() if key not in names}
-        kept[PARTIAL_FIELD] = sorted({*said.get(PARTIAL_FIELD, ()), *(names & said.keys())})
-        self._add_fields(kept)
+        indexable = {key: value for key, value in document.items() if key not in names}
+        indexable[PARTIAL_FIELD] = sorted({*document.get(PARTIAL_FIELD, ()), *(names & document.keys())})
+        self._add_fields(indexable)
 
     def _add_fields(self, values: dict[str, Any]) -> None:
         assert self._writer is not None
         try:
             self._writer.add_document(tantivy.Document.from_dict(values, self._schema))
         except Exception as error:  # noqa: BLE001 - that is what it raises for a number that is too large
-            self._add_without_refused(values, error)
+            self._add_without_rejected(values, error)

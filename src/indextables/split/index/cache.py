@@ -1,24 +1,23 @@
-"""Indexes on the local disk, as far as they were needed, shared by the processes of a machine.
+"""The disk cache: index files of splits on the local disk, shared by the processes of a machine.
 
 ```
 <folder>/entries/<key>/          the index files of one split, and `entry.json` (stamps, pieces, checksums)
 <folder>/locks/<key>             shared lock: in use; exclusive lock: being removed
-<folder>/arriving/<name>/        an entry on its way; renamed into place when complete
-<folder>/arriving/<key>.lock     exclusive lock: on its way, so nobody else need fetch it
+<folder>/arriving/<name>/        an entry that is being fetched; renamed when it is complete
+<folder>/arriving/<key>.lock     exclusive lock: one process fetches the entry, others wait
 ```
 
-Whoever uses an entry holds a shared lock on its lock file, so nobody removes it meanwhile, in this
-process or another; a process that dies gives its locks back. An entry appears by one rename, so a reader
-never sees half of one.
+A user of an entry holds a shared lock on its lock file, so that no process removes it; the locks of a dead
+process are released. An entry is created by one rename, so a reader never sees a part of it.
 
-Its files have their full length from the beginning, and bytes only where someone needed them: `entry.json`
-tells the pieces that are there, with their checksums. Who needs more locks the entry's folder, writes the
-bytes to their place, and then tells so; others have the files open meanwhile, and do not look there. The
-time of `entry.json` says when the entry was last used.
+The files of an entry are sparse: they have their full length, and bytes only where a search needed them.
+`entry.json` lists the pieces that are present, with their checksums. To add pieces, a process locks the
+entry's folder, writes the bytes, and then updates `entry.json`. Others may have the files open, and do not
+read the new ranges yet. The modification time of `entry.json` is the time of the last use.
 
-What a crash of the machine, a failing disk or another program spoilt is caught by the checksums: they are
-compared when an entry is used and its files changed since the last time, after every boot, and now and then.
-A damaged entry is replaced from the split.
+Damage by a crash, a failing disk or another program is detected by the checksums. They are compared when the
+files of an entry changed since the last comparison, after every boot, and once a day. A damaged entry is
+replaced from the split.
 """
 
 import contextlib
@@ -61,26 +60,26 @@ from indextables.split.index.cache_entry import (
     write_entry,
 )
 
-# Other processes fill the cache too: what it holds is counted anew after so many seconds.
+# Other processes fill the cache too, so its size is measured again after so many seconds.
 _COUNT_AFTER_S = 10.0
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
-# An entry that is not as it was written, so often in a row, is the fault of the disk.
+# After so many entries in a row that differ from what was written, the disk is at fault.
 _ATTEMPTS = 3
-# With so many entries, more is evicted at once than needed, since each time all of them are looked at.
+# From so many entries on, an eviction frees more than needed, since each one lists all entries.
 _MANY_ENTRIES = 64
 
 _logger = logging.getLogger(__name__)
 
-# Writes files into a folder; tells what it wrote.
+# Writes files into a folder; returns the pieces that it wrote.
 Writer = Callable[[Path], Sequence[CachedPiece]]
-# Writes the pieces that begin at these places to the files in a folder.
+# Writes the pieces with these keys to the files in a folder.
 Filler = Callable[[Path, Collection[PieceKey]], Sequence[CachedPiece]]
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache holds (all processes), and what this process asked of it."""
+    """The size of a cache (all processes), and the counters of this process."""
 
     folder: str
     entries: int
@@ -104,7 +103,7 @@ class EvictionResult:
 
 @dataclass(slots=True)
 class Counters:
-    """What this process asked of a cache."""
+    """Counters of this process."""
 
     hits: int = 0
     misses: int = 0
@@ -114,10 +113,10 @@ class Counters:
 
 
 class Usage:
-    """How much room a cache has, as far as this process knows without counting what is there.
+    """Estimates the free room of a cache, to decide when its size must be measured.
 
-    Counting takes time for every entry, so it is done when a part of the room was used up; when there is none
-    (all entries are in use), after a number of uses that grows with that of the entries.
+    Measuring takes time for every entry. It is due when a quarter of the room is used up, or, without any
+    room (all entries are in use), after a number of uses that grows with the number of entries.
     """
 
     def __init__(self) -> None:
@@ -131,12 +130,12 @@ class Usage:
         self._taken = 0.0
 
     def grow(self, size: int) -> None:
-        """Bytes came into the cache."""
+        """Count bytes that were added to the cache."""
         with self._lock:
             self._grown += size
 
     def due(self) -> bool:
-        """Whether what the cache holds should be counted now."""
+        """Whether the size of the cache should be measured now."""
         with self._lock:
             now = time.monotonic()
             self._uses += 1
@@ -146,8 +145,8 @@ class Usage:
                 self._began = now
             return used_up or late
 
-    def counted(self, room: int, entries: int) -> None:
-        """What the cache holds was counted, and evicted from."""
+    def measured(self, room: int, entries: int) -> None:
+        """Set the room and the number of entries after a measurement and an eviction."""
         with self._lock:
             now = time.monotonic()
             self._room, self._grown, self._uses, self._entries = room, 0, 0, entries
@@ -155,7 +154,7 @@ class Usage:
 
 
 def make_cache_folder(folder: Path, make: Callable[[Path], None]) -> None:
-    """Make a folder of this user; refuse what someone else put there."""
+    """Create a folder of this user; refuse one that another user created."""
     try:
         make(folder)
     except OSError as error:
@@ -171,10 +170,10 @@ def make_cache_folder(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def shared_folder(options: Options) -> Path:
-    """The folder that processes of this user share; if it cannot be trusted, one of this process."""
+    """The folder that processes of this user share; if it is not safe, a folder of this process."""
     named = options.get(reading.DISK_CACHE_PATH) or options.get(reading.CACHE_DIRECTORY)
     if named is not None:
-        return Path(named).resolve()  # a link that the user names is the user's wish
+        return Path(named).resolve()  # a symbolic link that the user names is followed
     local_disk = Path("/local_disk0")
     usual = local_disk.is_dir() and os.access(local_disk, os.W_OK)
     root = local_disk if usual else Path(tempfile.gettempdir()).absolute()
@@ -189,7 +188,7 @@ def shared_folder(options: Options) -> Path:
 
 @lru_cache(maxsize=16)
 def _warn_private(folder: str, problem: str) -> None:
-    """Once for a folder: that someone else made it first must not switch searching off."""
+    """Warn once for a folder. Searches work without it, with a cache of this process."""
     _logger.warning(
         "indexes are cached for this process only: %s cannot be used (%s); set "
         "spark.indextables.cache.disk.path to a folder of your own",
@@ -200,14 +199,14 @@ def _warn_private(folder: str, problem: str) -> None:
 
 @lru_cache(maxsize=1)
 def private_folder() -> Path:
-    """A folder that lasts as long as this process."""
+    """A temporary folder, removed when this process ends."""
     folder = tempfile.mkdtemp(prefix="indextables-")
     weakref.finalize(private_folder, _remove_private, folder, os.getpid())
     return Path(folder)
 
 
 def _remove_private(folder: str, process: int) -> None:
-    if process == os.getpid():  # not in a forked child of the process that uses it
+    if process == os.getpid():  # not in a forked child
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -215,40 +214,40 @@ os.register_at_fork(after_in_child=private_folder.cache_clear)
 
 
 class Lease:
-    """The right to use an entry: it stays on disk until the lease is closed."""
+    """A lease on an entry: the entry stays on disk until the lease is closed."""
 
-    def __init__(self, cache: "IndexCache", folder: Path, lock: int, facts: CacheEntry) -> None:
+    def __init__(self, cache: "IndexCache", folder: Path, lock: int, contents: CacheEntry) -> None:
         self.folder = folder
         self._identity = identity(folder)
         self._cache = cache
-        self._set_entry(facts)
-        # A lease that is merely dropped gives its lock back, but does not clear up: that takes locks, and
-        # the collector may run while they are held.
+        self._set_entry(contents)
+        # A lease that is garbage-collected releases its lock but does not evict: eviction takes locks, which
+        # the collecting thread may hold already.
         self._unlock = weakref.finalize(self, os.close, lock)
 
-    def _set_entry(self, facts: CacheEntry) -> None:
-        """Know the pieces that are there, and how many bytes they have."""
-        self._facts = facts
-        sizes = {(piece.file, piece.start): piece.size for piece in facts.pieces}
+    def _set_entry(self, contents: CacheEntry) -> None:
+        """Set the record of the entry, and the keys and total size of its pieces."""
+        self._facts = contents
+        sizes = {(piece.file, piece.start): piece.size for piece in contents.pieces}
         self.size = sum(sizes.values())
         self._places = sizes.keys()
 
     def is_missing(self, place: PieceKey) -> bool:
-        """Whether the piece that begins there was missing when this lease last looked."""
+        """Whether a piece was missing when this lease last read the record."""
         return place not in self._places
 
     def fill(self, places: Collection[PieceKey], write: Filler) -> None:
-        """Have pieces in the entry; `write(folder, places)` puts those that are missing in their place."""
+        """Add pieces to the entry; `write(folder, keys)` writes those that are missing."""
         if any(map(self.is_missing, places)):
             self._set_entry(self._cache.fill(self.folder, self._facts.id, places, write))
 
     @property
     def files(self) -> int:
-        """How many files the entry has."""
+        """The number of files of the entry."""
         return len(self._facts.files)
 
     def is_current(self) -> bool:
-        """Whether the entry is still where it was and what it was: others may have changed it."""
+        """Whether the entry still exists and is unchanged; another program may have changed it."""
         try:
             if identity(self.folder) != self._identity:
                 return False
@@ -262,13 +261,13 @@ class Lease:
         return found is not None
 
     def discard(self) -> None:
-        """Give the entry back and remove it, whoever else uses it."""
+        """Release the lease and remove the entry, even if it is in use elsewhere."""
         self._unlock()
         with contextlib.suppress(FileNotFoundError), locked_folder(self.folder):
             self._cache.remove_entry(self.folder)
 
     def close(self) -> None:
-        """Give the entry back; a second call does nothing."""
+        """Release the lease; a second call does nothing."""
         if self._unlock.alive:
             self._unlock()
             self._cache.evict()
@@ -282,7 +281,7 @@ class Lease:
 
 @dataclass(slots=True)
 class IndexCache:
-    """A folder of indexes, at most `limit` bytes of them besides those in use."""
+    """A folder of index files, at most `limit` bytes besides those in use."""
 
     folder: Path
     limit: int | None = None
@@ -297,36 +296,36 @@ class IndexCache:
         self._make_folders()
 
     def _make_folders(self) -> None:
-        """Have the folders: someone may have deleted them since."""
+        """Create the folders, which may have been deleted since."""
         make_cache_folder(self.folder, make_own)
         for name in ("entries", "locks", "arriving"):
             make_cache_folder(self.folder / name, make_private)
 
     def lease(self, key: str, size: int | None, write: Writer) -> Lease:
-        """The folder of an entry; if it is not there, `write(folder)` makes its files first.
+        """A lease on an entry; if it does not exist, `write(folder)` writes its files first.
 
         Args:
-            key: Names the content: letters, digits, `-` and `_`.
-            size: How long the entry's files are together; another size means it is damaged. None if that
-                is not known before it is written.
-            write: Makes the files in a folder it is given, with the bytes that everyone needs.
+            key: Identifies the content: letters, digits, `-` and `_`.
+            size: The total length of the files; an entry of another size is damaged. None if it is unknown
+                before the entry is written.
+            write: Creates the files in a folder, with the pieces that every search needs.
         """
         self._make_folders()
         lease = self._enter(key, size)
-        made = 0
+        attempts = 0
         while lease is None:
             with self._loading, exclusive_lock(self.folder / "arriving" / f"{key}.lock"):
-                # Someone else may have made it meanwhile; or removed what was made here.
+                # Another process may have created it meanwhile, or removed the one that was created here.
                 if (lease := self._enter(key, size)) is None:
-                    if made == _ATTEMPTS:
+                    if attempts == _ATTEMPTS:
                         raise SplitError(
                             f"the cache in {self.folder} does not keep what is written to it; check the "
                             "disk, or set spark.indextables.cache.disk.path to a folder on another one"
                         )
                     self._create_entry(self.folder / "entries" / key, size, write)
-                    made += 1
+                    attempts += 1
                     lease = self._enter(key, size)
-        if made:
+        if attempts:
             self._count(misses=1, bytes_fetched=lease.size)
             self._usage.grow(lease.size)
             self.evict()
@@ -335,37 +334,37 @@ class IndexCache:
         return lease
 
     def fill(self, entry: Path, which: str, places: Collection[PieceKey], write: Filler) -> CacheEntry:
-        """Put pieces that an entry is_missing in their place, for whoever holds a lease; what it has then."""
+        """Write the pieces that an entry lacks, for a lease on it; returns its new record."""
         try:
             with self._loading, locked_folder(entry):
-                facts = read_entry(entry)
-                if facts is None or facts.id != which:
-                    # Bytes in other files than those that are open would not be seen.
-                    raise FileNotFoundError(0, "someone took files away that are in use")
-                if (facts := verify_locked(entry, facts)) is None:
-                    raise FileNotFoundError(0, "someone changed files that are in use")
-                missing = set(places) - {(piece.file, piece.start) for piece in facts.pieces}
+                contents = read_entry(entry)
+                if contents is None or contents.id != which:
+                    # The lease has files of a replaced entry open, which would not get the bytes.
+                    raise FileNotFoundError(0, "files that are in use were removed")
+                if (contents := verify_locked(entry, contents)) is None:
+                    raise FileNotFoundError(0, "files that are in use were changed")
+                missing = set(places) - {(piece.file, piece.start) for piece in contents.pieces}
                 if not missing:
-                    return facts
+                    return contents
                 more: Sequence[CachedPiece] = ()
                 try:
                     more = write(entry, missing)
                 finally:
-                    # Bytes that were written in vain change the files too.
-                    files = file_stamps(entry, facts.files)
-                    facts = replace(facts, files=files, pieces=(*facts.pieces, *more))
-                    write_entry(entry, facts)
+                    # A failed write changes the files too.
+                    files = file_stamps(entry, contents.files)
+                    contents = replace(contents, files=files, pieces=(*contents.pieces, *more))
+                    write_entry(entry, contents)
         except OSError as error:
             raise self._cannot_write(error) from error
         fetched = sum(piece.size for piece in more)
         self._count(bytes_fetched=fetched)
         self._usage.grow(fetched)
         self.evict()
-        return facts
+        return contents
 
     @property
     def misses(self) -> int:
-        """How many entries this process had to make because they were not there."""
+        """The number of entries that this process had to fetch."""
         return self._counters.misses
 
     def holds(self, key: str) -> bool:
@@ -373,12 +372,12 @@ class IndexCache:
         return (self.folder / "entries" / key / ENTRY).exists()
 
     def pieces(self, key: str) -> set[PieceKey] | None:
-        """Which pieces of an entry are on disk now; None if it is not there."""
-        facts = read_entry(self.folder / "entries" / key)
-        return None if facts is None else {(piece.file, piece.start) for piece in facts.pieces}
+        """The keys of the pieces of an entry that are on disk now; None without an entry."""
+        contents = read_entry(self.folder / "entries" / key)
+        return None if contents is None else {(piece.file, piece.start) for piece in contents.pieces}
 
     def stats(self) -> CacheStats:
-        """What the folder holds, and the counters of this process."""
+        """The size of the cache, and the counters of this process."""
         self._make_folders()
         found = list(self._entries())
         counters = asdict(self._counters)
@@ -391,7 +390,7 @@ class IndexCache:
         return sum(1 for path in (self.folder / "entries").glob("*/*") if path.name != ENTRY)
 
     def flush(self) -> EvictionResult:
-        """Remove every entry that nobody uses."""
+        """Remove every entry that is not in use."""
         self._make_folders()
         return self._remove(sorted(self._entries()), lambda _: True)
 
@@ -399,16 +398,16 @@ class IndexCache:
         lock = lock_file(self.folder / "locks" / key, fcntl.LOCK_SH)
         entry = self.folder / "entries" / key
         try:
-            facts = read_entry(entry)
-            if facts is not None and size in (None, facts.size):
-                facts = validate(entry, facts)
-            if facts is None or size not in (None, facts.size):
+            contents = read_entry(entry)
+            if contents is not None and size in (None, contents.size):
+                contents = validate(entry, contents)
+            if contents is None or size not in (None, contents.size):
                 os.close(lock)
                 return None
             _touch(entry / ENTRY)
-            return Lease(self, entry, lock, facts)
+            return Lease(self, entry, lock, contents)
         except FileNotFoundError:
-            os.close(lock)  # it went while it was looked at
+            os.close(lock)  # it was removed while it was read
             return None
         except BaseException:
             with contextlib.suppress(OSError):
@@ -418,17 +417,17 @@ class IndexCache:
     def _create_entry(self, entry: Path, size: int | None, write: Writer) -> None:
         arriving = self.folder / "arriving" / f"{os.getpid()}-{uuid.uuid4().hex}"
         arriving.mkdir(mode=0o700)
-        # Held until it has its place: however long the copy takes, nobody takes it for abandoned.
-        held = try_lock_folder(arriving)
+        # Locked until it is renamed: however long the copy takes, `_sweep` does not remove it.
+        folder_lock = try_lock_folder(arriving)
         try:
             pieces = write(arriving)
-            facts = new_entry(arriving, pieces, [path.name for path in arriving.iterdir()])
-            if size not in (None, facts.size):
+            contents = new_entry(arriving, pieces, [path.name for path in arriving.iterdir()])
+            if size not in (None, contents.size):
                 raise SplitError(
-                    f"the index copied into {self.folder} has {facts.size} bytes, but {size} were "
+                    f"the index copied into {self.folder} has {contents.size} bytes, but {size} were "
                     "expected; the split is damaged or was cut: restore it from a backup"
                 )
-            write_entry(arriving, facts)
+            write_entry(arriving, contents)
             with contextlib.suppress(FileNotFoundError), locked_folder(entry):
                 if self.remove_entry(entry):
                     _logger.warning(
@@ -439,8 +438,8 @@ class IndexCache:
             raise self._cannot_write(error) from error
         finally:
             shutil.rmtree(arriving, ignore_errors=True)
-            if held is not None:
-                os.close(held)
+            if folder_lock is not None:
+                os.close(folder_lock)
 
     def _cannot_write(self, error: OSError) -> IndexCacheError:
         return IndexCacheError(
@@ -467,7 +466,7 @@ class IndexCache:
         return (free + sum(size for _, size, _ in found)) * 2 // 3
 
     def evict(self) -> None:
-        """Bring the cache down to its limit, the longest unused first; looks only when that may be needed."""
+        """Evict entries down to the limit, least recently used first; measures only when that is due."""
         if not self._usage.due() or not self._mutex.acquire(blocking=False):
             return
         try:
@@ -482,9 +481,9 @@ class IndexCache:
                 self._counters.bytes_evicted += removed.bytes
                 metrics.record("indextables.cache.disk.evicted_bytes", removed.bytes)
                 freed = removed.bytes
-            self._usage.counted(limit - size + freed, len(found))
+            self._usage.measured(limit - size + freed, len(found))
         except FileNotFoundError:
-            pass  # the whole folder was taken away: nothing is left to evict
+            pass  # the cache folder was deleted: nothing is left to evict
         finally:
             self._mutex.release()
 
@@ -508,7 +507,7 @@ class IndexCache:
         return EvictionResult(entries, files, freed)
 
     def remove_entry(self, entry: Path) -> bool:
-        """Remove an entry, at once for whoever looks for it; whether it was there."""
+        """Remove an entry by one rename; returns whether it existed."""
         gone = self.folder / "arriving" / f"gone-{uuid.uuid4().hex}"
         try:
             entry.rename(gone)
@@ -518,7 +517,7 @@ class IndexCache:
         return True
 
     def _sweep(self) -> None:
-        """Remove what processes that died left on its way; those that live hold a lock on it."""
+        """Remove unfinished entries of dead processes; living processes hold a lock on theirs."""
         now = time.time()
         for item in list(os.scandir(self.folder / "arriving")):
             with contextlib.suppress(OSError):
@@ -559,15 +558,15 @@ _caches_lock = threading.Lock()
 def index_cache(options: Options) -> IndexCache:
     """The cache that the options name; callers with the same options share it."""
     folder = private_folder() if not options.get(reading.DISK_CACHE) else shared_folder(options)
-    wanted = (folder, options.get(reading.DISK_CACHE_SIZE), options.get(reading.MAX_LOADS))
+    settings = (folder, options.get(reading.DISK_CACHE_SIZE), options.get(reading.MAX_LOADS))
     with _caches_lock:
-        if (found := _caches.get(wanted)) is None:
-            found = _caches[wanted] = IndexCache(*wanted)
+        if (found := _caches.get(settings)) is None:
+            found = _caches[settings] = IndexCache(*settings)
         return found
 
 
 def _after_fork() -> None:
-    """A forked child has caches of its own: threads that it does not have may hold the parent's locks."""
+    """Reset in a forked child: threads of the parent may have held the locks."""
     global _caches_lock  # noqa: PLW0603 - the child's own
     _caches_lock = threading.Lock()
     _caches.clear()

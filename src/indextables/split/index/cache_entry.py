@@ -19,16 +19,16 @@ from typing import Any, TypeAlias
 
 from isal import isal_zlib
 
-# Which file or folder it is, whatever stands at its path later: its device and its number there.
+# The device and inode of a file or folder.
 Identity: TypeAlias = tuple[int, int]
 ENTRY = "entry.json"
 _CHUNK = 1 << 20
-# Checksums are compared again when so much time has passed since the last time.
+# Checksums are compared again after so many seconds.
 VERIFY_AFTER_S = 24 * 3600.0
 
 
 def identity(path: Path) -> Identity:
-    """Which file or folder stands at a path."""
+    """The device and inode of the file or folder at a path."""
     return _identity(path.stat())
 
 
@@ -38,7 +38,7 @@ def _identity(found: os.stat_result) -> Identity:
 
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Be the only one, of all threads and processes, who changes what is in a folder."""
+    """Hold an exclusive lock on a folder, between threads and processes."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -48,7 +48,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def lock_file(path: Path, kind: int) -> int:
-    """Take a lock on the file at `path`, which may be removed by whoever held it before."""
+    """Lock the file at `path`; if its previous holder removed the file, lock the new one."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -63,17 +63,17 @@ def lock_file(path: Path, kind: int) -> int:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Be the only one, of all threads and processes, who holds the lock file, which goes afterwards."""
-    held = lock_file(path, fcntl.LOCK_EX)
+    """Hold an exclusive lock file, between threads and processes; it is removed afterwards."""
+    handle_ = lock_file(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
-        os.close(held)
+        os.close(handle_)
 
 
 def try_lock(path: Path) -> int | None:
-    """Take an exclusive lock on the file at `path` if nobody has one; None otherwise."""
+    """Take an exclusive lock on the file at `path` if it is free; None otherwise."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,7 +86,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def try_lock_folder(folder: Path) -> int | None:
-    """Take an exclusive lock on a folder if nobody has one; None otherwise."""
+    """Take an exclusive lock on a folder if it is free; None otherwise."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +105,7 @@ def _same_file(handle: int, path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CachedPiece:
-    """Bytes that were written to their place in a file, with their checksum."""
+    """A piece of an index file in the cache, with the checksum of its uncompressed bytes."""
 
     file: str
     start: int
@@ -113,67 +113,67 @@ class CachedPiece:
     crc32: int
 
 
-# Where a piece begins: its file, and the first byte in it.
+# Identifies a piece: its file, and its first byte there.
 PieceKey: TypeAlias = tuple[str, int]
 
 
-def allocated_bytes(entry: Path) -> int:
-    """How much of the disk an entry takes: its files have bytes only here and there."""
-    with os.scandir(entry) as found:
+def allocated_bytes(folder: Path) -> int:
+    """The disk space of an entry, whose files are sparse."""
+    with os.scandir(folder) as found:
         files = [item.stat() for item in found if item.name != ENTRY]
     return sum(min(file.st_size, file.st_blocks * 512) for file in files)
 
 
-# What the file system says of a file: its number, length, and times of its last changes. Another write shows.
+# Inode, size, modification and change time of a file: every write changes them.
 Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """What `entry.json` says: the files with their stamps, and which of their bytes are there.
+    """The record in `entry.json`: the files with their stamps, and the pieces that are present.
 
-    All bytes were compared with their checksums at `verified` (seconds since 1970), during `boot`.
+    All pieces were compared with their checksums at `verified` (seconds since 1970), during `boot`.
     """
 
     files: dict[str, Stamp]
     pieces: tuple[CachedPiece, ...]
     boot: str
     verified: float
-    # Another one for an entry that replaces this: it has other files at the same path.
+    # An entry that replaces this one has another id: it has other files at the same path.
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def size(self) -> int:
-        """How long the files are together."""
+        """The total length of the files."""
         return sum(size for _, size, _, _ in self.files.values())
 
     @property
     def recent(self) -> bool:
-        """Whether the bytes were compared with their checksums not long ago."""
+        """Whether the last comparison with the checksums is recent."""
         return self.boot == boot() and abs(time.time() - self.verified) < VERIFY_AFTER_S
 
 
-def file_stamps(entry: Path, names: Iterable[str]) -> dict[str, Stamp]:
+def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
     """The stamps of files in an entry's folder; OSError if one is missing."""
-    folder = str(entry)
-    found = ((name, os.stat(f"{folder}/{name}")) for name in names)  # noqa: PTH116 - on every search
+    parent = str(folder)
+    found = ((name, os.stat(f"{parent}/{name}")) for name in names)  # noqa: PTH116 - on every search
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found}
 
 
-def new_entry(entry: Path, pieces: Sequence[CachedPiece], names: Iterable[str]) -> CacheEntry:
-    """The facts of an entry whose bytes were compared with their checksums just now."""
-    return CacheEntry(file_stamps(entry, names), tuple(pieces), boot(), time.time())
+def new_entry(folder: Path, pieces: Sequence[CachedPiece], names: Iterable[str]) -> CacheEntry:
+    """The record of a new entry, whose bytes were compared with their checksums just now."""
+    return CacheEntry(file_stamps(folder, names), tuple(pieces), boot(), time.time())
 
 
-def read_entry(entry: Path) -> CacheEntry | None:
-    """What is known of an entry; None if it is not there, or damaged."""
+def read_entry(folder: Path) -> CacheEntry | None:
+    """The record of an entry; None if there is none, or it is damaged."""
     try:
-        said: dict[str, Any] = json.loads((entry / ENTRY).read_bytes())
-        if said.pop("crc32") != _entry_crc(said):
+        record: dict[str, Any] = json.loads((folder / ENTRY).read_bytes())
+        if record.pop("crc32") != _entry_crc(record):
             return None
-        files = {name: _stamp(*stamp) for name, stamp in said["files"].items()}
-        pieces = tuple(CachedPiece(*piece) for piece in said["pieces"])
-        return CacheEntry(files, pieces, said["boot"], said["verified"], said["id"])
+        files = {name: _stamp(*stamp) for name, stamp in record["files"].items()}
+        pieces = tuple(CachedPiece(*piece) for piece in record["pieces"])
+        return CacheEntry(files, pieces, record["boot"], record["verified"], record["id"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -182,55 +182,55 @@ def _stamp(number: int, size: int, modified: int, changed: int) -> Stamp:
     return number, size, modified, changed
 
 
-def write_entry(entry: Path, facts: CacheEntry) -> None:
-    """Write `entry.json`, whole or not at all."""
-    pieces = [[piece.file, piece.start, piece.size, piece.crc32] for piece in facts.pieces]
-    said = {
-        "id": facts.id,
-        "files": {name: list(stamp) for name, stamp in facts.files.items()},
+def write_entry(folder: Path, entry: CacheEntry) -> None:
+    """Write `entry.json` atomically."""
+    pieces = [[piece.file, piece.start, piece.size, piece.crc32] for piece in entry.pieces]
+    record = {
+        "id": entry.id,
+        "files": {name: list(stamp) for name, stamp in entry.files.items()},
         "pieces": pieces,
-        "boot": facts.boot,
-        "verified": facts.verified,
+        "boot": entry.boot,
+        "verified": entry.verified,
     }
-    renewed = entry / f".{uuid.uuid4().hex}"
-    renewed.write_text(json.dumps({**said, "crc32": _entry_crc(said)}))
-    renewed.rename(entry / ENTRY)
+    renewed = folder / f".{uuid.uuid4().hex}"
+    renewed.write_text(json.dumps({**record, "crc32": _entry_crc(record)}))
+    renewed.rename(folder / ENTRY)
 
 
-def _entry_crc(said: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+def _entry_crc(record: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(record, sort_keys=True).encode())
 
 
-def validate(entry: Path, facts: CacheEntry) -> CacheEntry | None:
-    """The facts, if the files are as they were written; None if they are not.
+def validate(folder: Path, entry: CacheEntry) -> CacheEntry | None:
+    """The record, if the files are unchanged; None if they are damaged.
 
-    Bytes are compared with their checksums when the files changed since that was last done, after every boot,
-    and now and then, since disks fail.
+    Pieces are compared with their checksums when the files changed since the last comparison, after every
+    boot, and once a day.
     """
     try:
-        if facts.recent and file_stamps(entry, facts.files) == facts.files:
-            return facts
-        with locked_folder(entry):
-            # Someone may have added pieces meanwhile.
-            now = read_entry(entry)
-            checked = None if now is None or now.id != facts.id else verify_locked(entry, now)
+        if entry.recent and file_stamps(folder, entry.files) == entry.files:
+            return entry
+        with locked_folder(folder):
+            # Another process may have added pieces meanwhile.
+            now = read_entry(folder)
+            checked = None if now is None or now.id != entry.id else verify_locked(folder, now)
             if checked is not None and checked is not now:
-                write_entry(entry, checked)
+                write_entry(folder, checked)
             return checked
     except OSError:
         return None
 
 
-def verify_locked(entry: Path, facts: CacheEntry) -> CacheEntry | None:
-    """The facts as they are now, for who has locked the entry; None if bytes are not what they were."""
-    found = file_stamps(entry, facts.files)
-    if facts.recent and found == facts.files:
-        return facts
-    if any(found[name][1] != size for name, (_, size, _, _) in facts.files.items()):
+def verify_locked(folder: Path, entry: CacheEntry) -> CacheEntry | None:
+    """The current record of an entry that the caller has locked; None if the files are damaged."""
+    found = file_stamps(folder, entry.files)
+    if entry.recent and found == entry.files:
+        return entry
+    if any(found[name][1] != size for name, (_, size, _, _) in entry.files.items()):
         return None
-    if any(_crc(entry / p.file, p.start, p.size) != p.crc32 for p in facts.pieces):
+    if any(_crc(folder / p.file, p.start, p.size) != p.crc32 for p in entry.pieces):
         return None
-    return replace(facts, files=found, boot=boot(), verified=time.time())
+    return replace(entry, files=found, boot=boot(), verified=time.time())
 
 
 def whole_files(folder: Path) -> list[CachedPiece]:
@@ -254,7 +254,7 @@ def _crc(path: Path, start: int, size: int) -> int:
 
 @lru_cache(maxsize=1)
 def boot() -> str:
-    """Names the time since the machine was started; where that is not told, this process."""
+    """Identifies the boot of the machine; where the system has no such id, this process."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

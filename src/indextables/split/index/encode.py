@@ -1,16 +1,17 @@
-"""Column values as the index holds them: numbers in order, hashes, and the JSON documents that feed it."""
+"""Column values as the index stores them: integers, hashes, and JSON documents."""
 
 import ipaddress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.options.indexing import ngram_bounds
+from indextables.options.tokenizers import TokenBoundary, Tokenizer
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.json_text import Floats, Mask, bytes_of, escape_json, float_text, json_text
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 
@@ -32,27 +33,35 @@ def _byte_table(members: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return table
 
 
-# Bytes that can stand within a token. Beyond ASCII every byte may: too many rows are better than too few.
+# Bytes that can be part of a token. Beyond ASCII all are listed: extra rows in `_partial` are harmless.
 _WORD_BYTES = _byte_table(_WORDS)
 _NON_SPACE_BYTES = ~_byte_table(_SPACES)
 
 
-def rows_with_long_tokens(strings: pa.Array, tokenizer: str, limit: int) -> Mask | None:
-    """Which values may hold a token of more than `limit` bytes; None if none can.
+def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -> Mask | None:
+    """Which values may have a token of more than `limit` bytes, which the index drops; None if none can.
 
-    A value is listed if it holds so many bytes in a row that can belong to one token.
+    These rows are listed in `_partial`, so that a search evaluates them.
 
-    >>> rows_with_long_tokens(pa.array(["a bc def", "abcd e", None]), "default", 3).tolist()
+    >>> from indextables.options.tokenizers import find_tokenizer
+    >>> rows_with_long_tokens(pa.array(["a bc def", "abcd e", None]), find_tokenizer("default"), 3).tolist()
     [False, True, False]
     """
-    grams = ngram_bounds(tokenizer)
-    if grams is not None and 4 * grams[1] <= limit:
+    if tokenizer.grams is not None and 4 * tokenizer.grams[1] <= limit:
         return None
     lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False)
     long: Mask = lengths > limit
-    if tokenizer == "raw" or grams is not None or not long.any():
-        return long if long.any() else None
-    inside = _NON_SPACE_BYTES if tokenizer == "whitespace" else _WORD_BYTES
+    if not long.any():
+        return None
+    match tokenizer.boundary:
+        case TokenBoundary.NONE | TokenBoundary.GRAM:
+            return long
+        case TokenBoundary.SPACE:
+            inside = _NON_SPACE_BYTES
+        case TokenBoundary.WORD | TokenBoundary.CHARACTER:
+            inside = _WORD_BYTES
+        case _:
+            assert_never(tokenizer.boundary)
     candidates = strings.filter(pa.array(long))
     found = _has_long_run(candidates, inside, limit)
     result: Mask = np.zeros(len(strings), np.bool_)
@@ -61,13 +70,13 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: str, limit: int) -> Mask
 
 
 def _has_long_run(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]], limit: int) -> Mask:
-    """Which of the strings (none is null or empty) have more than `limit` such bytes in a row."""
+    """Which of the strings (none is null or empty) have a run of more than `limit` such bytes."""
     offsets = np.frombuffer(strings.buffers()[1], np.int32)[
         strings.offset : strings.offset + len(strings) + 1
     ]
     data = np.frombuffer(strings.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    # A run ends before a byte outside, and where a value does; the next one begins after it.
+    # A run ends at a byte of no token, and at the end of a value.
     outside = np.flatnonzero(~inside[data])
     ends = np.sort(np.concatenate((outside, starts[1:], [len(data)])))
     begins = np.sort(np.concatenate((starts, outside + 1)))
@@ -79,7 +88,7 @@ def _has_long_run(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """A batch as JSON documents, and the floats of some of them that JSON cannot carry.
+    """A batch as JSON documents, and the floats that JSON cannot represent.
 
     `floats` gives, by position in the batch, the fields and values that must be added to the document.
     """
@@ -94,22 +103,39 @@ def integer_values(values: pa.Array) -> pa.Array:
     >>> integer_values(pa.array(["1.50", None]).cast(pa.decimal128(5, 2))).to_pylist()
     [150, None]
     """
-    kind = values.type
-    if pa.types.is_decimal(kind):
-        # At most 18 digits, so the lower half of the 128 bits is the whole unscaled number.
-        wide = values.cast(pa.decimal128(kind.precision, kind.scale))
-        halves = np.frombuffer(wide.buffers()[1], "<i8")[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2]
-        missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-        return pa.array(halves, pa.int64(), mask=missing)
-    if pa.types.is_date32(kind):
-        return values.view(pa.int32()).cast(pa.int64())
-    if pa.types.is_timestamp(kind):
-        return values.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
-    if pa.types.is_time(kind):
-        return (values.cast(pa.time64("us")) if pa.types.is_time32(kind) else values).view(pa.int64())
-    if pa.types.is_duration(kind):
-        return values.cast(pa.duration("us")).view(pa.int64())
-    return values.cast(pa.int64())
+    type_ = values.type
+    match kind_of(type_):
+        case TypeKind.DECIMAL:
+            # At most 18 digits, so the lower half of the 128 bits is the whole unscaled number.
+            wide = values.cast(pa.decimal128(type_.precision, type_.scale))
+            start, end = wide.offset, wide.offset + len(wide)
+            halves = np.frombuffer(wide.buffers()[1], "<i8")[2 * start : 2 * end : 2]
+            missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+            return pa.array(halves, pa.int64(), mask=missing)
+        case TypeKind.DATE:
+            return values.view(pa.int32()).cast(pa.int64())
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
+            return values.cast(pa.timestamp("us", type_.tz)).view(pa.int64())
+        case TypeKind.TIME:
+            return (values.cast(pa.time64("us")) if type_.bit_width == 32 else values).view(pa.int64())
+        case TypeKind.INTERVAL:
+            return values.cast(pa.duration("us")).view(pa.int64())
+        case TypeKind.INTEGER:
+            return values.cast(pa.int64())
+        case (
+            TypeKind.NULL
+            | TypeKind.BOOLEAN
+            | TypeKind.FLOAT
+            | TypeKind.STRING
+            | TypeKind.BINARY
+            | TypeKind.LIST
+            | TypeKind.MAP
+            | TypeKind.STRUCT
+            | TypeKind.OTHER
+        ):
+            raise ValueError(f"values of the type {type_} have no integer form")
+        case kind:
+            assert_never(kind)
 
 
 def float_values(values: pa.Array) -> Floats:
@@ -145,19 +171,19 @@ def hash_values(strings: pa.Array) -> pa.Array:
 
 
 def _all_equal(lengths: Ints) -> bool:
-    """Whether all strings have the same length, and all of it counts."""
+    """Whether all strings have the same length, and no byte is beyond the hashed ones."""
     return bool(len(lengths) and 0 < lengths[0] <= MAX_TERM and (lengths == lengths[0]).all())
 
 
 def _sums_of_equal(data: Octets, lengths: Ints) -> Words:
-    """As `_sums`, for strings that stand in lines of a table: identifiers mostly do."""
+    """`_sums` for strings of equal length, as identifiers mostly are."""
     lines = data.reshape(len(lengths), int(lengths[0])).astype(np.uint64) + np.uint64(1)
     sums: Words = np.einsum("ij,j->i", lines, _multipliers()[: int(lengths[0])])
     return sums
 
 
 def _sums(data: Octets, lengths: Ints) -> Words:
-    """The bytes of each string, each times the number of its place, added up."""
+    """For each string, the sum of its bytes times the multipliers of their positions."""
     starts = np.cumsum(lengths) - lengths
     within = np.arange(len(data), dtype=np.int64) - np.repeat(starts, lengths)
     mixed = _multipliers()[np.minimum(within, MAX_TERM - 1)] * (data.astype(np.uint64) + np.uint64(1))
@@ -202,7 +228,7 @@ def _partial_text(partial: list[tuple[str, Mask]]) -> pa.Array:
 def _text(
     each: Field, values: pa.Array, floats: dict[int, dict[str, float]]
 ) -> tuple[pa.Array, str, Mask | None]:
-    """A field's JSON text for each row, the quote around it, and the rows that it does not hold wholly."""
+    """A field's JSON text for each row, the quote around it, and the rows with an incomplete value."""
     match each.kind:
         case Kind.I64:
             return integer_values(values).cast(pa.string()), "", None
@@ -216,7 +242,7 @@ def _text(
             long = _longer(values, each.max_token)
             return escape_json(_null_where(values, long)), '"', long
         case Kind.TEXT:
-            return escape_json(values), '"', rows_with_long_tokens(values, each.tokenizer, each.max_token)
+            return escape_json(values), '"', rows_with_long_tokens(values, each.analysis, each.max_token)
         case Kind.IP:
             odd = _invalid_addresses(values)
             return _null_where(values, odd), '"', odd
@@ -245,11 +271,11 @@ def _null_where(strings: pa.Array, mask: Mask) -> pa.Array:
 
 
 def _invalid_addresses(strings: pa.Array) -> Mask:
-    """Rows that hold something else than an IPv4 or IPv6 address."""
+    """Rows with a value that is not an IPv4 or IPv6 address."""
     plain = pc.match_substring_regex(strings, _IPV4).fill_null(True).to_numpy(zero_copy_only=False)
     odd: Mask = ~plain
     if odd.any():
-        # Distinct values only: an address that is not IPv4 is looked at by Python once a batch.
+        # Python parses each distinct value that is not IPv4 once per batch.
         rest = pc.if_else(pa.array(odd), strings, _NOTHING).dictionary_encode()
         wrong = np.array([not _is_address(text) for text in rest.dictionary.to_pylist()], np.bool_)
         where = np.flatnonzero(odd)
@@ -266,9 +292,9 @@ def _is_address(text: str) -> bool:
 
 
 def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
-    if pa.types.is_string(values.type):
+    if kind_of(values.type) is TypeKind.STRING:
         text, partial = _validate_json(values)
-        long = rows_with_long_tokens(values, each.tokenizer, each.max_token)
+        long = rows_with_long_tokens(values, each.analysis, each.max_token)
         partial |= long if long is not None else False
     else:
         text, partial = json_text(values)
@@ -282,7 +308,7 @@ def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
 
 
 def _has_path_separators(texts: pa.Array) -> Mask:
-    """Documents that may have a key with one of the characters by which the index separates keys."""
+    """Documents that may have a key with a character by which the index separates keys."""
     found: Mask = np.zeros(len(texts), np.bool_)
     for escape in ("\\u0000", "\\u0001"):
         found |= pc.match_substring(texts, escape).fill_null(False).to_numpy(zero_copy_only=False)
@@ -290,7 +316,7 @@ def _has_path_separators(texts: pa.Array) -> Mask:
 
 
 def _validate_json(strings: pa.Array) -> tuple[pa.Array, Mask]:
-    """Texts that are one JSON value; the others become null and are partial."""
+    """Texts that are a JSON value; others become null and are listed in `_partial`."""
     stripped = pc.utf8_trim(strings, " \t\r\n")
     bad = [text is not None and not _is_json(text) for text in stripped.to_pylist()]
     mask: Mask = np.array(bad, np.bool_)

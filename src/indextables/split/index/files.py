@@ -29,27 +29,27 @@ from indextables.split.tantivy_layout import (
 )
 from indextables.store import Store
 
-# A reader of Tantivy's looks at the index once more from a thread of its own soon after it was opened, and
-# puts a lock file into a folder that is just being emptied.
+# Soon after an index was opened, a thread of Tantivy's reader creates a lock file in its folder, which may
+# happen while the folder is being removed.
 _ATTEMPTS = 3
-# A field's bytes in a file are a piece of their own from this size on; smaller ones are read with all others.
+# From this size on, the bytes of a field in a file are a piece; smaller ones belong to the shared piece.
 PIECE_BYTES = 64 << 10
-# Packing is worth it if it saves at least a twentieth.
+# A piece is compressed if that saves at least 5%.
 _MAX_PACKED_RATIO = 0.95
-# One read takes so many bytes as they are stored: neighbouring pieces, or blocks of a large one.
+# The stored bytes of one read: adjacent pieces, or blocks of a large piece.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
 # Below this many bytes, threads cost more than they save.
 _MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
-# Tantivy's policy merges segments of like size once there are so many of them.
+# Tantivy's merge policy merges segments of similar size once there are so many.
 _MERGE_FACTOR = 8
-# One merge is the work of one thread. Every merge at once leaves a segment of its own, so there are only two.
+# A merge uses one thread and leaves one segment; two merges at once are a compromise.
 _MERGES_AT_ONCE = 2
 
 
 def temporary_folder(options: Options) -> Path:
-    """A new folder for an index that is being built."""
+    """Create a temporary folder for an index."""
     root = options.get(TEMP_DIRECTORY)
     try:
         return Path(tempfile.mkdtemp(prefix="indextables-", dir=root))
@@ -61,7 +61,7 @@ def temporary_folder(options: Options) -> Path:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder with all it holds; what cannot be removed is left behind silently."""
+    """Remove a folder and its content; errors are ignored."""
     for _ in range(_ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -77,12 +77,12 @@ def committed_files(folder: Path) -> list[Path]:
 
 
 def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN401 - untyped library
-    """Append the index in a folder to an Arrow sink, in bounded memory; tells where each file went."""
+    """Append the index in a folder to an Arrow sink, in bounded memory; returns the pieces of each file."""
     codec = pa.Codec("zstd", compression_level=level)
     fields = field_names((folder / META).read_bytes())
     places: dict[str | None, int] = {None: -1, **{name: number for number, name in enumerate(fields)}}
     cuts = [cut for path in committed_files(folder) for cut in _file_ranges(path, fields)]
-    # What is needed together stands together: what every search needs, then field by field, positions last.
+    # Pieces that are read together are adjacent: those of every search, then field by field, positions last.
     cuts.sort(key=lambda cut: (cut.is_positions, places.get(cut.field, len(fields))))
     packed: dict[str, list[Piece]] = {}
     for cut in cuts:
@@ -95,7 +95,7 @@ def pack(folder: Path, sink: Any, level: int) -> list[IndexFile]:  # noqa: ANN40
 
 @dataclass(frozen=True, slots=True)
 class _FileRange:
-    """A stretch of a file that becomes a piece, and the field that alone needs it."""
+    """A part of a file that becomes a piece, and the only field that needs it."""
 
     path: Path
     field: str | None
@@ -108,7 +108,7 @@ class _FileRange:
 
 
 def _file_ranges(path: Path, fields: Sequence[str]) -> list[_FileRange]:
-    """A file in stretches: those of fields that are large enough, and what lies between them."""
+    """The parts of a file: those of large enough fields, and the parts between them."""
     size = path.stat().st_size
     cuts: list[_FileRange] = []
     reached = 0
@@ -128,7 +128,7 @@ def _ranges_by_field(path: Path, size: int, fields: Sequence[str]) -> list[tuple
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = field_ranges(path.suffix, data, size, fields)
     except SplitError:
-        return []  # it is right, if not fine, to leave a file whole
+        return []  # a file as one piece is correct, only larger to read
     joined: list[tuple[str, int, int]] = []
     for stretch in found:
         if joined and joined[-1][0] == stretch.field and joined[-1][2] == stretch.start:
@@ -165,26 +165,27 @@ def _pack_piece(cut: _FileRange, sink: Any, codec: Any) -> Piece:  # noqa: ANN40
 
 
 def unpack(store: Store, footer: Footer, folder: Path) -> list[CachedPiece]:
-    """Copy the whole index of a split into an empty folder; the copies with their checksums.
+    """Copy the whole index of a split into an empty folder; returns its pieces.
 
-    Raises SplitError, naming the split and the file, if the bytes are not those that were written.
+    Raises:
+        SplitError: The bytes differ from their checksums; the message names the split and the file.
     """
     create_files(footer, folder)
     return copy_pieces(store, footer, folder, [piece for file in footer.index_files for piece in file.pieces])
 
 
 def create_files(footer: Footer, folder: Path) -> None:
-    """Make the files of a split's index in an empty folder, as long as they will be, without their bytes."""
+    """Create the files of a split's index in an empty folder, with their length but without bytes."""
     for file in footer.index_files:
-        # Names were checked against a grammar when the footer was read; nothing that is there is replaced.
+        # Names were validated when the footer was read; an existing file is never replaced.
         with (folder / file.name).open("xb") as sink:
             sink.truncate(file.size)
 
 
 def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[CachedPiece]:
-    """Copy pieces of a split's index to their places in the files of a folder; tells their checksums."""
+    """Copy pieces of a split's index into the files of a folder; returns them with their checksums."""
     runs = list(_adjacent_pieces(pieces))
-    # The largest first, so that no thread is left alone with it at the end.
+    # The largest first, so that the threads finish at about the same time.
     runs.sort(key=lambda run: sum(piece.size for piece in run), reverse=True)
 
     def work(run: list[Piece]) -> list[CachedPiece]:
@@ -197,7 +198,7 @@ def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[P
 
 
 def _adjacent_pieces(pieces: Collection[Piece]) -> Iterator[list[Piece]]:
-    """Pieces that lie side by side in the split, so many as one read takes."""
+    """Groups of adjacent pieces of the split, each up to the size of one read."""
     run: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: piece.offset):
         stop = run[-1].offset + run[-1].length if run else 0
@@ -259,7 +260,7 @@ def _decompress(codec: Any, block: memoryview, size: int, what: str) -> memoryvi
 
 
 def _block_lengths(piece: Piece) -> Sequence[int]:
-    """The lengths of a piece's blocks as they are stored."""
+    """The stored lengths of a piece's blocks."""
     return piece.blocks or [
         min(BLOCK_BYTES, piece.length - start) for start in range(0, piece.length, BLOCK_BYTES)
     ]
@@ -278,9 +279,9 @@ def _reads(piece: Piece) -> Iterator[tuple[int, int, list[int]]]:
 
 
 def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> None:
-    """Put the segments of several `meta.json` into one index, and merge those of like size.
+    """Make one index of the segments of several `meta.json`, and merge segments of similar size.
 
-    Their files are in the folder already; the index that comes out is there as well.
+    The files of all segments are in the folder, and so is the resulting index.
     """
     segments = [segment for meta in metas for segment in meta["segments"]]
     count = max(1, min(_MERGES_AT_ONCE, os.cpu_count() or 1, len(segments) // _MERGE_FACTOR))
@@ -291,8 +292,8 @@ def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> 
     rooms = [folder / f"merging-{number}" for number in range(count)]
     for room, share in zip(rooms, shares, strict=True):
         room.mkdir()
-        wanted = {_name(segment) for segment in share}
-        _move([path for path in folder.iterdir() if path.name.partition(".")[0] in wanted], room)
+        segment_names = {_name(segment) for segment in share}
+        _move([path for path in folder.iterdir() if path.name.partition(".")[0] in segment_names], room)
     with ThreadPoolExecutor(count, thread_name_prefix="indextables-segments") as threads:
         list(threads.map(lambda share, room: _merge(metas[0], share, room, heap), shares, rooms))
     merged = [json.loads((room / META).read_text("utf-8")) for room in rooms]
@@ -302,7 +303,7 @@ def merge_segments(metas: Sequence[dict[str, Any]], folder: Path, heap: int) -> 
 
 
 def _merge(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Path, heap: int) -> None:
-    """An index over segments whose files are in the folder; Tantivy merges when it commits."""
+    """Make an index of segments whose files are in the folder; Tantivy merges them at the commit."""
     _write_meta(meta, segments, folder)
     writer = tantivy.Index.open(str(folder)).writer(heap, 1)
     writer.commit()
@@ -316,7 +317,7 @@ def _write_meta(meta: dict[str, Any], segments: list[dict[str, Any]], folder: Pa
 
 
 def _balance(segments: list[dict[str, Any]], count: int) -> list[list[dict[str, Any]]]:
-    """As many segments for each, and about as many documents: dealt out by size, there and back."""
+    """Groups of segments with about equal numbers of segments and documents."""
     ordered = sorted(segments, key=lambda segment: (segment["max_doc"], _name(segment)))
     rounds = [ordered[i : i + count] for i in range(0, len(ordered), count)]
     dealt = [each if number % 2 else each[::-1] for number, each in enumerate(rounds)]

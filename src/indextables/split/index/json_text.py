@@ -1,19 +1,21 @@
 """Arrow values as JSON text, whole arrays at a time.
 
-Every function gives a string array with one JSON value per row, null where the row is null, and a mask of
-rows whose value is not wholly in the text (a float that JSON cannot write, binary inside of an object).
+Every function returns a string array with one JSON value per row, null where the row is null, and a mask of
+rows whose text is incomplete (a float that JSON cannot represent, binary inside of an object).
 """
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.schema.type_info import TypeKind, kind_of
+
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
-# Powers of ten as the JSON reader of the index has them.
+# Powers of ten as Tantivy's JSON parser has them.
 _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
 
@@ -51,10 +53,10 @@ def quote_json(strings: pa.Array) -> pa.Array:
 
 
 def float_text(values: Floats) -> tuple[pa.Array, Mask]:
-    """Numbers in a form that the index reads back to the same bits, and which ones have no such form.
+    """Numbers as texts that Tantivy parses to the same bits, and a mask of numbers without such a text.
 
-    Its JSON reader computes `digits * 10^exponent` in floating point, which is off by one bit for
-    many shortest forms; so digits are looked for that come out right.
+    Its JSON parser computes `digits * 10^exponent` in floating point, which is off by one bit for
+    many shortest forms; so other digits are tried until the result is exact.
 
     >>> float_text(np.array([0.5, float("inf")]))[1].tolist()
     [False, True]
@@ -72,11 +74,11 @@ def float_text(values: Floats) -> tuple[pa.Array, Mask]:
         if not len(missing):
             break
         power = first[missing] + shift
-        wanted = safe[missing]
-        near = _scale(wanted, power)
+        target = safe[missing]
+        near = _scale(target, power)
         for candidate in (near, np.nextafter(near, 0.0), np.nextafter(near, np.inf)):
             fits = (candidate < 2.0**63) & (candidate == np.floor(candidate)) & (digits[missing] == 0)
-            hit = fits & (_scale(candidate, -power) == wanted)
+            hit = fits & (_scale(candidate, -power) == target)
             digits[missing[hit]] = candidate[hit]
             powers[missing[hit]] = power[hit]
         missing = missing[digits[missing] == 0]
@@ -97,38 +99,40 @@ def _scale(values: Floats, powers: np.ndarray[Any, np.dtype[np.int64]]) -> Float
 
 def json_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     """Any array as JSON values: structs and maps as objects, lists as arrays, nulls left out."""
-    kind = values.type
-    nothing: Mask = np.zeros(len(values), np.bool_)
-    if pa.types.is_struct(kind):
-        return _struct_text(values)
-    if pa.types.is_map(kind):
-        return _map_text(values)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _list_text(values)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return quote_json(values.cast(pa.string())), nothing
-    if pa.types.is_floating(kind):
-        numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-        text, failed = float_text(numbers)
-        return pc.if_else(pa.array(failed), pa.scalar(None, pa.string()), _null_like(text, values)), failed
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        return values.cast(pa.string()), nothing
-    if pa.types.is_timestamp(kind):
-        return _timestamp_text(values), nothing
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
-        return quote_json(values.cast(pa.string())), nothing
-    return pa.nulls(len(values), pa.string()), values.is_valid().to_numpy(zero_copy_only=False)
+    complete: Mask = np.zeros(len(values), np.bool_)
+    match kind_of(values.type):
+        case TypeKind.STRUCT:
+            return _struct_text(values)
+        case TypeKind.MAP:
+            return _map_text(values)
+        case TypeKind.LIST:
+            return _list_text(values)
+        case TypeKind.STRING | TypeKind.DATE | TypeKind.TIME:
+            return quote_json(values.cast(pa.string())), complete
+        case TypeKind.FLOAT:
+            numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+            text, failed = float_text(numbers)
+            nothing = pa.scalar(None, pa.string())
+            return pc.if_else(pa.array(failed), nothing, _null_like(text, values)), failed
+        case TypeKind.INTEGER | TypeKind.BOOLEAN | TypeKind.DECIMAL:
+            return values.cast(pa.string()), complete
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ:
+            return _timestamp_text(values), complete
+        case TypeKind.NULL | TypeKind.BINARY | TypeKind.INTERVAL | TypeKind.OTHER:
+            return pa.nulls(len(values), pa.string()), values.is_valid().to_numpy(zero_copy_only=False)
+        case kind:
+            assert_never(kind)
 
 
 def _null_like(text: pa.Array, values: pa.Array) -> pa.Array:
-    """The text, null where the value is."""
+    """The text, null where the value is null."""
     return (
         text if not values.null_count else pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
     )
 
 
 def _timestamp_text(values: pa.Array) -> pa.Array:
-    """RFC 3339 in UTC, which the index takes as a date; a year it cannot write stays plain text."""
+    """RFC 3339 in UTC, which Tantivy indexes as a date; years beyond 9999 stay texts."""
     text = values.cast(pa.timestamp("us")).cast(pa.string())
     return quote_json(pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", ""))
 
@@ -155,7 +159,7 @@ def _join_fields(pieces: list[Any], rows: int) -> pa.Array:
 
 def _map_text(values: pa.Array) -> tuple[pa.Array, Mask]:
     keys, incomplete_keys = json_text(values.keys)
-    if not pa.types.is_string(values.type.key_type) and not pa.types.is_large_string(values.type.key_type):
+    if kind_of(values.type.key_type) is not TypeKind.STRING:
         keys = quote_json(pc.replace_substring(keys, '"', ""))
     items, incomplete = json_text(values.items)
     pairs = pc.binary_join_element_wise(keys, ":", items, "")

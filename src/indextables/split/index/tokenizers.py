@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tantivy
 
-from indextables.options.indexing import STEMMERS, ngram_bounds
+from indextables.options.tokenizers import TokenBoundary, Tokenizer
 from indextables.split.mapping import PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 
 # Letters and digits, as the default tokenizer counts them.
@@ -24,42 +24,47 @@ def analyzer_name(field: Field) -> str:
 
 
 @lru_cache(maxsize=256)
-def analyzer(tokenizer: str, max_token: int) -> tantivy.TextAnalyzer:
-    """The analyzer: cuts text into tokens, drops those over `max_token` bytes, lowers case, stems.
+def analyzer(tokenizer: Tokenizer, max_token: int) -> tantivy.TextAnalyzer:
+    """The analyzer: splits text into tokens, drops those over `max_token` bytes, changes case, stems.
 
-    >>> analyzer("default", 5).analyze("The Quick FOX-es, jumping")
+    >>> from indextables.options.tokenizers import find_tokenizer
+    >>> analyzer(find_tokenizer("default"), 5).analyze("The Quick FOX-es, jumping")
     ['the', 'quick', 'fox', 'es']
-    >>> analyzer("cjk", 255).analyze("東京 Tower")
+    >>> analyzer(find_tokenizer("cjk"), 255).analyze("東京 Tower")
     ['東', '京', 'tower']
     """
     # Tantivy's filter keeps tokens shorter than its limit.
     keep = tantivy.Filter.remove_long(max_token + 1)
-    if tokenizer == "raw":
-        return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(keep).build()
-    builder = tantivy.TextAnalyzerBuilder(_tokenizer(tokenizer)).filter(keep)
-    builder = builder.filter(tantivy.Filter.lowercase())
-    if tokenizer.endswith("_stem"):
-        builder = builder.filter(tantivy.Filter.stemmer(STEMMERS[tokenizer.removesuffix("_stem")]))
+    builder = tantivy.TextAnalyzerBuilder(_splitter(tokenizer)).filter(keep)
+    if tokenizer.lower_case:
+        builder = builder.filter(tantivy.Filter.lowercase())
+    if tokenizer.stemmer is not None:
+        builder = builder.filter(tantivy.Filter.stemmer(tokenizer.stemmer))
     return builder.build()
 
 
-def _tokenizer(name: str) -> tantivy.Tokenizer:
-    if name == "whitespace":
-        return tantivy.Tokenizer.whitespace()
-    if name == "cjk":
-        return tantivy.Tokenizer.regex(_CJK_PATTERN)
-    if (grams := ngram_bounds(name)) is not None:
-        return tantivy.Tokenizer.ngram(min_gram=grams[0], max_gram=grams[1])
-    return tantivy.Tokenizer.simple()
+def _splitter(tokenizer: Tokenizer) -> tantivy.Tokenizer:
+    match tokenizer.boundary:
+        case TokenBoundary.NONE:
+            return tantivy.Tokenizer.raw()
+        case TokenBoundary.WORD:
+            return tantivy.Tokenizer.simple()
+        case TokenBoundary.SPACE:
+            return tantivy.Tokenizer.whitespace()
+        case TokenBoundary.CHARACTER:
+            return tantivy.Tokenizer.regex(_CJK_PATTERN)
+        case TokenBoundary.GRAM:
+            assert tokenizer.grams is not None
+            return tantivy.Tokenizer.ngram(min_gram=tokenizer.grams[0], max_gram=tokenizer.grams[1])
 
 
 def analyzer_of(field: Field) -> tantivy.TextAnalyzer:
     """The analyzer of a text, json or string field, for queries as for documents."""
-    return analyzer(field.tokenizer, field.max_token)
+    return analyzer(field.analysis, field.max_token)
 
 
 def register_tokenizers(index: tantivy.Index, mapping: Mapping) -> None:
-    """Make the analyzers of a mapping known to an index: needed after every opening."""
+    """Register the analyzers of a mapping with an index; needed whenever an index is opened."""
     for field in mapping.fields:
         if field.kind in (Kind.TEXT, Kind.JSON):
             index.register_tokenizer(analyzer_name(field), analyzer_of(field))
@@ -100,35 +105,35 @@ def _add(builder: tantivy.SchemaBuilder, field: Field) -> None:
 
 
 class Token(NamedTuple):
-    """A token and its place among the tokens of its text."""
+    """A token and its position in its text."""
 
     position: int
     text: str
 
 
 def tokenize(field: Field, text: str) -> list[Token]:
-    """The tokens of a text on this field, overlong ones too."""
-    return _tokens(field.tokenizer, text)
+    """The tokens of a text in this field, including those that are too long for the index."""
+    return _tokens(field.analysis, text)
 
 
 def tokenize_unstemmed(field: Field, text: str) -> list[Token]:
-    """The tokens without stemming: for words that are only begun, or misspelt."""
-    return _tokens("default" if field.tokenizer.endswith("_stem") else field.tokenizer, text)
+    """The tokens without stemming: for prefixes and misspelt words."""
+    return _tokens(field.analysis.unstemmed, text)
 
 
 def tokenize_prefix(field: Field, text: str) -> list[Token]:
-    """The tokens of a text whose last word is only begun: that one is not stemmed, the others are."""
+    """The tokens of a text that ends in a prefix: the last token is not stemmed, the others are."""
     begun = tokenize_unstemmed(field, text)
     return [*tokenize(field, text)[:-1], begun[-1]] if begun else []
 
 
-def _tokens(tokenizer: str, text: str) -> list[Token]:
+def _tokens(tokenizer: Tokenizer, text: str) -> list[Token]:
     found = analyzer(tokenizer, _NO_LIMIT).pre_tokenize(text).tokens
     return [Token(token.position, token.text) for token in found]
 
 
 def lower_case(text: str) -> str:
-    """Lower case, letter by letter, as the index does it.
+    """Lower case, letter by letter, as Tantivy does it.
 
     >>> lower_case("ΟΔΟΣ")
     'οδοσ'

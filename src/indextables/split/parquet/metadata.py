@@ -1,16 +1,296 @@
-"""Numbers of the fields of Parquet's structs (parquet.thrift), as far as we touch them."""
+"""Parquet's metadata (parquet.thrift) with typed access to the fields that are read or written here.
 
-# FileMetaData
-SCHEMA, NUM_ROWS, ROW_GROUPS, KEY_VALUES = 2, 3, 4, 5
+Each class wraps a Thrift struct. Fields without an accessor are kept when the metadata are written again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from indextables.split.parquet.thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    read_struct,
+    write_struct,
+)
+
+Bytes: TypeAlias = bytes | memoryview
+# The first byte of a part of a file, and the byte after the last.
+ByteRange: TypeAlias = tuple[int, int]
+
+# Numbers of fields. FileMetaData
+_VERSION, _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES = 1, 2, 3, 4, 5
 # KeyValue
-KEY, VALUE = 1, 2
+_KEY, _VALUE = 1, 2
 # SchemaElement
-NAME, CHILDREN = 4, 5
+_NAME, _NUM_CHILDREN = 4, 5
 # RowGroup
-COLUMNS, GROUP_BYTES, GROUP_ROWS, GROUP_OFFSET, GROUP_PACKED, GROUP_ORDINAL = 1, 2, 3, 5, 6, 7
+_COLUMNS, _TOTAL_BYTE_SIZE, _GROUP_NUM_ROWS, _FILE_OFFSET, _TOTAL_COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 5, 6, 7
 # ColumnChunk
-CHUNK_OFFSET, META_DATA = 2, 3
-OFFSET_INDEX_AT, OFFSET_INDEX_LENGTH, COLUMN_INDEX_AT, COLUMN_INDEX_LENGTH = 4, 5, 6, 7
-PAGE_INDEXES = (OFFSET_INDEX_AT, OFFSET_INDEX_LENGTH, COLUMN_INDEX_AT, COLUMN_INDEX_LENGTH)
+_CHUNK_FILE_OFFSET, _META_DATA = 2, 3
+_OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH = 4, 5, 6, 7
+_PAGE_INDEX_FIELDS = (_OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
 # ColumnMetaData
-NUM_VALUES, UNPACKED, PACKED, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE = 5, 6, 7, 9, 10, 11
+_NUM_VALUES, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE = 5, 6, 7
+_DATA_PAGE_OFFSET, _INDEX_PAGE_OFFSET, _DICTIONARY_PAGE_OFFSET = 9, 10, 11
+_PAGE_OFFSETS = (_DATA_PAGE_OFFSET, _INDEX_PAGE_OFFSET, _DICTIONARY_PAGE_OFFSET)
+# Statistics, encoding statistics, bloom filter, sizes: they describe all pages of a chunk.
+_CHUNK_STATISTICS = (8, 12, 13, 14, 15, 16, 17)
+
+_MAX_ORDINAL = (1 << 15) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaElement:
+    """A column of the schema, or a field within one; parents come before their children."""
+
+    struct: Struct
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.struct[_NAME][1].decode())
+
+    @property
+    def num_children(self) -> int:
+        """How many fields it has."""
+        return int(self.struct.get(_NUM_CHILDREN, (I32, 0))[1])
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has values of its own."""
+        return self.num_children == 0
+
+    @property
+    def is_odd_leaf(self) -> bool:
+        """Whether it is a leaf with an explicit number of children, 0, which Arrow does not read."""
+        return self.is_leaf and _NUM_CHILDREN in self.struct
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """The pages of a leaf column in a row group."""
+
+    struct: Struct
+
+    @property
+    def _meta(self) -> Struct:
+        meta: Struct = self.struct[_META_DATA][1]
+        return meta
+
+    @property
+    def byte_range(self) -> ByteRange:
+        """Where its pages are in the file, including the dictionary page."""
+        meta = self._meta
+        start = min(meta[field][1] for field in _PAGE_OFFSETS if field in meta)
+        return start, start + meta[_COMPRESSED_SIZE][1]
+
+    @property
+    def compressed_size(self) -> int:
+        """How many bytes its pages have in the file."""
+        return int(self._meta[_COMPRESSED_SIZE][1])
+
+    @property
+    def uncompressed_size(self) -> int:
+        """How many bytes its pages have before compression."""
+        return int(self._meta[_UNCOMPRESSED_SIZE][1])
+
+    @property
+    def dictionary_page_offset(self) -> int | None:
+        """Where its dictionary page begins, if it has one."""
+        found = self._meta.get(_DICTIONARY_PAGE_OFFSET)
+        return None if found is None else int(found[1])
+
+    @property
+    def column_index_range(self) -> ByteRange | None:
+        """Where its column index (statistics by page) is, if it has one."""
+        return self._range(_COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
+
+    @property
+    def offset_index_range(self) -> ByteRange | None:
+        """Where its offset index (locations of pages) is, if it has one."""
+        return self._range(_OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
+
+    def _range(self, offset: int, length: int) -> ByteRange | None:
+        if offset not in self.struct or length not in self.struct:
+            return None
+        start = self.struct[offset][1]
+        return start, start + self.struct[length][1]
+
+    def shifted(self, by: int) -> "ColumnChunk":
+        """The chunk with its pages `by` bytes further on, and without page indexes."""
+        meta = dict(self._meta)
+        for field in _PAGE_OFFSETS:
+            if field in meta:
+                meta[field] = (I64, meta[field][1] + by)
+        struct = self._without_page_indexes()
+        return ColumnChunk({**struct, _META_DATA: (STRUCT, meta), _CHUNK_FILE_OFFSET: (I64, 0)})
+
+    def of_pages(self, rows: int, offset: int, dictionary_size: int, size: int) -> "ColumnChunk":
+        """A chunk of some of its pages, without statistics and page indexes.
+
+        Args:
+            rows: The rows of the pages.
+            offset: Where the pages begin in their file.
+            dictionary_size: The bytes of the dictionary page before them; 0 if there is none.
+            size: The bytes of all pages.
+        """
+        meta = {number: field for number, field in self._meta.items() if number not in _CHUNK_STATISTICS}
+        meta.pop(_DICTIONARY_PAGE_OFFSET, None)
+        if dictionary_size:
+            meta[_DICTIONARY_PAGE_OFFSET] = (I64, offset)
+        meta[_DATA_PAGE_OFFSET] = (I64, offset + dictionary_size)
+        meta[_NUM_VALUES] = (I64, rows)
+        meta[_COMPRESSED_SIZE] = (I64, size)
+        meta[_UNCOMPRESSED_SIZE] = (I64, max(size, self.uncompressed_size))
+        return ColumnChunk({**self._without_page_indexes(), _META_DATA: (STRUCT, meta)})
+
+    def with_page_indexes(
+        self, column_index: ByteRange | None, offset_index: ByteRange | None
+    ) -> "ColumnChunk":
+        """The chunk with the places of its page indexes."""
+        struct = self._without_page_indexes()
+        for found, offset, length in (
+            (column_index, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH),
+            (offset_index, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH),
+        ):
+            if found is not None:
+                struct[offset] = (I64, found[0])
+                struct[length] = (I32, found[1] - found[0])
+        return ColumnChunk(struct)
+
+    def _without_page_indexes(self) -> Struct:
+        return {number: field for number, field in self.struct.items() if number not in _PAGE_INDEX_FIELDS}
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupMetadata:
+    """A row group: its rows, and a chunk for every leaf column."""
+
+    struct: Struct
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[ColumnChunk], rows: int, offset: int | None = None, ordinal: int | None = None
+    ) -> "RowGroupMetadata":
+        """The metadata of a row group; with its place in the file if that is given."""
+        struct: Struct = {
+            _COLUMNS: _structs([column.struct for column in columns]),
+            _TOTAL_BYTE_SIZE: (I64, sum(column.uncompressed_size for column in columns)),
+            _GROUP_NUM_ROWS: (I64, rows),
+        }
+        if offset is not None:
+            struct[_FILE_OFFSET] = (I64, offset)
+            struct[_TOTAL_COMPRESSED_SIZE] = (I64, sum(column.compressed_size for column in columns))
+        if ordinal is not None and ordinal <= _MAX_ORDINAL:
+            struct[_ORDINAL] = (I16, ordinal)
+        return cls(struct)
+
+    @property
+    def columns(self) -> list[ColumnChunk]:
+        """Its column chunks, in the order of the leaf columns."""
+        return [ColumnChunk(struct) for struct in self.struct[_COLUMNS][1][1]]
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows it has."""
+        return int(self.struct[_GROUP_NUM_ROWS][1])
+
+    @property
+    def uncompressed_size(self) -> int:
+        """How many bytes its pages have before compression."""
+        return int(self.struct[_TOTAL_BYTE_SIZE][1])
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetadata:
+    """The footer of a Parquet file, without its length and the magic bytes."""
+
+    struct: Struct
+
+    @classmethod
+    def parse(cls, footer: Bytes) -> "FileMetadata":
+        """Read a footer; ValueError if it is malformed."""
+        return cls(read_struct(footer)[0])
+
+    @classmethod
+    def of_file(cls, parquet: Bytes) -> "FileMetadata":
+        """Read the footer at the end of a file in memory."""
+        length = int.from_bytes(parquet[-8:-4], "little")
+        return cls.parse(parquet[len(parquet) - 8 - length :])
+
+    @property
+    def schema_elements(self) -> list[SchemaElement]:
+        """The elements of the schema; the first is the root."""
+        return [SchemaElement(struct) for struct in self.struct[_SCHEMA][1][1]]
+
+    @property
+    def row_groups(self) -> list[RowGroupMetadata]:
+        """The row groups, in order."""
+        return [RowGroupMetadata(struct) for struct in self.struct[_ROW_GROUPS][1][1]]
+
+    @property
+    def key_values(self) -> dict[str, str]:
+        """The key-values of the footer; malformed ones are left out."""
+        entries = self.struct[_KEY_VALUES][1][1] if _KEY_VALUES in self.struct else []
+        return {
+            entry[_KEY][1].decode(errors="replace"): entry[_VALUE][1].decode(errors="replace")
+            for entry in entries
+            if _KEY in entry and _VALUE in entry
+        }
+
+    def without_extras(self) -> "FileMetadata":
+        """The metadata without key-values, and with leaves as Arrow reads them."""
+        elements = [
+            {number: field for number, field in element.struct.items() if number != _NUM_CHILDREN}
+            if element.is_odd_leaf
+            else element.struct
+            for element in self.schema_elements
+        ]
+        struct = {number: field for number, field in self.struct.items() if number != _KEY_VALUES}
+        return FileMetadata({**struct, _SCHEMA: _structs(elements)})
+
+    def has_schema_of(self, other: "FileMetadata") -> bool:
+        """Whether another file has the same columns, with the same types."""
+        return bool(self.struct[_SCHEMA] == other.struct[_SCHEMA])
+
+    def with_rows(self, groups: Sequence[RowGroupMetadata], key_values: Mapping[str, str]) -> "FileMetadata":
+        """The metadata of a file with the same columns and other row groups; key-values are added."""
+        existing = self.struct.get(_KEY_VALUES, (LIST, (STRUCT, [])))[1][1]
+        added = [
+            {_KEY: (BINARY, key.encode()), _VALUE: (BINARY, value.encode())}
+            for key, value in key_values.items()
+        ]
+        return FileMetadata(
+            {
+                **self.struct,
+                _NUM_ROWS: (I64, sum(group.num_rows for group in groups)),
+                _ROW_GROUPS: _structs([group.struct for group in groups]),
+                _KEY_VALUES: _structs([*existing, *added]),
+            }
+        )
+
+    def of_column(self, leaf: SchemaElement, groups: Sequence[RowGroupMetadata]) -> "FileMetadata":
+        """The metadata of a file with one of the columns alone."""
+        root = {**self.schema_elements[0].struct, _NUM_CHILDREN: (I32, 1)}
+        return FileMetadata(
+            {
+                _VERSION: self.struct[_VERSION],
+                _SCHEMA: _structs([root, leaf.struct]),
+                _NUM_ROWS: (I64, sum(group.num_rows for group in groups)),
+                _ROW_GROUPS: _structs([group.struct for group in groups]),
+            }
+        )
+
+    def to_bytes(self) -> bytes:
+        """The footer as it is written."""
+        return write_struct(self.struct)
+
+
+def _structs(structs: list[Struct]) -> tuple[int, tuple[int, list[Struct]]]:
+    return LIST, (STRUCT, structs)

@@ -1,6 +1,6 @@
-"""The rows of a split: by row number, or all in order.
+"""Reads the rows of a split: by row number, or all in order.
 
-Few rows cost few pages: their pages are found in the page index, fetched together, and decoded alone.
+To read a few rows, only their pages are fetched and decoded; the page index has their locations.
 """
 
 import io
@@ -22,11 +22,10 @@ import pyarrow.parquet as pq
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
-from indextables.split.parquet.metadata import ROW_GROUPS
+from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
-from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter, chunk_range, unpacked_bytes
-from indextables.split.parquet.storage_types import convert_storage
-from indextables.split.parquet.thrift import Struct
+from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
+from indextables.split.parquet.storage_types import from_storage
 from indextables.store import Store
 
 # Below this many bytes of pages, threads cost more than they save.
@@ -35,13 +34,13 @@ T = TypeVar("T")
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
-# Row groups that are decoded ahead have no more bytes together, unless one alone has.
+# The limit for row groups that are decoded ahead, unless a single one exceeds it.
 _AHEAD_BYTES = 128 << 20
-# So many rows are fetched together from several row groups: each call has its price, each row its pages.
+# Rows of several row groups are fetched together up to this number, since each call has a cost.
 _ROWS_PER_FETCH = 1024
 
-# By group: the first rows of pages, and the choice that was made among these pages.
-_Known: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
+# By row group: the first rows of pages, and the pages that were selected among them.
+_PageChoices: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +54,7 @@ def cpu_count() -> int:
 
 
 def decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
-    """The values at some places of a Parquet file of one column."""
+    """The values at some positions of a Parquet file of one column."""
     if on_a_thread:
         return _threads(os.getpid()).submit(_read_small, data, positions)
     done: Future[pa.Array] = Future()
@@ -67,9 +66,9 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
     opened = pq.ParquetFile(pa.BufferReader(data))
     chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
     if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
-        # Codes are taken before they become strings.
-        names, known = opened.schema_arrow.names, opened.metadata
-        opened = pq.ParquetFile(pa.BufferReader(data), metadata=known, read_dictionary=names)
+        # Dictionary codes are selected before they are decoded.
+        names, metadata = opened.schema_arrow.names, opened.metadata
+        opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names)
     taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
     return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
 
@@ -85,7 +84,7 @@ def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
 
 
 class SparseFile(io.RawIOBase):
-    """A file of which only some ranges are there: Arrow reads each column chunk as a whole."""
+    """A file of which only some ranges are in memory: Arrow reads each column chunk as a whole."""
 
     def __init__(self, size: int, parts: dict[int, bytes]) -> None:
         self._size = size
@@ -94,7 +93,7 @@ class SparseFile(io.RawIOBase):
 
     @classmethod
     def open(cls, size: int, parts: dict[int, bytes]) -> Any:  # noqa: ANN401 - untyped library
-        """As Arrow's file; `parts` by the place where each begins."""
+        """An Arrow file of parts, by the offset of each."""
         return pa.PythonFile(cls(size, parts), "r")
 
     def readable(self) -> bool:
@@ -106,11 +105,11 @@ class SparseFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The place of the next read."""
+        """The position of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go elsewhere."""
+        """Set the position."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = base + offset
         return self._position
@@ -128,9 +127,10 @@ class SparseFile(io.RawIOBase):
 class _Plan:
     """What to fetch of a column.
 
-    By group its number, the rows of the chosen pages, their number, and whether a dictionary comes before
-    them; where the wanted rows stand among those of all chosen pages; the ranges to read, their bytes, and
-    the checksum of each, unless the format has none.
+    `groups`: for each row group its number, the rows of the selected pages, the number of pages, and whether
+    a dictionary page precedes them. `positions`: the requested rows among those of all selected pages.
+    `ranges`: the byte ranges to read, with `size` bytes in all and their `checksums`, unless the format has
+    none.
     """
 
     groups: list[tuple[int, int, int, bool]]
@@ -144,16 +144,16 @@ class _Plan:
 class RowGroup:
     """A row group: the metadata of its file and its own, its bytes, and its rows."""
 
-    file: Struct
-    described: Struct
+    file_metadata: FileMetadata
+    metadata: RowGroupMetadata
     encoded: EncodedRowGroup
     rows: pa.Table
 
 
 class ReaderState:
-    """What was read of a split beyond its footer; may be kept, and shared by threads.
+    """Data of an open split beyond its footer; it can be cached, and shared by threads.
 
-    It has the mapping of a split on the local disk, and no store.
+    For a split on the local disk it has the memory map of the file. It has no store, hence no credentials.
     """
 
     def __init__(self, local_path: str | None, size: int) -> None:
@@ -165,14 +165,14 @@ class ReaderState:
 class RowReader:
     """An open split, for reading rows; may be shared by threads."""
 
-    def __init__(self, store: Store, footer: Footer, facts: ReaderState | None = None) -> None:
-        """`facts` are those of the same split, if it was opened before."""
+    def __init__(self, store: Store, footer: Footer, state: ReaderState | None = None) -> None:
+        """Open a split; `state` is that of an earlier reader of the same split."""
         self._store = store
         self._footer = footer
         self._path = footer.path
-        self._facts = facts or ReaderState(store.local_path(footer.path), footer.size)
-        self._pages = self._facts.pages
-        self._map = self._facts.map
+        self._state = state or ReaderState(store.local_path(footer.path), footer.size)
+        self._pages = self._state.pages
+        self._map = self._state.map
 
     @property
     def schema(self) -> pa.Schema:
@@ -183,30 +183,30 @@ class RowReader:
         """The rows with these numbers, which must be ascending and distinct, in that order."""
         names = self._names(columns)
         if not len(numbers):
-            return self._typed_schema(names).empty_table()
+            return self._result_schema(names).empty_table()
         if numbers[0] < 0 or numbers[-1] >= self._footer.num_records:
             raise SplitError(f"{self._where}: no row {numbers[-1]}; there are {self._footer.num_records}")
-        with self._damage():
+        with self._translate_errors():
             return self._fetch(numbers, names)
 
     def _fetch(self, numbers: Ints, names: list[str]) -> pa.Table:
         parts = self._by_group(numbers)
         flat = [name for name in names if name in self._layout.flat and name != ROW_COLUMN]
-        wanted = self._selection(flat, parts)
-        arrays = dict(zip(flat, self._decode(flat, parts, wanted), strict=True))
+        page_tables = self._selection(flat, parts)
+        arrays = dict(zip(flat, self._decode(flat, parts, page_tables), strict=True))
         arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
         nested = [name for name in names if name not in arrays]
         if nested:
             arrays.update(self._nested(nested, parts))
-        schema = self._typed_schema(names)
+        schema = self._result_schema(names)
         return pa.Table.from_arrays(
-            [self._typed(arrays[name], schema.field(name).type) for name in names], schema=schema
+            [self._from_storage(arrays[name], schema.field(name).type) for name in names], schema=schema
         )
 
     def batches(
         self, numbers: Ints, columns: Sequence[str] | None = None, *, batch_bytes: int = BATCH_BYTES
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with these numbers (ascending, distinct), row group by row group, or a few together."""
+        """The rows with these numbers (ascending, distinct), by row group, or several small ones."""
         names = self._names(columns)
         parts = self._by_group(numbers)
         ends = np.cumsum([len(local) for _, local in parts]).tolist()
@@ -216,7 +216,7 @@ class RowReader:
             [*zip(ends, sizes, strict=True), (np.inf, np.inf)]
         ):
             if following - start > _ROWS_PER_FETCH or next_size - size > batch_bytes:
-                # Every row group gave a piece of each column; as one they are one batch.
+                # One chunk for each column, so that the rows become one batch.
                 table = self.fetch(numbers[start:end], columns).combine_chunks()
                 for batch in table.to_batches(max_chunksize=BATCH_ROWS):
                     yield from slice_batch(batch, batch_bytes)
@@ -231,44 +231,45 @@ class RowReader:
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows from number `start` to before `end`, in order; few row groups ahead are in memory."""
+        """The rows from number `start` to before `end`, in order; few row groups are decoded ahead."""
         names = self._names(columns)
         end = self._footer.num_records if end is None else min(end, self._footer.num_records)
         groups = [
             i for i, g in enumerate(self._layout.groups) if g.first_row < end and g.first_row + g.rows > start
         ]
         if self._map is not None and len(names) >= cpu_count():
-            for batch in self._streamed(groups, names, start, end, batch_rows, batch_bytes):
+            for batch in self._stream(groups, names, start, end, batch_rows, batch_bytes):
                 yield from slice_batch(batch, batch_bytes)
             return
-        schema = self._typed_schema(names)
-        # Arrow decodes the columns of a row group side by side; if those are fewer than cores, groups are.
+        schema = self._result_schema(names)
+        # Arrow decodes the columns of a row group in parallel; with fewer columns than cores, row groups are
+        # too.
         largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
         depth = min(cpu_count(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
         depth = max(1, depth)
-        for table in self._decoded(
+        for table in self._read_ahead(
             [partial(self._group, group, names, start, end) for group in groups], depth
         ):
-            typed = [self._typed(table.column(n), schema.field(n).type) for n in names]
+            typed = [self._from_storage(table.column(n), schema.field(n).type) for n in names]
             rows = pa.Table.from_arrays(typed, schema=schema) if names else table
             for batch in rows.to_batches(max_chunksize=batch_rows):
                 yield from slice_batch(batch, batch_bytes)
 
     def _row_bytes(self, group: int, names: list[str]) -> float:
-        """About how many bytes a row of a group has, before it is decoded."""
+        """The average uncompressed size of a row of a row group."""
         found = self._layout.groups[group]
         columns = (found.columns[number] for number in self._layout.chunks(names))
-        return sum(unpacked_bytes(column) for column in columns) / max(1, found.rows)
+        return sum(column.uncompressed_size for column in columns) / max(1, found.rows)
 
-    def _streamed(
+    def _stream(
         self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a file at hand, decoded batch by batch: memory just used is used again, still warm."""
-        schema = self._typed_schema(names)
+        """Rows of a local file, decoded batch by batch, so that memory is reused."""
+        schema = self._result_schema(names)
         for group in groups:
             position = self._layout.groups[group].first_row
             fitting = int(batch_bytes // max(1, self._row_bytes(group, names)))
-            with self._damage():
+            with self._translate_errors():
                 batches = self._open(group, names).iter_batches(
                     max(1, min(batch_rows, fitting)),
                     row_groups=[group],
@@ -276,56 +277,56 @@ class RowReader:
                     use_threads=pa.cpu_count() > 1,
                 )
             while True:
-                with self._damage():
+                with self._translate_errors():
                     batch = next(batches, None)
                 if batch is None:
                     break
                 low, high = max(0, start - position), min(batch.num_rows, end - position)
                 position += batch.num_rows
                 if low < high:
-                    typed = [self._typed(batch.column(n), schema.field(n).type) for n in names]
+                    typed = [self._from_storage(batch.column(n), schema.field(n).type) for n in names]
                     rows = pa.RecordBatch.from_arrays(typed, schema=schema)
                     yield rows if high - low == rows.num_rows else rows.slice(low, high - low)
 
     def groups(self) -> Iterator["RowGroup"]:
-        """The row groups in order, each as it is encoded and decoded; one ahead is in memory."""
-        yield from self._decoded(
-            [partial(self._coded, number) for number in range(len(self._layout.groups))], 1
+        """The row groups in order, encoded and decoded; one is read ahead."""
+        yield from self._read_ahead(
+            [partial(self._read_row_group, number) for number in range(len(self._layout.groups))], 1
         )
 
-    def _decoded(self, works: Sequence[Callable[[], T]], depth: int) -> Iterator[T]:
-        """What works give, in order; threads are so many works ahead, if there is more than one."""
-        if len(works) == 1:
-            with self._damage():
-                only = works[0]()
+    def _read_ahead(self, tasks: Sequence[Callable[[], T]], depth: int) -> Iterator[T]:
+        """The results of tasks, in order; threads run `depth` tasks ahead."""
+        if len(tasks) == 1:
+            with self._translate_errors():
+                only = tasks[0]()
             yield only
             return
         with ThreadPoolExecutor(depth, thread_name_prefix="indextables-scan") as ahead:
-            waiting = deque(ahead.submit(work) for work in works[:depth])
-            for number in range(len(works)):
-                with self._damage():
+            waiting = deque(ahead.submit(task) for task in tasks[:depth])
+            for number in range(len(tasks)):
+                with self._translate_errors():
                     done = waiting.popleft().result()
-                if number + depth < len(works):
-                    waiting.append(ahead.submit(works[number + depth]))
+                if number + depth < len(tasks):
+                    waiting.append(ahead.submit(tasks[number + depth]))
                 yield done
 
-    def _coded(self, number: int) -> "RowGroup":
-        group: Struct = self._layout.file[ROW_GROUPS][1][1][number]
+    def _read_row_group(self, number: int) -> "RowGroup":
+        group = self._layout.metadata.row_groups[number]
         encoded = EncodedRowGroup.read(group, self._ranges)
         if self._footer.checksums is not None:
             encoded.check(self._footer.checksums[number])
-        # Decoded from the copy, so that what will be written is known to be readable.
+        # Decoded from a copy, so that the bytes that will be written are known to be readable.
         copy = io.BytesIO()
-        file = RowGroupWriter(copy, self._layout.file)
+        file = RowGroupWriter(copy, self._layout.metadata)
         file.add(encoded)
         file.close(lambda _: {})
         names = self._footer.schema.names
         table = pq.ParquetFile(pa.BufferReader(copy.getbuffer())).read(columns=names)
         if table.num_rows != encoded.rows:
             raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
-        schema = self._typed_schema(names)
-        typed = [self._typed(table.column(name), schema.field(name).type) for name in names]
-        return RowGroup(self._layout.file, group, encoded, pa.Table.from_arrays(typed, schema=schema))
+        schema = self._result_schema(names)
+        typed = [self._from_storage(table.column(name), schema.field(name).type) for name in names]
+        return RowGroup(self._layout.metadata, group, encoded, pa.Table.from_arrays(typed, schema=schema))
 
     # --- the file -------------------------------------------------------------------------------------
 
@@ -334,8 +335,8 @@ class RowReader:
         return f"{self._store.url}/{self._path}"
 
     @contextmanager
-    def _damage(self) -> Iterator[None]:
-        """What a decoder says of damaged bytes, as our error."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Translate errors of decoders into a SplitError."""
         try:
             yield
         except (pa.ArrowException, OSError, LookupError, ValueError, TypeError, ArithmeticError) as error:
@@ -345,20 +346,20 @@ class RowReader:
 
     @property
     def _layout(self) -> FileLayout:
-        if (found := self._facts.layout) is None:
+        if (found := self._state.layout) is None:
             sink = pa.BufferOutputStream()
-            with self._damage():
+            with self._translate_errors():
                 self._footer.parquet.write_metadata_file(sink)
-                found = self._facts.layout = FileLayout.of(sink.getvalue().to_pybytes()[4:-8])
+                found = self._state.layout = FileLayout.of(sink.getvalue().to_pybytes()[4:-8])
         return found
 
     def _open(self, group: int, names: list[str]) -> pq.ParquetFile:
-        """A reader of some columns of a row group, after a look at their checksums.
+        """A reader of some columns of a row group, after a comparison of their checksums.
 
-        Every call has a reader of its own: they are cheap, and not made for sharing.
+        Every call opens a new reader, since readers are cheap and not thread-safe.
         """
         numbers = self._layout.chunks(names)
-        places = [chunk_range(self._layout.groups[group].columns[number]) for number in numbers]
+        places = [self._layout.groups[group].columns[number].byte_range for number in numbers]
         data = self._ranges(places)
         if self._footer.checksums is not None:
             for number, chunk in zip(numbers, data, strict=True):
@@ -380,25 +381,27 @@ class RowReader:
 
     def _names(self, columns: Sequence[str] | None) -> list[str]:
         names = list(self._footer.schema.names if columns is None else columns)
-        known = {*self._footer.schema.names, ROW_COLUMN}
+        available = {*self._footer.schema.names, ROW_COLUMN}
         for name in names:
-            if name not in known:
+            if name not in available:
                 raise SplitError(
-                    f"{self._where}: no column {name!r}; the columns are {', '.join(sorted(known))}"
+                    f"{self._where}: no column {name!r}; the columns are {', '.join(sorted(available))}"
                 )
         return names
 
-    def _typed_schema(self, names: list[str]) -> pa.Schema:
+    def _result_schema(self, names: list[str]) -> pa.Schema:
         number = pa.field(ROW_COLUMN, pa.int64(), nullable=False)
         return pa.schema([number if n == ROW_COLUMN else self._footer.schema.field(n) for n in names])
 
-    def _typed(self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-        return column if column.type == kind else convert_storage(column, kind)
+    def _from_storage(
+        self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType
+    ) -> pa.ChunkedArray | pa.Array:
+        return column if column.type == kind else from_storage(column, kind)
 
     # --- rows by number --------------------------------------------------------------------------------
 
     def _by_group(self, numbers: Ints) -> list[tuple[int, Ints]]:
-        """The numbers within each row group that has any."""
+        """The row numbers within each row group that has any of the rows."""
         groups = self._layout.groups
         bounds = np.searchsorted(numbers, [g.first_row for g in groups] + [self._footer.num_records])
         return [
@@ -408,7 +411,7 @@ class RowReader:
         ]
 
     def _selection(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
-        """The pages of the wanted chunks; page indexes that are not known yet are fetched together."""
+        """The pages of column chunks; page indexes that were not read before are fetched together."""
         leaves = [self._layout.flat[name] for name in names]
         keys = [(group, leaf) for leaf in leaves for group, _ in parts]
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
@@ -425,9 +428,9 @@ class RowReader:
         self, names: list[str], parts: list[tuple[int, Ints]], pages: dict[tuple[int, int], Pages]
     ) -> list[pa.Array]:
         leaves = [self._layout.flat[name] for name in names]
-        known: _Known = {}
-        plans = [self._plan(leaf, parts, pages, known) for leaf in leaves]
-        # The largest first, so that no thread is left alone with it.
+        choices: _PageChoices = {}
+        plans = [self._plan(leaf, parts, pages, choices) for leaf in leaves]
+        # The largest first, so that the threads finish at about the same time.
         order = sorted(range(len(plans)), key=lambda i: -plans[i].size)
         read = self._ranges([each for i in order for each in plans[i].ranges])
         if self._footer.checksums is not None:
@@ -438,12 +441,12 @@ class RowReader:
         many = len(plans) > 1 and sum(plan.size for plan in plans) > _MIN_BYTES_FOR_THREADS
         decoded: list[Any] = [None] * len(plans)
         for i in order:
-            held = []
+            column_parts = []
             for group, rows, count, has_dictionary in plans[i].groups:
                 dictionary = next(data) if has_dictionary else b""
-                held.append((group, rows, [next(data) for _ in range(count)], dictionary))
-            file = self._layout.small_file(leaves[i], held)
-            # Threads decode the first files while the others are put together.
+                column_parts.append((group, rows, [next(data) for _ in range(count)], dictionary))
+            file = self._layout.single_column_file(leaves[i], column_parts)
+            # Threads decode the first files while the others are assembled.
             decoded[i] = decode(file, plans[i].positions, on_a_thread=many)
         return [each.result() for each in decoded]
 
@@ -452,9 +455,9 @@ class RowReader:
         leaf: Leaf,
         parts: list[tuple[int, Ints]],
         pages: dict[tuple[int, int], Pages],
-        known: "_Known",
+        choices: "_PageChoices",
     ) -> "_Plan":
-        """Which pages of a column hold the rows, and where in them the rows will stand."""
+        """Which pages of a column have the rows, and the positions of the rows in them."""
         groups: list[tuple[int, int, int, bool]] = []
         positions: list[Ints] = []
         ranges: list[tuple[int, int]] = []
@@ -462,39 +465,41 @@ class RowReader:
         before = 0
         for group, local in parts:
             own = pages[group, leaf.number]
-            chosen, within, rows = self._chosen(group, own.first_rows, local, known)
+            selected, within, rows = self._select_pages(group, own.first_rows, local, choices)
             positions.append(within + before)
             if own.dictionary is not None:
                 ranges.append(own.dictionary)
-            starts = own.offsets[chosen]
-            ranges.extend(zip(starts.tolist(), (starts + own.lengths[chosen]).tolist(), strict=True))
+            starts = own.offsets[selected]
+            ranges.extend(zip(starts.tolist(), (starts + own.lengths[selected]).tolist(), strict=True))
             if own.checksums is not None:
                 checksums += own.checksums[:1].tolist() if own.dictionary is not None else []
-                checksums += own.checksums[1 + chosen].tolist()
-            groups.append((group, rows, len(chosen), own.dictionary is not None))
+                checksums += own.checksums[1 + selected].tolist()
+            groups.append((group, rows, len(selected), own.dictionary is not None))
             before += rows
         size = sum(end - start for start, end in ranges)
         return _Plan(groups, np.concatenate(positions), ranges, size, checksums)
 
-    def _chosen(self, group: int, first_rows: Ints, local: Ints, known: "_Known") -> tuple[Ints, Ints, int]:
-        """The pages that hold rows of a group, where the rows stand in them, and how many rows they have.
+    def _select_pages(
+        self, group: int, first_rows: Ints, local: Ints, choices: "_PageChoices"
+    ) -> tuple[Ints, Ints, int]:
+        """The pages with rows of a row group, the positions of the rows in them, and the rows of these pages.
 
-        Most columns of a group are cut into pages at the same rows, so what was found for one is kept.
+        Most columns of a row group have page boundaries at the same rows, so the result is reused.
         """
-        for cut, found in known.setdefault(group, []):
+        for cut, found in choices.setdefault(group, []):
             if np.array_equal(cut, first_rows):
                 return found
         which = np.searchsorted(first_rows, local, side="right") - 1
-        chosen, place = np.unique(which, return_inverse=True)
+        selected, place = np.unique(which, return_inverse=True)
         following = np.append(first_rows[1:], self._layout.groups[group].rows)
-        counts = following[chosen] - first_rows[chosen]
+        counts = following[selected] - first_rows[selected]
         starts = np.cumsum(counts) - counts
-        found = chosen, starts[place] + local - first_rows[which], int(counts.sum())
-        known[group].append((first_rows, found))
+        found = selected, starts[place] + local - first_rows[which], int(counts.sum())
+        choices[group].append((first_rows, found))
         return found
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
-        """Columns with fields of their own: their pages do not line up, so whole row groups are read."""
+        """Nested columns: the pages of their leaves have different rows, so whole row groups are read."""
         tables = [
             self._open(group, names).read_row_group(group, columns=names).take(pa.array(local))
             for group, local in parts

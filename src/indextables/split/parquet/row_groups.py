@@ -1,35 +1,22 @@
-"""A Parquet file put together from row groups that are encoded already.
+"""Writes a Parquet file of encoded row groups.
 
-Arrow encodes row groups but cannot copy them. Here a row group comes with its column chunks as bytes, from
-Arrow or from another split; its metadata and page indexes are written again for the place where it lands.
+Arrow encodes row groups but cannot copy them. Here a row group has its column chunks as bytes, from Arrow or
+from another split; its metadata and page indexes are adapted to its place in the new file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import IO, TypeAlias
 
 from indextables.split.checksum import ChunkChecksums, crc32, seal
 from indextables.split.footer import MAGIC, Checksums
-from indextables.split.parquet import metadata as fields
-from indextables.split.parquet.pages import Bytes, add_page_checksums, shift_pages
-from indextables.split.parquet.thrift import (
-    BINARY,
-    I16,
-    I32,
-    I64,
-    LIST,
-    STRUCT,
-    Struct,
-    read_struct,
-    write_struct,
-)
+from indextables.split.parquet.metadata import ByteRange, Bytes, ColumnChunk, FileMetadata, RowGroupMetadata
+from indextables.split.parquet.pages import add_page_checksums, shift_pages
 
-Ranges: TypeAlias = Callable[[list[tuple[int, int]]], Sequence[Bytes]]
+# Reads parts of a file.
+ReadRanges: TypeAlias = Callable[[list[ByteRange]], Sequence[Bytes]]
 # The entries of the footer, from the checksums of the rows before it.
 KeyValues: TypeAlias = Callable[[Checksums], Mapping[str, str]]
-
-_LARGEST_ORDINAL = (1 << 15) - 1
-_PLACES = (fields.DATA_PAGE, fields.INDEX_PAGE, fields.DICTIONARY_PAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +25,7 @@ class EncodedChunk:
 
     data: Bytes
     start: int
-    described: Struct
+    metadata: ColumnChunk
     column_index: bytes | None
     offset_index: bytes | None
 
@@ -56,142 +43,90 @@ class EncodedRowGroup:
     chunks: tuple[EncodedChunk, ...]
 
     @classmethod
-    def read(cls, group: Struct, ranges: Ranges) -> "EncodedRowGroup":
-        """Take a row group out of a file; `ranges` gives the bytes of parts of that file."""
-        columns: list[Struct] = group[fields.COLUMNS][1][1]
-        places = [chunk_range(column) for column in columns]
-        indexes = [
-            (column[at][1], column[at][1] + column[length][1])
-            for column in columns
-            for at, length in _INDEXES
-            if at in column
-        ]
-        read = iter(ranges([*places, *indexes]))
+    def read(cls, group: RowGroupMetadata, ranges: ReadRanges) -> "EncodedRowGroup":
+        """Read a row group of a file; `ranges` gives the bytes of parts of that file."""
+        columns = group.columns
+        indexes = [(column.column_index_range, column.offset_index_range) for column in columns]
+        present = [found for pair in indexes for found in pair if found is not None]
+        read = iter(ranges([*(column.byte_range for column in columns), *present]))
         data = [next(read) for _ in columns]
         chunks = []
-        for column, (start, _), body in zip(columns, places, data, strict=True):
-            found = [bytes(next(read)) if at in column else None for at, _ in _INDEXES]
-            chunks.append(EncodedChunk(body, start, column, found[0], found[1]))
-        return cls(group[fields.GROUP_ROWS][1], tuple(chunks))
+        for column, body, pair in zip(columns, data, indexes, strict=True):
+            column_index, offset_index = (None if found is None else bytes(next(read)) for found in pair)
+            chunks.append(EncodedChunk(body, column.byte_range[0], column, column_index, offset_index))
+        return cls(group.num_rows, tuple(chunks))
 
     def with_last(self, other: "EncodedRowGroup") -> "EncodedRowGroup":
         """The same with the last column of another group."""
         return EncodedRowGroup(self.rows, (*self.chunks[:-1], other.chunks[-1]))
 
     def check(self, checksums: Sequence[ChunkChecksums]) -> None:
-        """Raise ValueError if a chunk or a page index is not what it was when its checksum was taken."""
+        """Raise ValueError if the bytes of a chunk or of a page index differ from their checksum."""
         for number, (chunk, expected) in enumerate(zip(self.chunks, checksums, strict=True)):
             if chunk.checksums() != expected:
                 raise ValueError(f"column chunk {number} or its page index differs from its checksum")
 
 
-_INDEXES = (
-    (fields.COLUMN_INDEX_AT, fields.COLUMN_INDEX_LENGTH),
-    (fields.OFFSET_INDEX_AT, fields.OFFSET_INDEX_LENGTH),
-)
+@dataclass(frozen=True, slots=True)
+class _ChunkRecord:
+    """What the footer needs of a chunk once its pages are written."""
 
-
-def chunk_range(column: Struct) -> tuple[int, int]:
-    """Where the pages of a column chunk lie, its dictionary among them."""
-    meta: Struct = column[fields.META_DATA][1]
-    start = min(meta[place][1] for place in _PLACES if place in meta)
-    return start, start + meta[fields.PACKED][1]
-
-
-def unpacked_bytes(column: Struct) -> int:
-    """How large the pages of a column chunk are before compression."""
-    return int(column[fields.META_DATA][1][fields.UNPACKED][1])
-
-
-def group_bytes(group: Struct) -> int:
-    """How large the pages of a row group are before compression."""
-    return int(group[fields.GROUP_BYTES][1])
-
-
-def file_metadata(parquet: Bytes) -> Struct:
-    """The metadata at the end of a Parquet file in memory."""
-    length = int.from_bytes(parquet[-8:-4], "little")
-    return read_struct(parquet[len(parquet) - 8 - length :])[0]
+    metadata: ColumnChunk
+    column_index: bytes | None
+    offset_index: bytes | None
+    checksums: ChunkChecksums
 
 
 class RowGroupWriter:
-    """Writes row groups one after the other to a sink, then whatever the caller puts there, then the footer.
+    """Writes row groups to a sink, then bytes of the caller, then the footer.
 
-    `empty` is the metadata of a file with the same columns, which gives the schema, the key-values and the
-    name of the maker.
+    `template` is the metadata of a file with the same columns: schema, key-values and the name of the writer.
     """
 
-    def __init__(self, sink: IO[bytes], empty: Struct) -> None:
+    def __init__(self, sink: IO[bytes], template: FileMetadata) -> None:
         self._sink = sink
-        self._empty = empty
-        self._groups: list[Struct] = []
-        self._rows = 0
-        # Of every chunk: its metadata as written, its column index and its offset index.
-        self._chunks: list[tuple[Struct, bytes | None, bytes | None]] = []
-        self._checksums: list[list[ChunkChecksums]] = []
+        self._template = template
+        # Of every row group: its offset, its rows, and its chunks without their pages.
+        self._groups: list[tuple[int, int, list[_ChunkRecord]]] = []
         sink.write(MAGIC)
 
     def add(self, group: EncodedRowGroup) -> None:
         """Append a row group."""
         start = self._sink.tell()
-        self._checksums.append([])
-        columns = [self._append(chunk) for chunk in group.chunks]
-        metas = [column[fields.META_DATA][1] for column in columns]
-        packed = sum(meta[fields.PACKED][1] for meta in metas)
-        made: Struct = {
-            fields.COLUMNS: (LIST, (STRUCT, columns)),
-            fields.GROUP_BYTES: (I64, sum(meta[fields.UNPACKED][1] for meta in metas)),
-            fields.GROUP_ROWS: (I64, group.rows),
-            fields.GROUP_OFFSET: (I64, start),
-            fields.GROUP_PACKED: (I64, packed),
-        }
-        if len(self._groups) <= _LARGEST_ORDINAL:
-            made[fields.GROUP_ORDINAL] = (I16, len(self._groups))
-        self._groups.append(made)
-        self._rows += group.rows
+        self._groups.append((start, group.rows, [self._append(chunk) for chunk in group.chunks]))
 
     def close(self, key_values: KeyValues) -> int:
-        """Write the page indexes and the footer; says where the footer begins."""
-        self._write_indexes(0, *_INDEXES[0])
-        self._write_indexes(1, *_INDEXES[1])
-        footer = dict(self._empty)
-        known = footer.get(fields.KEY_VALUES, (LIST, (STRUCT, [])))[1][1]
-        ours = [
-            {fields.KEY: (BINARY, key.encode()), fields.VALUE: (BINARY, value.encode())}
-            for key, value in key_values(self._checksums).items()
+        """Write the page indexes and the footer; returns the offset of the footer."""
+        chunks = [chunk for _, _, group in self._groups for chunk in group]
+        column_indexes = [self._write_index(chunk.column_index) for chunk in chunks]
+        offset_indexes = [self._write_index(chunk.offset_index) for chunk in chunks]
+        columns = iter(
+            chunk.metadata.with_page_indexes(column_index, offset_index)
+            for chunk, column_index, offset_index in zip(chunks, column_indexes, offset_indexes, strict=True)
+        )
+        groups = [
+            RowGroupMetadata.of([next(columns) for _ in group], rows, offset, ordinal)
+            for ordinal, (offset, rows, group) in enumerate(self._groups)
         ]
-        footer[fields.NUM_ROWS] = (I64, self._rows)
-        footer[fields.ROW_GROUPS] = (LIST, (STRUCT, self._groups))
-        footer[fields.KEY_VALUES] = (LIST, (STRUCT, [*known, *ours]))
+        checksums = [[chunk.checksums for chunk in group] for _, _, group in self._groups]
         start = self._sink.tell()
-        data = seal(write_struct(footer))
+        data = seal(self._template.with_rows(groups, key_values(checksums)).to_bytes())
         self._sink.write(data + len(data).to_bytes(4, "little") + MAGIC)
         return start
 
-    def _append(self, chunk: EncodedChunk) -> Struct:
+    def _append(self, chunk: EncodedChunk) -> _ChunkRecord:
+        """Write the pages of a chunk."""
         by = self._sink.tell() - chunk.start
         self._sink.write(chunk.data)
-        meta: Struct = dict(chunk.described[fields.META_DATA][1])
-        for place in _PLACES:
-            if place in meta:
-                meta[place] = (I64, meta[place][1] + by)
-        column: Struct = {**chunk.described, fields.META_DATA: (STRUCT, meta)}
-        column[fields.CHUNK_OFFSET] = (I64, 0)
-        for index in fields.PAGE_INDEXES:
-            column.pop(index, None)
-        offsets = chunk.offset_index
-        if offsets is not None:
-            offsets = shift_pages(add_page_checksums(offsets, chunk.data, chunk.start), by)
-        self._chunks.append((column, chunk.column_index, offsets))
-        self._checksums[-1].append(
-            EncodedChunk(chunk.data, 0, column, chunk.column_index, offsets).checksums()
-        )
-        return column
+        offset_index = chunk.offset_index
+        if offset_index is not None:
+            offset_index = shift_pages(add_page_checksums(offset_index, chunk.data, chunk.start), by)
+        written = replace(chunk, offset_index=offset_index)
+        return _ChunkRecord(chunk.metadata.shifted(by), chunk.column_index, offset_index, written.checksums())
 
-    def _write_indexes(self, which: int, at: int, length: int) -> None:
-        for column, *indexes in self._chunks:
-            data: Any = indexes[which]
-            if data is not None:
-                column[at] = (I64, self._sink.tell())
-                column[length] = (I32, len(data))
-                self._sink.write(data)
+    def _write_index(self, index: bytes | None) -> ByteRange | None:
+        if index is None:
+            return None
+        start = self._sink.tell()
+        self._sink.write(index)
+        return start, start + len(index)

@@ -18,7 +18,7 @@ _INTERVAL = pa.month_day_nano_interval()
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which values of this one stand in the Parquet part.
+    """The type that stores values of this type in Parquet.
 
     >>> storage_type(pa.struct([]))
     StructType(struct<_empty: bool>)
@@ -37,17 +37,27 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def storage_schema(schema: pa.Schema) -> pa.Schema:
+def to_storage_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of the Parquet part, without `_row`."""
     return pa.schema([f.with_type(storage_type(f.type)) for f in schema], schema.metadata)
 
 
-def convert_storage(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column as another type of the same layout: into Parquet's, or back from it."""
+def to_storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in the type that stores it, without validity bitmaps of required fields."""
+    return strip_validity(_convert(column, storage_type(column.type)))
+
+
+def from_storage(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column that was read, in its own type."""
+    return _convert(column, type_)
+
+
+def _convert(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column as another type of the same layout."""
     if column.type == kind:
         return column
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([convert_storage(chunk, kind) for chunk in column.chunks], kind)
+        return pa.chunked_array([_convert(chunk, kind) for chunk in column.chunks], kind)
     if _INTERVAL in (kind, column.type):
         buffers = column.buffers()
         return pa.Array.from_buffers(kind, len(column), buffers, column.null_count, column.offset)
@@ -62,10 +72,8 @@ def _convert_struct(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind.num_fields == 0 or column.type.num_fields == 0:
         children = [] if kind.num_fields == 0 else [pa.nulls(len(column), pa.bool_())]
         return _struct(column, children, kind)
-    # Fields by position, without the parent's nulls: those are put back below.
-    children = [
-        convert_storage(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)
-    ]
+    # Fields by position, without the validity of the struct, which is added again below.
+    children = [_convert(column.field(i).slice(0, len(column)), field.type) for i, field in enumerate(kind)]
     return _struct(column, children, kind)
 
 
@@ -84,15 +92,15 @@ def _convert_lists(column: pa.Array, kind: pa.DataType) -> pa.Array:
     start, end = offsets[0].as_py(), offsets[len(offsets) - 1].as_py()
     shifted = pa.array(offsets.to_numpy() - start, pa.int32())
     if pa.types.is_map(kind):
-        keys = convert_storage(column.keys.slice(start, end - start), kind.key_type)
-        items = convert_storage(column.items.slice(start, end - start), kind.item_type)
+        keys = _convert(column.keys.slice(start, end - start), kind.key_type)
+        items = _convert(column.items.slice(start, end - start), kind.item_type)
         return pa.MapArray.from_arrays(shifted, keys, items, type=kind, mask=missing)
-    values = convert_storage(column.values.slice(start, end - start), kind.value_type)
+    values = _convert(column.values.slice(start, end - start), kind.value_type)
     return pa.ListArray.from_arrays(shifted, values, type=kind, mask=missing)
 
 
 def strip_validity(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same column, without marks of nulls on fields that are never null."""
+    """The column, without validity bitmaps of required fields."""
     if not _has_required(column.type):
         return column
     return pa.chunked_array([_strip_nested(chunk) for chunk in column.chunks], column.type)
@@ -100,7 +108,7 @@ def strip_validity(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @functools.cache
 def _has_required(kind: pa.DataType) -> bool:
-    """Whether something within it is never null, beside the keys of maps."""
+    """Whether the type has required fields, besides the keys of maps."""
     if pt.is_struct(kind):
         return any(not field.nullable or _has_required(field.type) for field in kind)
     if pt.is_map(kind):

@@ -1,13 +1,14 @@
 """Thrift's compact protocol, as far as Parquet's metadata uses it.
 
-A struct is a dict from field number to `(kind, value)`, a list is `(kind of its elements, values)`: what is
-read can be changed and written again without knowing every field.
+A struct is a dict from field number to `(kind, value)`, a list is `(kind of its elements, values)`: a
+struct can be changed and written again without a schema.
 """
 
 import struct
 from typing import Any, TypeAlias
 
 from indextables.limits import MAX_THRIFT_DEPTH, MAX_THRIFT_VALUES
+from indextables.varint import read_varint, unzigzag, varint_bytes, zigzag
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
@@ -15,9 +16,10 @@ Struct: TypeAlias = dict[int, tuple[int, Any]]
 
 
 def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[Struct, int]:
-    """Read one struct; gives it and the position after it.
+    """Read one struct; returns it and the position after it.
 
-    Raises ValueError for bytes that are not one, and for more values, or deeper ones, than metadata has.
+    Raises:
+        ValueError: The bytes are not a struct, or exceed the limits of values and depth.
     """
     try:
         return _Reader(data).struct(position, 0)
@@ -26,7 +28,7 @@ def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[Struct, in
 
 
 class _Reader:
-    """Reads values, and counts them: a byte of input may become a hundred bytes of memory."""
+    """Reads values, and limits their number: a byte of input may become a hundred bytes of memory."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._data = data
@@ -46,8 +48,8 @@ class _Reader:
             if head >> 4:
                 number += head >> 4
             else:
-                raw, position = self._varint(position)
-                number = _unzigzag(raw)
+                raw, position = read_varint(self._data, position)
+                number = unzigzag(raw)
             if not 0 < number < 1 << 15:
                 raise ValueError(f"thrift field {number} cannot be: fields have numbers of 15 bits")
             if kind in (TRUE, FALSE):
@@ -56,27 +58,15 @@ class _Reader:
                 value, position = self._value(position, kind, depth)
                 found[number] = (kind, value)
 
-    def _varint(self, position: int) -> tuple[int, int]:
-        result = shift = 0
-        while True:
-            byte = self._data[position]
-            position += 1
-            result |= (byte & 127) << shift
-            if byte < 128:
-                return result, position
-            shift += 7
-            if shift > 63:
-                raise ValueError(f"the thrift number before byte {position} is longer than 64 bits")
-
     def _value(self, position: int, kind: int, depth: int) -> tuple[Any, int]:
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"thrift data have more than {MAX_THRIFT_VALUES} values")
         if kind in (I16, I32, I64):
-            raw, position = self._varint(position)
-            return _unzigzag(raw), position
+            raw, position = read_varint(self._data, position)
+            return unzigzag(raw), position
         if kind == BINARY:
-            length, position = self._varint(position)
+            length, position = read_varint(self._data, position)
             if length > len(self._data) - position:
                 raise ValueError("thrift data are cut short")
             return bytes(self._data[position : position + length]), position + length
@@ -97,7 +87,7 @@ class _Reader:
         position += 1
         size, kind = head >> 4, head & 15
         if size == 15:
-            size, position = self._varint(position)
+            size, position = read_varint(self._data, position)
         # Every element takes a byte at least.
         if size > len(self._data) - position:
             raise ValueError("thrift data are cut short")
@@ -119,17 +109,6 @@ def write_struct(values: Struct) -> bytes:
     return bytes(out)
 
 
-def _unzigzag(raw: int) -> int:
-    return (raw >> 1) ^ -(raw & 1)
-
-
-def _write_varint(out: bytearray, number: int) -> None:
-    while number >= 128:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-
-
 def _write_struct(out: bytearray, values: Struct) -> None:
     last = 0
     for number, (kind, value) in sorted(values.items()):
@@ -137,7 +116,7 @@ def _write_struct(out: bytearray, values: Struct) -> None:
             out.append((number - last) << 4 | kind)
         else:
             out.append(kind)
-            _write_varint(out, number << 1)
+            out += varint_bytes(zigzag(number))
         last = number
         if kind not in (TRUE, FALSE):
             _write_value(out, kind, value)
@@ -146,9 +125,9 @@ def _write_struct(out: bytearray, values: Struct) -> None:
 
 def _write_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401 - as read
     if kind in (I16, I32, I64):
-        _write_varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
+        out += varint_bytes(zigzag(value))
     elif kind == BINARY:
-        _write_varint(out, len(value))
+        out += varint_bytes(len(value))
         out += value
     elif kind == STRUCT:
         _write_struct(out, value)
@@ -160,7 +139,7 @@ def _write_value(out: bytearray, kind: int, value: Any) -> None:  # noqa: ANN401
             out.append(len(items) << 4 | inner)
         else:
             out.append(0xF0 | inner)
-            _write_varint(out, len(items))
+            out += varint_bytes(len(items))
         for item in items:
             _write_value(out, inner, item)
     else:

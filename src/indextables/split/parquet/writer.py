@@ -1,4 +1,4 @@
-"""The Parquet part of a split: row groups, pages and encodings chosen from the data."""
+"""Writes the rows of a split as Parquet; encodings and codecs are chosen from a sample."""
 
 import io
 from collections.abc import Iterator
@@ -12,43 +12,40 @@ import pyarrow.parquet as pq
 
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL, PAGE_BYTES, ROW_GROUP_BYTES
+from indextables.schema.type_info import DATETIME, TypeKind, kind_of
 from indextables.split.footer import ROW_COLUMN
-from indextables.split.parquet.metadata import ROW_GROUPS, SCHEMA
+from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata
 from indextables.split.parquet.row_groups import (
     EncodedRowGroup,
     KeyValues,
     RowGroupWriter,
-    file_metadata,
-    group_bytes,
 )
-from indextables.split.parquet.storage_types import (
-    convert_storage,
-    storage_schema,
-    storage_type,
-    strip_validity,
-)
-from indextables.split.parquet.thrift import Struct
+from indextables.split.parquet.storage_types import to_storage, to_storage_schema
 
-# A row group is worth copying as it is if it is at least this part of a full one.
+# A row group is copied without encoding it again if it has at least 1/16 of the full size.
 _MIN_COPY_FRACTION = 16
-# A dictionary must be small, or every fetch of a row pays for reading it.
+# The largest dictionary, which every fetch of a row has to read.
 _DICTIONARY_BYTES = 64 << 10
-# A page of codes of a few bits would otherwise hold tens of thousands of rows, all decoded for one.
+# Without this limit a page of dictionary codes would have tens of thousands of rows, decoded for a single
+# one.
 _PAGE_ROWS = 640
-# How many rows compression is tried on, and what share of the file it must save to be used for a column.
+# The rows on which codecs are tried, and the share of the file that a codec must save to be used.
 _TRIAL_ROWS = 10_000
 _MIN_SAVING = 0.005
-# zstd unpacks a page in 20 us and more, LZ4 in a few: zstd must give less than this share of LZ4's bytes.
+# zstd decompresses a page in 20 us and more, LZ4 in a few: zstd must be smaller than LZ4 by this factor.
 _ZSTD_RATIO = 0.8
-# The first level at which LZ4 looks for the best matches; it unpacks as fast as others.
+# The first level of LZ4's better compression; all levels decompress equally fast.
 _LZ4_LEVEL = 3
-# The least and greatest of longer strings say little, yet they stand in the file for every page.
+# Minimum and maximum of longer strings select little, but take space for every page.
 _STATISTICS_BYTES = 64
+
+# Kinds of types that Parquet stores as integers.
+_INTEGERS = frozenset({TypeKind.INTEGER, TypeKind.TIME, TypeKind.INTERVAL}) | DATETIME
 
 
 def parquet_schema(schema: pa.Schema) -> pa.Schema:
-    """The table's columns as Parquet holds them, and `_row`."""
-    return storage_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+    """The storage types of the table's columns, and `_row`."""
+    return to_storage_schema(schema).append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
 
 
 class RowWriter:
@@ -67,27 +64,25 @@ class RowWriter:
         self._last: Future[None] | None = None
         self.rows = 0
         self.uncompressed = 0
-        self._empty = file_metadata(self._encoded(self._schema.empty_table()))
-        self._empty.pop(ROW_GROUPS)
-        self._groups = RowGroupWriter(sink, self._empty)
+        self._template = FileMetadata.of_file(self._encoded(self._schema.empty_table()))
+        self._groups = RowGroupWriter(sink, self._template)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take in rows; they are written when a row group is full."""
+        """Add rows; they are written when a row group is full."""
         for part in self._fitting(batch):
             self._pending.append(part)
             self._pending_bytes += part.nbytes
             if self._pending_bytes >= self._limit:
                 self._flush()
 
-    def can_copy(self, file: Struct, group: Struct) -> bool:
+    def can_copy(self, file: FileMetadata, group: RowGroupMetadata) -> bool:
         """Whether a row group of another file can be copied as it is.
 
-        It must have the same columns and be large enough, and rows that are too few for a row group of their
-        own must not be waiting.
+        It must have the same columns and be large enough, and no small row group must be pending.
         """
         least = self._limit // _MIN_COPY_FRACTION
         few = 0 < self._pending_bytes < least
-        return not few and group_bytes(group) >= least and file[SCHEMA] == self._empty[SCHEMA]
+        return not few and group.uncompressed_size >= least and file.has_schema_of(self._template)
 
     def copy(self, group: EncodedRowGroup, uncompressed: int) -> None:
         """Append a row group as it is, but for its row numbers."""
@@ -99,7 +94,7 @@ class RowWriter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes in memory that wait for their row group."""
+        """The bytes of rows that are not written yet."""
         return self._pending_bytes
 
     def flush(self) -> None:
@@ -108,16 +103,16 @@ class RowWriter:
         self._wait()
 
     def close(self, footer: KeyValues) -> int:
-        """Write the Parquet footer, with the split's own facts; says where it begins."""
+        """Write the Parquet footer with the key-values of the split; returns its offset."""
         self._thread.shutdown()
         return self._groups.close(footer)
 
     def abort(self) -> None:
-        """Stop; what is in the sink is no Parquet file."""
+        """Stop; the sink has no valid Parquet file."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _fitting(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Slices that do not exceed a row group by far, however large the batch."""
+        """Slices of a batch of at most about the size of a row group."""
         if batch.nbytes <= self._limit or batch.num_rows <= 1:
             yield batch
             return
@@ -143,10 +138,7 @@ class RowWriter:
 
     def _write_group(self, batches: list[pa.RecordBatch], first: int, count: int) -> None:
         table = pa.Table.from_batches(batches)
-        columns = [
-            strip_validity(convert_storage(table.column(i), self._schema.field(i).type))
-            for i in range(table.num_columns)
-        ]
+        columns = [to_storage(table.column(i)) for i in range(table.num_columns)]
         group = pa.Table.from_arrays([*columns, _row_numbers(first, count)], schema=self._schema)
         self._groups.add(_only_group(self._encoded(group)))
 
@@ -166,7 +158,7 @@ class RowWriter:
 
 
 def _only_group(parquet: memoryview) -> EncodedRowGroup:
-    (group,) = file_metadata(parquet)[ROW_GROUPS][1][1]
+    (group,) = FileMetadata.of_file(parquet).row_groups
     return EncodedRowGroup.read(group, lambda ranges: [parquet[start:end] for start, end in ranges])
 
 
@@ -175,20 +167,22 @@ def _row_numbers(first: int, count: int) -> pa.Array:
 
 
 def _settings_for(settings: dict[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """Settings for some of the columns: Arrow refuses those that speak of others."""
+    """The settings of some columns: Arrow rejects settings of columns that a file does not have."""
     names = set(schema.names)
 
-    def known(path: str) -> bool:
+    def is_present(path: str) -> bool:
         return path in names or path.split(".", maxsplit=1)[0] in names
 
-    kept = dict(settings)
+    restricted = dict(settings)
     for key in ("use_dictionary", "write_statistics"):
-        if isinstance(kept.get(key), list):
-            kept[key] = [path for path in kept[key] if known(path)] or False
+        if isinstance(restricted.get(key), list):
+            restricted[key] = [path for path in restricted[key] if is_present(path)] or False
     for key in ("column_encoding", "compression", "compression_level"):
-        if isinstance(kept.get(key), dict):
-            kept[key] = {path: value for path, value in kept[key].items() if known(path)} or None
-    return kept
+        if isinstance(restricted.get(key), dict):
+            restricted[key] = {
+                path: value for path, value in restricted[key].items() if is_present(path)
+            } or None
+    return restricted
 
 
 def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def _settings(schema: pa.Schema, sample: pa.Table, options: Options) -> dict[str
         "compression": {path: codecs.get(path, "none") for path, _ in leaves},
         "compression_level": {path: _level(codec, level) for path, codec in codecs.items()} or None,
         "write_page_index": True,
-        # For readers of others; ours compare the checksums of the split.
+        # For other readers; this engine compares the checksums of the split.
         "write_page_checksum": True,
         "write_statistics": [path for path, top in leaves if top not in long] if long else True,
     }
@@ -229,19 +223,16 @@ def _long_strings(sample: pa.Table) -> set[int]:
 
 
 def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, str]:
-    """How columns are compressed: those that become smaller by something that counts for the file.
+    """The codecs of columns that become notably smaller: LZ4, or zstd where that is much smaller.
 
-    LZ4, or zstd where that is much smaller; codes and differences are packed already.
+    Dictionary codes and deltas are bit-packed already.
     """
     if not sample.num_rows:
         return {}
     some = sample.slice(0, _TRIAL_ROWS)
     some = pa.table(
-        [
-            strip_validity(convert_storage(c, storage_type(f.type)))
-            for c, f in zip(some.columns, some.schema, strict=True)
-        ],
-        storage_schema(some.schema),
+        [to_storage(column) for column in some.columns],
+        to_storage_schema(some.schema),
     )
     layout = _settings_for(layout, some.schema)
     plain = _sizes(some, layout, "none", None)
@@ -267,13 +258,13 @@ def _sizes(rows: pa.Table, layout: dict[str, Any], codec: str, level: int | None
 
 
 def _batch_size(sample: pa.Table, page: int) -> int:
-    """How many values are written between two looks at the size of the page: a quarter of it."""
+    """The number of values between two checks of the page size: about a quarter of a page."""
     widest = max((column.nbytes for column in sample.columns), default=0)
     return int(min(1024, max(1, page * max(1, sample.num_rows) // max(1, 4 * widest))))
 
 
 def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
-    """Dictionaries where few values recur, differences for other numbers, lengths apart for other strings."""
+    """Dictionaries for repetitive columns, delta encoding for other integers and strings."""
     dictionaries: list[str] = []
     encodings: dict[str, str] = {}
     for path, top in _leaves(schema):
@@ -314,7 +305,7 @@ def _leaf_count(kind: pa.DataType) -> int:
 
 
 def is_repetitive(values: pa.Array) -> bool:
-    """Whether few distinct values stand for many rows."""
+    """Whether the rows have few distinct values."""
     kind = values.type
     if pa.types.is_boolean(kind) or pa.types.is_null(kind) or not len(values):
         return False
@@ -325,5 +316,4 @@ def is_repetitive(values: pa.Array) -> bool:
 def _plain_encoding(kind: pa.DataType) -> str | None:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return "DELTA_LENGTH_BYTE_ARRAY"
-    whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind)
-    return "DELTA_BINARY_PACKED" if whole else None
+    return "DELTA_BINARY_PACKED" if kind_of(kind) in _INTEGERS else None

@@ -1,1 +1,1 @@
-"""Conditions and searches, answered by the index of a split."""
+"""Filters and searches on the index of a split."""

@@ -1,4 +1,4 @@
-"""Which columns a search speaks of: names resolved, unknown ones refused, operators checked."""
+"""Binds searches to the columns of a table: names are resolved, operators checked."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,12 @@ from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldErr
 from indextables.options import Options, reading
 from indextables.predicate import Search, SearchKind
 from indextables.predicate.query_language import parse_query
-from indextables.predicate.query_tree import FieldPath, QueryNode, fields_of
+from indextables.predicate.query_tree import FieldPath, QueryNode
+from indextables.predicate.traversal import fields_of
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.mapping import Field, Kind, Mapping
 
-# The kinds of a column's fields in which a search looks, the first one first.
+# The kinds of fields that a search uses, in order of preference.
 SEARCH_ORDER = (Kind.TEXT, Kind.STRING, Kind.HASH, Kind.IP, Kind.JSON, Kind.I64, Kind.F64, Kind.BOOL)
 EXACT_ORDER = (Kind.STRING, Kind.HASH, Kind.IP, Kind.I64, Kind.F64, Kind.BOOL, Kind.JSON, Kind.TEXT)
 _TEXT_LIKE = (Kind.TEXT, Kind.STRING, Kind.HASH)
@@ -22,7 +24,7 @@ _TEXT_LIKE = (Kind.TEXT, Kind.STRING, Kind.HASH)
 
 @dataclass(frozen=True, slots=True)
 class FieldRef:
-    """A column, or what stands at a path within a nested one; `exact` prefers its untokenized field."""
+    """A column, or a path within a nested column; `exact` prefers its untokenized field."""
 
     column: str
     path: tuple[str, ...] = ()
@@ -30,13 +32,13 @@ class FieldRef:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of the column's fields in which to look, the first one first."""
+        """The kinds of fields to use, in order of preference."""
         return EXACT_ORDER if self.exact else SEARCH_ORDER
 
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A search operator, understood: its query, and the fields that unqualified terms speak of."""
+    """A search operator with its parsed query, and the default fields of unqualified terms."""
 
     query: QueryNode
     defaults: tuple[FieldRef, ...]
@@ -73,9 +75,10 @@ class SearchFields:
         ]
 
     def resolve(self, path: FieldPath, *, exact: bool = False) -> FieldRef:
-        """The column that a name in a query means, and the path within it.
+        """The column and the path within it that a name in a query refers to.
 
-        A dot leads into a column. Only where that leads nowhere, it is part of a column's name.
+        A dot separates a column from a field within it, or, if there is no such field, is part of the column
+        name.
 
         Raises:
             UnknownFieldError: There is none, or it is not indexed.
@@ -107,7 +110,7 @@ class SearchFields:
         return self._kinds.get(column.lower(), set())
 
     def bind(self, search: Search, options: Options) -> BoundQuery:
-        """Understand a search operator: parse its query and check every field it names."""
+        """Bind a search operator: parse its query and check every field that it names."""
         query = parse_query(search.query)
         use = fields_of(query)
         for path in use.fields:
@@ -122,8 +125,8 @@ class SearchFields:
         return BoundQuery(query, tuple(defaults), self)
 
     def _text_like(self) -> list[str]:
-        wanted = set(_TEXT_LIKE)
-        found = [name for name in self.schema.names if self._kinds_of(name) & wanted]
+        text_kinds = set(_TEXT_LIKE)
+        found = [name for name in self.schema.names if self._kinds_of(name) & text_kinds]
         if not found and self.mappings:
             raise UnknownFieldError(
                 "the table has no text or string column to search; name a column, or qualify the terms "
@@ -152,8 +155,8 @@ class SearchFields:
             if fits:
                 continue
             is_, other = ("not tokenized", "FIELDMATCH") if tokenized else ("tokenized text", "TEXTSEARCH")
-            wanted = "text" if tokenized else "string"
-            anew = f", or write the column with spark.indextables.indexing.typemap.{ref.column}={wanted}"
+            text_kinds = "text" if tokenized else "string"
+            anew = f", or write the column with spark.indextables.indexing.typemap.{ref.column}={text_kinds}"
             is_string = pa.types.is_string(self.schema.field(ref.column).type)
             raise PredicateError(
                 f"Cannot use {kind.upper()} on field '{ref.column}', which is {is_}; use {other} or "
@@ -162,11 +165,11 @@ class SearchFields:
 
     def _has_tokens(self, column: str) -> bool:
         own = [field for mapping in self.mappings for field in mapping.fields_of(column)]
-        return any(f.kind is Kind.TEXT or (f.kind is Kind.JSON and f.tokenizer != "raw") for f in own)
+        return any(f.kind is Kind.TEXT or (f.kind is Kind.JSON and f.analysis.splits) for f in own)
 
 
 def json_paths(field: Field, ref: FieldRef) -> list[tuple[str, ...]]:
-    """Where in the field's documents the values of a path can stand."""
+    """The paths in the field's documents that can have the values of a field reference."""
     if field.root:
         rooted = (field.root, *ref.path)
         return [ref.path, rooted] if ref.path else [rooted]
@@ -182,21 +185,21 @@ def _inner(arrow: pa.DataType, path: Sequence[str], column: str) -> tuple[str, .
     """The path within a column, struct fields in the schema's spelling."""
     if not path:
         return ()
-    while pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+    while kind_of(arrow) is TypeKind.LIST:
         arrow = arrow.value_type
-    if pa.types.is_map(arrow):
+    if kind_of(arrow) is TypeKind.MAP:
         return (path[0], *_inner(arrow.item_type, path[1:], column))
-    if pa.types.is_struct(arrow):
+    if kind_of(arrow) is TypeKind.STRUCT:
         found = next((f for f in arrow if f.name.lower() == path[0].lower()), None)
         if found is None:
             raise _unknown(".".join([column, *path]), [f"{column}.{f.name}" for f in arrow])
         return (found.name, *_inner(found.type, path[1:], column))
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+    if kind_of(arrow) is TypeKind.STRING:
         return tuple(path)  # JSON text has whatever fields it has
     raise UnknownFieldError(f"'{'.'.join([column, *path])}' goes too deep: '{column}' has no fields there")
 
 
-def _unknown(name: str, known: Sequence[str]) -> UnknownFieldError:
-    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
-    hint = next((f"did you mean '{k}'? " for k in known if close and k.lower() == close[0]), "")
-    return UnknownFieldError(f"no field '{name}'; {hint}available fields: {', '.join(known)}")
+def _unknown(name: str, available: Sequence[str]) -> UnknownFieldError:
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in available], n=1, cutoff=0.6)
+    hint = next((f"did you mean '{k}'? " for k in available if close and k.lower() == close[0]), "")
+    return UnknownFieldError(f"no field '{name}'; {hint}available fields: {', '.join(available)}")

@@ -1,7 +1,7 @@
-"""A condition over one index: what it answers exactly, what it narrows, what has to be checked on rows.
+"""Filter pushdown to one index: candidate rows, and the residual condition to evaluate on rows.
 
-Nothing is ever taken for true because the index cannot tell: a part that no field answers leaves every
-row in doubt, and rows in doubt are looked at.
+A part of a condition that no field can answer makes every row a candidate that needs a recheck; it is never
+assumed to be true.
 """
 
 import decimal
@@ -33,6 +33,8 @@ from indextables.predicate import (
 )
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import InSet, Term, Wild
+from indextables.predicate.traversal import conjuncts
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query import patterns
@@ -69,50 +71,49 @@ from indextables.split.query.value_queries import (
     range_query,
 )
 
-# Literals of another type than the column's are converted one by one; of a longer list rows are looked at.
+# Literals of another type than the column's are converted one by one; longer lists are evaluated on rows.
 _MAX_CONVERTED = 1024
-# Up to here every whole number has a double of its own.
+# Up to here every integer is a double.
 _WHOLE_DOUBLES = 1 << 53
 Bind = Callable[[Search], BoundQuery]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
-# Texts in longer lists are looked for in the rows: each is a phrase, or a term of its own.
+# Longer lists of texts are evaluated on rows: each text is a phrase, or a separate term.
 _MAX_PHRASES = 64
 _MAX_NESTED_VALUES = 256
-# Tokenizers that keep every run of letters and digits together, so that a part of one is found in a term.
-_WHOLE_WORDS = ("default", "whitespace", "cjk")
 
 
 def as_field_value(value: pa.Scalar, column: pa.DataType, field: Field) -> Value | None:
-    """What a field holds for rows equal to the literal; None if that cannot be told exactly."""
+    """The field value of rows that equal the literal; None if there is no exact one."""
     kind = value.type
     if field.kind is Kind.BOOL:
-        return bool(value.as_py()) if pa.types.is_boolean(kind) else None
+        return bool(value.as_py()) if kind_of(kind) is TypeKind.BOOLEAN else None
     if field.kind is Kind.F64:
         return _as_double(value)
-    if pa.types.is_integer(column):
-        return int(value.as_py()) if pa.types.is_integer(kind) else None
-    if pa.types.is_decimal(column):
+    column_kind = kind_of(column)
+    if column_kind is TypeKind.INTEGER:
+        return int(value.as_py()) if kind_of(kind) is TypeKind.INTEGER else None
+    if column_kind is TypeKind.DECIMAL:
         return _unscaled_decimal(value, column.scale)
-    if pa.types.is_timestamp(column):
-        same = pa.types.is_timestamp(kind) and kind.unit == column.unit and bool(kind.tz) == bool(column.tz)
+    if column_kind in {TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_NTZ}:
+        same = kind_of(kind) is column_kind and kind.unit == column.unit
         return int(value.value) if same else None
     return int(integer_values(pa.array([value], kind))[0].as_py()) if kind == column else None
 
 
 def as_field_values(values: pa.Array, column: pa.DataType, field: Field) -> pa.Array | None:
-    """What a field holds for rows equal to one of the literals, each once; None if that cannot be told."""
+    """The distinct field values of rows that equal one of the literals; None if there are no exact ones."""
     if values.type == column and field.kind is Kind.I64:
         return integer_values(values).unique()
     if values.type == column and field.kind is Kind.F64:
         return pa.array(np.unique(float_values(values)))
     if len(values) > _MAX_CONVERTED:
         return None
-    known = [as_field_value(value, column, field) for value in values]
-    return None if any(value is None for value in known) else _distinct(known)
+    field_values = [as_field_value(value, column, field) for value in values]
+    return None if any(value is None for value in field_values) else _distinct(field_values)
 
 
 def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
-    """The values, each once; None if they are whole numbers that no field can hold."""
+    """The distinct values; None if they are integers beyond 64 bits."""
     try:
         return pa.array(list(dict.fromkeys(values)))
     except (pa.ArrowInvalid, OverflowError):
@@ -120,7 +121,7 @@ def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
 
 
 def as_json_term(value: pa.Scalar) -> str | None:
-    """A literal as a search of JSON would write it; None if there is no such text."""
+    """A literal as a term of a JSON field; None if there is no such term."""
     found = value.as_py()
     if isinstance(found, bool):
         return "true" if found else "false"
@@ -150,28 +151,22 @@ def _unscaled_decimal(value: pa.Scalar, scale: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterPlan:
-    """The rows for which a condition may be true; those in doubt are true if `residual` is."""
+    """The rows for which a condition may be true; those that need a recheck are true if `residual` is."""
 
     candidates: RowSet
     residual: Predicate | None
 
 
 def plan_filter(predicate: Predicate, view: IndexView, bind: Bind, options: Options) -> FilterPlan:
-    """Split a condition into what the index answers and what is left to check."""
-    decider = _FilterCompiler(view, bind, options)
-    parts = _conjuncts(predicate)
-    verdicts = [decider.decide(part) for part in parts]
-    candidates = and_(verdicts).true
-    left = tuple(part for part, verdict in zip(parts, verdicts, strict=True) if not verdict.true.exact)
+    """Split a condition into a query of the index and a residual condition."""
+    compiler = _FilterCompiler(view, bind, options)
+    parts = conjuncts(predicate)
+    answers = [compiler.compile(part) for part in parts]
+    candidates = and_(answers).true
+    left = tuple(part for part, answer in zip(parts, answers, strict=True) if not answer.true.exact)
     if candidates.exact:
         return FilterPlan(RowSet(candidates.rows), None)
     return FilterPlan(candidates, left[0] if len(left) == 1 else And(left))
-
-
-def _conjuncts(predicate: Predicate) -> list[Predicate]:
-    if isinstance(predicate, And):
-        return [inner for part in predicate.parts for inner in _conjuncts(part)]
-    return [predicate]
 
 
 class _FilterCompiler:
@@ -180,14 +175,14 @@ class _FilterCompiler:
         self.bind = bind
         self.options = options
 
-    def decide(self, predicate: Predicate) -> IndexAnswer:
+    def compile(self, predicate: Predicate) -> IndexAnswer:
         match predicate:
             case And(parts):
-                return and_(self.decide(part) for part in parts)
+                return and_(self.compile(part) for part in parts)
             case Or(parts):
-                return UNDECIDED if self._many_ranges(parts) else or_(self.decide(part) for part in parts)
+                return UNDECIDED if self._many_ranges(parts) else or_(self.compile(part) for part in parts)
             case Not(part):
-                return not_(self.decide(part))
+                return not_(self.compile(part))
             case Always(value):
                 return UNKNOWN if value is None else TRUE if value else FALSE
             case Search():
@@ -198,7 +193,7 @@ class _FilterCompiler:
                 return self.leaf(predicate)
 
     def _many_ranges(self, parts: Sequence[Predicate]) -> bool:
-        """Whether there are so many ranges of numbers that all rows are looked at sooner."""
+        """Whether there are so many ranges of numbers that evaluating all rows is faster."""
         if len(parts) <= MAX_RANGES:
             return False
         leaves = (part.parts[0] if isinstance(part, And) and part.parts else part for part in parts)
@@ -237,8 +232,8 @@ class _FilterCompiler:
         present = self.view.present(name)
         return IndexAnswer(RowSet(subtract(ALL_ROWS, present.certain), present.recheck), present)
 
-    def _known(self, name: str, rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAnswer:
-        """True for some rows, false for the others that have a value."""
+    def _true_for(self, name: str, rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAnswer:
+        """The answer of a condition that is true for some rows, false for others, unknown for nulls."""
         present = self.view.present(name)
         fails = intersect((present.rows, subtract(ALL_ROWS, subtract(rows, recheck))))
         return IndexAnswer(RowSet(rows, recheck), RowSet(fails, union((recheck, present.recheck))))
@@ -260,7 +255,7 @@ class _FilterCompiler:
         if leaf.array is None:
             return UNDECIDED
         values = leaf.array.drop_null()
-        found = self._equal(name, values) if len(values) else self._known(name, NO_ROWS)
+        found = self._equal(name, values) if len(values) else self._true_for(name, NO_ROWS)
         # A null in the list leaves every other row unknown.
         return found if len(values) == len(leaf.values) else IndexAnswer(found.true, RowSet(NO_ROWS))
 
@@ -270,48 +265,48 @@ class _FilterCompiler:
         field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
         phrases = field is not None and field.kind is Kind.TEXT
         most = _MAX_PHRASES if phrases else max_terms(self.view.num_rows)
-        if field is None or len(values) > most or not pa.types.is_string(values.type):
+        if field is None or len(values) > most or kind_of(values.type) is not TypeKind.STRING:
             return UNDECIDED
         texts = values.unique().to_pylist()
         match field.kind:
             case Kind.STRING:
                 found = values_query(field, self.view, texts)
-                return self._known(name, found.rows, found.recheck)
+                return self._true_for(name, found.rows, found.recheck)
             case Kind.HASH:
                 rows = hash_query(self.view, field, texts)
             case Kind.IP:
                 rows = self._same_address(field, texts)
             case _:
                 rows = union(self._same_words(field, text) for text in texts)
-        return self._known(name, rows, rows)
+        return self._true_for(name, rows, rows)
 
     def _equal_values(self, field: Field, values: pa.Array) -> IndexAnswer:
         column = self.view.column(field.column)
-        known = None if column is None else as_field_values(values, column.type, field)
-        if known is None:
+        field_values = None if column is None else as_field_values(values, column.type, field)
+        if field_values is None:
             return UNDECIDED
-        if field.kind is not Kind.BOOL and len(known) == 1:
-            only = known[0].as_py()
+        if field.kind is not Kind.BOOL and len(field_values) == 1:
+            only = field_values[0].as_py()
             low = range_query(self.view, field, None, only, upper_inclusive=False)
             high = range_query(self.view, field, only, None, lower_inclusive=False)
             return IndexAnswer(RowSet(equals_query(self.view, field, only)), RowSet(union((low, high))))
-        found = in_query(self.view, field, known)
-        return self._known(field.column, found.rows, found.recheck)
+        found = in_query(self.view, field, field_values)
+        return self._true_for(field.column, found.rows, found.recheck)
 
     def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
-        """Rows with the same address, however it is written; or with no address, if a text is none."""
-        known: list[int] = []
+        """Rows with the same address in any notation; with no address, if one of the texts is none."""
+        field_values: list[int] = []
         for text in texts:
             try:
                 low, high = address_block(text)
             except QuerySyntaxError:
                 continue
-            known += [low] if low == high else []
-        others = self.view.partial(field) if len(known) < len(texts) else NO_ROWS
-        return union((addresses_query(self.view, field, known), others))
+            field_values += [low] if low == high else []
+        others = self.view.partial(field) if len(field_values) < len(texts) else NO_ROWS
+        return union((addresses_query(self.view, field, field_values), others))
 
     def _same_words(self, field: Field, text: str) -> tantivy.Query:
-        """Rows with the words of a text: all that are equal to it are among them."""
+        """Rows with the words of a text, a superset of the rows that equal it."""
         found = compile_text(Term(text), field, self.view).true
         return union((found.rows, self.view.partial(field))) if found.rows is not NO_ROWS else ALL_ROWS
 
@@ -340,11 +335,11 @@ class _FilterCompiler:
         )
         partial = self.view.partial(field)
         rows = union((rows, partial))
-        return self._known(field.column, rows, partial if certain else rows)
+        return self._true_for(field.column, rows, partial if certain else rows)
 
     def _pattern(self, leaf: TextMatch | Like, name: str) -> IndexAnswer:
         parts = _parts(leaf)
-        if parts is None or not self._wanted(leaf):
+        if parts is None or not self._is_enabled(leaf):
             return UNDECIDED
         field = self.view.find(name, Kind.STRING)
         if field is None:
@@ -353,22 +348,22 @@ class _FilterCompiler:
         if found is None:
             return UNDECIDED
         partial = self.view.partial(field)
-        return self._known(name, union((found, partial)), partial)
+        return self._true_for(name, union((found, partial)), partial)
 
     def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> IndexAnswer:
-        """Rows that have a term with the longest plain part of the pattern in it; to be checked."""
+        """Rows with a term that contains the longest literal of the pattern; they need a recheck."""
         field = self.view.find(name, Kind.TEXT)
         plain_parts = [
             p for p in _join_literals(parts) if not isinstance(p, Wild) and p.isascii() and p.isalnum()
         ]
-        if field is None or field.tokenizer not in _WHOLE_WORDS or not plain_parts:
+        if field is None or not field.analysis.keeps_words or not plain_parts:
             return UNDECIDED
         needle = max(plain_parts, key=len).lower()
         found = regex_query(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
         rows = union((found or ALL_ROWS, self.view.partial(field)))
-        return self._known(name, rows, rows)
+        return self._true_for(name, rows, rows)
 
-    def _wanted(self, leaf: TextMatch | Like) -> bool:
+    def _is_enabled(self, leaf: TextMatch | Like) -> bool:
         if not self.options.get(reading.PATTERNS):
             return False
         if isinstance(leaf, Like):
@@ -381,23 +376,23 @@ class _FilterCompiler:
         return self.options.get(allowed[leaf.kind])
 
     def _nested(self, leaf: Predicate) -> IndexAnswer:
-        """A field within a struct: equality is narrowed by the index, the rest is looked at."""
+        """A condition on a field within a struct: the index gives candidates for equality only."""
         match leaf:
             case Compare(op=Op.EQ | Op.NULL_SAFE, column=column, value=value) if value.is_valid:
                 values: tuple[pa.Scalar, ...] = (value,)
-            case In(column=column, values=given) if len(given) <= _MAX_NESTED_VALUES:
-                values = tuple(given)
+            case In(column=column, values=literals) if len(literals) <= _MAX_NESTED_VALUES:
+                values = tuple(literals)
                 if not all(value.is_valid for value in values):
                     return UNDECIDED
             case _:
                 return UNDECIDED
         field = self.view.find(column.path[0], Kind.JSON)
         terms = [as_json_term(value) for value in values]
-        if field is None or field.tokenizer != "raw" or not all(terms):
+        if field is None or field.analysis.splits or not all(terms):
             return UNDECIDED
         paths = json_paths(field, FieldRef(column.path[0], _path_within(self.view, column)))
-        wanted = InSet(tuple(term for term in terms if term is not None))
-        rows = compile_json(wanted, field, paths, self.view).true.rows
+        term_set = InSet(tuple(term for term in terms if term is not None))
+        rows = compile_json(term_set, field, paths, self.view).true.rows
         return IndexAnswer(RowSet(rows, rows), RowSet(ALL_ROWS, ALL_ROWS))
 
 
@@ -427,7 +422,7 @@ def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:
 
 
 def _join_literals(parts: Sequence[str | Wild]) -> list[str | Wild]:
-    """Neighbouring literals as one."""
+    """Adjacent literals joined."""
     found: list[str | Wild] = []
     for part in parts:
         last = found[-1] if found else None

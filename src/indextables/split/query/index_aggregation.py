@@ -1,7 +1,7 @@
-"""Groups and measures from the fast fields of an index: exact, or not at all.
+"""Aggregates from the fast fields of an index, if they are exact.
 
-Tantivy computes in doubles and caps its groups. What could be rounded or cut is refused here (None), and the
-caller goes over the rows.
+Tantivy computes in doubles and limits the number of groups. A result that could be rounded or incomplete is
+None, and the caller aggregates the rows.
 """
 
 import itertools
@@ -18,9 +18,9 @@ from indextables.split.query.index_view import IndexView
 from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, intersect, subtract
 from indextables.split.query.searcher import AggregationRefusedError, IndexSearcher
 
-# Tantivy refuses more groups than this; asking for all it can give makes a cut visible.
+# Tantivy's limit of groups; with this size it reports whether groups are missing.
 _MOST_GROUPS = 65_000
-# Doubles hold every whole number up to here.
+# Up to here every integer is a double.
 _WHOLE_DOUBLES = 1 << 53
 _VALUES = (Kind.STRING, Kind.I64, Kind.F64, Kind.BOOL)
 _MEASURED = (Kind.I64, Kind.F64)
@@ -28,7 +28,7 @@ _MEASURED = (Kind.I64, Kind.F64)
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What rows are grouped by: a column's values, or steps of them in the field's own units."""
+    """A group key: the values of a column, or buckets of them in the units of the field."""
 
     column: str
     interval: int | None = None
@@ -37,7 +37,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How many values a column has in a group; with `numbers`, also their sum and bounds."""
+    """The count of a column's values in a group; with `numbers`, also sum, minimum and maximum."""
 
     column: str
     numbers: bool
@@ -45,7 +45,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """A measure's result; bounds and sum are whole numbers for fields of whole numbers."""
+    """The result of a measure; integers for integer fields."""
 
     count: int
     total: float = 0
@@ -55,7 +55,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class IndexGroup:
-    """One group: its keys as the fields hold them (None is null), its rows, its measures."""
+    """One group: its keys as field values (None is null), its number of rows, its measures."""
 
     keys: tuple[Any, ...]
     rows: int
@@ -69,7 +69,7 @@ class _NotExact(Exception):  # noqa: N818 - not an error: a reason to go over th
 def index_groups(
     index: IndexSearcher, view: IndexView, rows: RowSet, keys: Sequence[GroupKey], measures: Sequence[Measure]
 ) -> list[IndexGroup] | None:
-    """The groups of some rows, of which the index must be sure; None if it cannot give them exactly."""
+    """The groups of some rows; None if the index cannot compute them exactly."""
     if not rows.exact:
         return None
     try:
@@ -109,7 +109,7 @@ class _Groups:
         return field
 
     def of(self, query: Query) -> Iterator[IndexGroup]:
-        """Every group; rows with nulls among the keys are asked for apart, so that none is lost."""
+        """Every group; rows with null keys are queried separately, since Tantivy skips them."""
         can_be_null = [
             i for i, (key, _) in enumerate(self.keys) if self.view.null_counts.get(key.column) != 0
         ]
@@ -124,14 +124,14 @@ class _Groups:
         for i in can_be_null:
             present = Query.exists_query(self.keys[i][1].name)
             parts.append(subtract(ALL_ROWS, present) if i in absent else present)
-        chosen = intersect(parts)
-        if chosen is NO_ROWS:
+        selected_rows = intersect(parts)
+        if selected_rows is NO_ROWS:
             return
         present_keys = [i for i in range(len(self.keys)) if i not in absent]
-        rows = self.index.count(chosen) if absent or not present_keys else None
+        rows = self.index.count(selected_rows) if absent or not present_keys else None
         if rows == 0 and (absent or self.keys):
             return
-        answer = self._asked(chosen, self._request(present_keys))
+        answer = self._aggregate(selected_rows, self._request(present_keys))
         for i in present_keys:
             if self.keys[i][0].interval is not None:
                 self._check_bounds(answer[f"b{i}"])
@@ -143,7 +143,7 @@ class _Groups:
                 tuple(self._measured(inner, n) for n in range(len(self.measures))),
             )
 
-    def _asked(self, query: tantivy.Query, request: dict[str, Any]) -> dict[str, Any]:
+    def _aggregate(self, query: tantivy.Query, request: dict[str, Any]) -> dict[str, Any]:
         if not request:
             return {}
         try:
@@ -189,21 +189,21 @@ class _Groups:
             for place, inner_rows, inner in self._buckets(bucket, present[1:], bucket["doc_count"]):
                 yield (key, *place), inner_rows, inner
 
-    def _key(self, number: int, said: Any) -> Any:  # noqa: ANN401 - a key of any kind
+    def _key(self, number: int, result: Any) -> Any:  # noqa: ANN401 - a key of any kind
         key, field = self.keys[number]
         if key.interval is not None:
-            return int(said)
+            return int(result)
         match field.kind:
             case Kind.I64:
-                if not isinstance(said, int):
+                if not isinstance(result, int):
                     raise _NotExact
-                return said
+                return result
             case Kind.F64:
-                return float(said)
+                return float(result)
             case Kind.BOOL:
-                return bool(said)
+                return bool(result)
             case _:
-                return said
+                return result
 
     def _check_bounds(self, stats: dict[str, Any]) -> None:
         bounds = [stats["min"], stats["max"]]
@@ -212,15 +212,15 @@ class _Groups:
 
     def _measured(self, answer: dict[str, Any], number: int) -> MeasureResult:
         measure, field = self.measures[number]
-        said = answer[f"m{number}"]
+        result = answer[f"m{number}"]
         if not measure.numbers:
-            return MeasureResult(int(said["value"] or 0))
-        count = int(said["count"])
+            return MeasureResult(int(result["value"] or 0))
+        count = int(result["count"])
         if not count:
             return MeasureResult(0)
-        total, low, high = said["sum"], said["min"], said["max"]
+        total, low, high = result["sum"], result["min"], result["max"]
         if field.kind is Kind.F64:
-            # Tantivy neither orders NaN nor tells infinities from the largest numbers.
+            # Tantivy does not order NaN, and does not distinguish infinities from the largest numbers.
             if not math.isfinite(total):
                 raise _NotExact
             return MeasureResult(count, total, low, high)

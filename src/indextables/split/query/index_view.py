@@ -26,7 +26,7 @@ from indextables.split.footer import positions_key
 from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
 from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, union
 
-# A field of an index, and a word in it.
+# A field of an index, and a term in it.
 FieldTerm: TypeAlias = tuple[str, str]
 
 # Tantivy's parameters of BM25.
@@ -35,16 +35,16 @@ _K1, _B = 1.2, 0.75
 
 @dataclass(frozen=True, slots=True)
 class TermStatistics:
-    """How many rows there are, how many of them have each word, and how long the texts of fields are."""
+    """The number of rows, the document frequency of terms, and the average length of fields."""
 
     rows: int
     frequencies: Dictionary[FieldTerm, int]
     lengths: Dictionary[str, float] = field(default_factory=dict)
 
     def factor(self, field: str, words: Sequence[str], split: "SplitCounts") -> float:
-        """What the score of some words in a split is multiplied by.
+        """The factor for the score of some terms in a split.
 
-        A phrase weighs as its words together. Words that were not counted keep the split's weight.
+        A phrase has the weight of its terms together. Terms without statistics keep the weight of the split.
         """
         keys = [(field, word) for word in words]
         if any(key not in self.frequencies for key in keys):
@@ -57,7 +57,7 @@ class TermStatistics:
 
 
 class SplitCounts(Protocol):
-    """What a split counts itself."""
+    """The statistics of a single split."""
 
     @property
     def num_rows(self) -> int:
@@ -71,12 +71,12 @@ class SplitCounts(Protocol):
 
 
 def idf(rows: int, frequency: int) -> float:
-    """The weight of a word that so many of the rows have."""
+    """The weight of a term with this document frequency."""
     return math.log1p((max(rows - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
 def sum_statistics(parts: Iterable[TermStatistics], rows: int) -> TermStatistics:
-    """Statistics of some splits together, scaled up to so many rows."""
+    """The statistics of several splits, scaled up to a number of rows."""
     counted = 0
     frequencies: dict[FieldTerm, int] = {}
     tokens: dict[str, float] = {}
@@ -98,11 +98,11 @@ def sum_statistics(parts: Iterable[TermStatistics], rows: int) -> TermStatistics
 class IndexView:
     """One index with the fields of its split.
 
-    `columns` are the columns of the split's rows. `null_counts` says how many rows of a column are
-    null, where that is known. `constants` are columns (in lower case) with one value for all rows: those that
-    the table is partitioned by. `load` brings the bytes of fields to the disk: whoever asks the index about a
-    field has found it by `find`, or loads it. With `statistics`, scores are those of the whole table. Words
-    that are scored are added to `words`. `lengths` are average lengths that were asked for before.
+    `columns` are the columns of the split's rows. `null_counts` is the number of nulls of columns, where it
+    is known. `constants` are columns (in lower case) with one value for all rows: the partition columns.
+    `load` fetches the pieces of fields into the disk cache: code that queries a field gets it by `find`, or
+    loads it. With `statistics`, scores are those of the whole table. Scored terms are added to `words`.
+    `lengths` caches average lengths.
     """
 
     index: tantivy.Index
@@ -119,7 +119,7 @@ class IndexView:
 
     @cached_property
     def schema(self) -> tantivy.Schema:
-        """Tantivy's schema, which queries are built with."""
+        """Tantivy's schema, for the construction of queries."""
         return self.index.schema
 
     @cached_property
@@ -127,23 +127,23 @@ class IndexView:
         return {name.lower(): name for name in self.columns.names}
 
     def column(self, name: str) -> pa.Field | None:
-        """The column as the split has it, whatever the case of its name; None if it has none."""
+        """The column of the split; names are compared without case. None if there is none."""
         found = self._column_names.get(name.lower())
         return None if found is None else self.columns.field(found)
 
     def find(self, column: str, *kinds: Kind) -> Field | None:
-        """The column's field of one of these kinds, the first kind first, ready to be asked."""
+        """The column's field of one of these kinds, in order of preference, loaded."""
         found = self.mapping.find(column, *kinds)
         if found is not None:
             self.load((found.name,))
         return found
 
     def load_positions(self, field: Field) -> None:
-        """Have what phrases need of a field."""
+        """Fetch the positions of a field, which phrases need."""
         self.load((positions_key(field.name),))
 
     def partial(self, field: Field) -> tantivy.Query:
-        """The rows whose value is not wholly in the field."""
+        """The rows whose value is incomplete in the field."""
         if not field.may_be_partial:
             return NO_ROWS
         self.load((PARTIAL_FIELD,))
@@ -153,7 +153,7 @@ class IndexView:
         return Query.const_score_query(named, 0.0)
 
     def scored(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
-        """A query about a word of a field, or words of a phrase, scored by the table's statistics."""
+        """A query for a term or a phrase, with the score of the table's statistics."""
         if self.words is not None:
             self.words.update((field, word) for word in words)
         if self.statistics is None:
@@ -175,7 +175,7 @@ class IndexView:
         return self.lengths[field]
 
     def _explained_length(self, field: str, word: str) -> float | None:
-        """Tantivy tells the average when it explains a score."""
+        """The average length, from Tantivy's explanation of a score."""
         query = Query.term_query(self.schema, field, word, "basic")
         (_, address), *_ = self.searcher.search(query, limit=1, count=False).hits
         left = [json.loads(query.explain(self.searcher, address).to_json())]
@@ -187,7 +187,7 @@ class IndexView:
         return None
 
     def present(self, column: str) -> RowSet:
-        """The rows in which a column has a value."""
+        """The rows in which a column is not null."""
         nulls = self.null_counts.get(column)
         if nulls == 0:
             return RowSet(ALL_ROWS)

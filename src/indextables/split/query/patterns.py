@@ -1,7 +1,7 @@
 """Regular expressions over the terms of an index, for prefixes, wildcards, LIKE and ranges of text.
 
-They are read by Tantivy (Rust's syntax), and match a whole term. Anything that is not a plain letter or digit
-is written by its number, so no text can be taken for an operator.
+They have Rust's syntax and match a whole term. Characters other than ASCII letters and digits are escaped by
+their code point, so that no text is parsed as an operator.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from indextables.predicate.query_tree import Wild
 
 ANY = "(?s:.)*"
 ONE = "(?s:.)"
-# Bounds longer than this would make an automaton too large to be worth it.
+# Longer bounds make an automaton that costs more than it saves.
 MAX_BOUND = 48
 _LAST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -90,7 +90,7 @@ def _from(bound: str, *, inclusive: bool) -> str:
 
 
 def _up_to(bound: str, *, inclusive: bool, empty: bool = True) -> str | None:
-    """All texts up to a bound; without the empty text if so asked. None if there are none."""
+    """All texts up to a bound; with the empty text if `empty`. None if there are none."""
     if not bound:
         return "" if inclusive and empty else None
     ways = []

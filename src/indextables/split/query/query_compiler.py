@@ -1,7 +1,7 @@
-"""A search query over one index: every leaf asked of its field, combined as the query says.
+"""Compiles a search query to Tantivy queries of one index.
 
-A row either matches a query or does not; there is no unknown. A literal that the tokenizer splits is a
-phrase; with several default fields it may match in any of them; `NOT x` alone is every other row.
+A row matches a query or does not; there is no unknown. A literal that the tokenizer splits is a phrase. With
+several default fields a term may match in any of them. `NOT x` alone matches every other row.
 """
 
 import tantivy
@@ -45,7 +45,7 @@ from indextables.split.query.value_queries import compile_address, compile_value
 
 
 def compile_json(leaf: QueryLeaf, field: Field, paths: list[tuple[str, ...]], view: IndexView) -> IndexAnswer:
-    """What the index says about one leaf on the values at any of the paths."""
+    """The answer of the index for a leaf on the values at any of the paths."""
     return or_(_at(leaf, field, path, view) for path in paths)
 
 
@@ -73,10 +73,10 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
 
 
 def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
-    """The path as Tantivy writes it; None if it cannot write it, and rows have to be looked at.
+    """The path in Tantivy's syntax; None if it has none, and rows must be evaluated.
 
-    It has no empty keys, ends paths by the character 0 and their keys by the character 1, and takes the
-    longest name of a field that a path begins with. Rows with these characters in keys are in `_partial`.
+    Tantivy has no empty keys, ends paths by the character 0 and keys by the character 1, and matches the
+    longest field name that a path begins with. Rows with these characters in keys are in `_partial`.
     """
     if not all(path) or any("\0" in key or "\1" in key for key in path) or "\\" in field.name:
         return None
@@ -86,7 +86,7 @@ def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:
 
 
 def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy.Query, bool]:
-    """Rows with the text, or the number or truth value it stands for; and whether that is certain."""
+    """Rows with the text, or the number or boolean that it denotes; and whether that is exact."""
     tokens = tokenize(field, text)
     certain = len(tokens) < 2 or field.record == "position"
     if len(tokens) > 1 and field.record == "position":
@@ -106,12 +106,12 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
 
 
 def _value_query(view: IndexView, field: Field, name: str, value: float | bool) -> tantivy.Query:  # noqa: FBT001 - the value itself
-    """Rows with a number or a truth value, which counts 1."""
+    """Rows with a number or a boolean, with the score 1."""
     return Query.const_score_query(Query.term_query(view.schema, name, value, field.term_record), 1.0)
 
 
 def compile_query(bound: BoundQuery, view: IndexView) -> IndexAnswer:
-    """What an index says about a search operator."""
+    """The answer of an index for a search operator."""
     return _node(bound.query, bound, view)
 
 
@@ -152,13 +152,13 @@ def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
 
 
 def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer:
-    """What the index says about a leaf on one column."""
+    """The answer of the index for a leaf on one column."""
     constant = view.constants.get(ref.column.lower())
     if constant is not None:
         return TRUE if constant.is_valid and match_constant(leaf, ref.column, constant) else FALSE
     field = view.find(ref.column, *ref.kinds)
     if field is None:
-        # A column that came later is null here; one that is there but not indexed is looked at.
+        # A column that was added later is null here; one that is not indexed is evaluated on rows.
         return FALSE if view.column(ref.column) is None else UNDECIDED
     if field.kind is Kind.JSON:
         return compile_json(leaf, field, json_paths(field, ref), view)

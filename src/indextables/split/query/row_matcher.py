@@ -1,7 +1,7 @@
-"""A search query answered by looking at rows: exact for every row, and slower than the index.
+"""Evaluates a search query on rows: exact for every row, and slower than the index.
 
-It is asked about rows that the index does not hold completely, and about leaves that the index can only
-narrow (a phrase without positions, a range within JSON).
+It is used for rows with incomplete values in the index, and for leaves that the index cannot answer exactly
+(a phrase without positions, a range within JSON).
 """
 
 import datetime as dt
@@ -39,8 +39,9 @@ from indextables.predicate.query_tree import (
     Term,
     Wild,
     Wildcard,
-    fields_of,
 )
+from indextables.predicate.traversal import fields_of
+from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.index.tokenizers import (
     Token,
     lower_case,
@@ -48,7 +49,7 @@ from indextables.split.index.tokenizers import (
     tokenize_prefix,
     tokenize_unstemmed,
 )
-from indextables.split.mapping import Field, Kind, field_name, value_kind
+from indextables.split.mapping import Field, Kind, field_name, json_root, value_kind
 from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
@@ -56,14 +57,14 @@ from indextables.split.query.text_queries import matches_with_slop
 from indextables.split.query.value_queries import address_block, address_range, parse_value, unsupported_leaf
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-# The index keeps texts of this form as moments in time, under any spelling of the same moment.
+# The index stores texts of this form as timestamps, so that all notations of an instant are equal.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """The tokens of many texts in one array, each with the number of its text and its place there."""
+    """The tokens of many texts in one array, each with the number of its text and its position there."""
 
     words: pa.Array
     owners: np.ndarray[Any, np.dtype[np.int64]]
@@ -78,7 +79,7 @@ class TokenTable:
 
     @classmethod
     def tokenize(cls, values: Sequence[str | None], field: Field) -> "TokenTable":
-        """Texts cut by the field's tokenizer."""
+        """Texts split by the field's tokenizer."""
         words: list[str] = []
         owners: list[int] = []
         places: list[int] = []
@@ -92,12 +93,12 @@ class TokenTable:
         )
 
     def having(self, words: Mask) -> Mask:
-        """The texts that have at least one of the words marked."""
+        """The texts with at least one of the marked tokens."""
         found: Mask = np.bincount(self.owners[words], minlength=self.count) > 0
         return found
 
     def equal(self, word: str) -> Mask:
-        """Which words are this one."""
+        """Which tokens equal the word."""
         return _mask(pc.equal(self.words, word))
 
 
@@ -131,7 +132,7 @@ class _Finder:
     def __init__(self, texts: TokenTable, field: Field) -> None:
         self.texts = texts
         self.field = field
-        self.tokenized = field.kind in (Kind.TEXT, Kind.JSON) and field.tokenizer != "raw"
+        self.tokenized = field.kind in (Kind.TEXT, Kind.JSON) and field.analysis.splits
 
     def folded(self, text: str) -> str:
         return lower_case(text) if self.tokenized else text
@@ -187,7 +188,7 @@ class _Finder:
         return self.texts.having(inside)
 
     def _in_order(self, candidates: Mask, masks: list[Mask], steps: list[int]) -> Mask:
-        """The texts, among the candidates, whose words stand at exactly the right distances."""
+        """The texts, among the candidates, whose tokens have exactly the distances of the phrase."""
         places = [
             {owner: {place - step for place in own} for owner, own in self._positions(mask).items()}
             for mask, step in zip(masks, steps, strict=True)
@@ -219,7 +220,7 @@ class _Finder:
 
 
 def within_edit_distance(one: str, other: str, distance: int) -> bool:
-    """Whether so many edits (put in, leave out, replace, swap neighbours) turn one text into the other.
+    """Whether so many edits (insert, delete, replace, transpose) turn one text into the other.
 
     >>> within_edit_distance("tiemout", "timeout", 1), within_edit_distance("abc", "xyz", 2)
     (True, False)
@@ -291,13 +292,13 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
 
 
 def match_constant(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:
-    """Whether a column that is the same in every row matches."""
+    """Whether a column with one value in all rows matches."""
     if isinstance(leaf, Exists):
         return bool(value.is_valid)
     values = pa.array([value], value.type)
     if value_kind(value.type) is not None:
         return bool(match_values(leaf, values, column)[0])
-    if not pa.types.is_string(value.type):
+    if kind_of(value.type) is not TypeKind.STRING:
         raise unsupported_leaf(leaf, column, str(value.type))
     plain = Field(column, field_name(Kind.STRING, column), Kind.STRING)
     return bool(match_text(leaf, TokenTable.untokenized(values), plain)[0])
@@ -316,7 +317,7 @@ def _true(answer: pa.Array) -> Mask:
 
 
 def json_number(text: str) -> int | float | None:
-    """The number that a text of a query stands for in JSON; None if it is none."""
+    """The JSON number that a text of a query denotes; None if it is not a number."""
     if _WHOLE.fullmatch(text):
         return int(text)
     try:
@@ -327,7 +328,7 @@ def json_number(text: str) -> int | float | None:
 
 
 def is_timestamp_text(text: str) -> bool:
-    """Whether JSON text of this form is indexed as a moment in time."""
+    """Whether a JSON string of this form is indexed as a timestamp."""
     return _MOMENT.fullmatch(text) is not None
 
 
@@ -346,7 +347,7 @@ def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tupl
 
 
 def _documents(values: pa.Array, field: Field) -> Iterator[Any]:
-    text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    text = kind_of(values.type) is TypeKind.STRING
     for value in values.to_pylist(maps_as_pydicts="lossy"):
         document = _parse_json(value) if text else value
         if document is None:
@@ -365,7 +366,7 @@ def _parse_json(text: str | None) -> Any:  # noqa: ANN401 - JSON
 
 
 def _at(value: Any, path: tuple[str, ...], *, deep: bool) -> Iterator[Any]:  # noqa: ANN401 - JSON
-    """The plain values at a path; lists are passed through; `deep` takes all that is below, too."""
+    """The scalar values at a path, through lists; with `deep` also those below it."""
     if isinstance(value, list):
         for item in value:
             yield from _at(item, path, deep=deep)
@@ -390,15 +391,15 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
         return np.ones(len(values), np.bool_)
     texts = [_text(value) for value in values]
     tokens = (
-        TokenTable.untokenized(pa.array(texts, pa.string()))
-        if field.tokenizer == "raw"
-        else TokenTable.tokenize(texts, field)
+        TokenTable.tokenize(texts, field)
+        if field.analysis.splits
+        else TokenTable.untokenized(pa.array(texts, pa.string()))
     )
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             return match_text(leaf, tokens, field) | _equal_values(values, text)
-        case InSet(values=wanted):
-            same: Mask = np.logical_or.reduce([_equal_values(values, text) for text in wanted])
+        case InSet(values=alternatives):
+            same: Mask = np.logical_or.reduce([_equal_values(values, text) for text in alternatives])
             return match_text(leaf, tokens, field) | same
         case Range():
             return match_text(leaf, tokens, field) | np.array([_inside(v, leaf) for v in values], np.bool_)
@@ -407,7 +408,7 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON
-    """What stands as text; moments in time do not, nor do numbers."""
+    """The value as text; None for timestamps, numbers and booleans."""
     if isinstance(value, str):
         return None if is_timestamp_text(value) else value
     if isinstance(value, (dt.date, dt.time)) and not isinstance(value, dt.datetime):
@@ -430,7 +431,7 @@ def _equal_values(values: list[Any], text: str) -> Mask:
 
 
 def _inside(value: Any, leaf: Range) -> bool:  # noqa: ANN401 - JSON
-    """Whether a number or a moment is between bounds of its kind."""
+    """Whether a number or a timestamp is between bounds of its kind."""
     if isinstance(value, bool):
         return False
     read = json_number if isinstance(value, (int, float, decimal.Decimal)) else _timestamp
@@ -472,7 +473,7 @@ def _timestamp(value: Any) -> dt.datetime | None:  # noqa: ANN401 - JSON
 
 
 def required_columns(bound: BoundQuery) -> list[str]:
-    """The columns that have to be read to look at rows."""
+    """The columns that `match_rows` needs."""
     named = [bound.fields.resolve(path) for path in fields_of(bound.query).fields]
     return list(dict.fromkeys(ref.column for ref in (*bound.defaults, *named)))
 
@@ -560,9 +561,8 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _plain_field(column: str, arrow: pa.DataType) -> Field:
-    """How a column is searched in a split that does not index it: as the whole value."""
-    if pa.types.is_nested(arrow):
-        root = "" if pa.types.is_struct(arrow) or pa.types.is_map(arrow) else column
-        return Field(column, field_name(Kind.JSON, column), Kind.JSON, root=root)
+    """The field of a column that the split does not index: its whole value."""
+    if kind_of(arrow) in NESTED:
+        return Field(column, field_name(Kind.JSON, column), Kind.JSON, root=json_root(column, arrow))
     kind = value_kind(arrow) or Kind.STRING
     return Field(column, field_name(kind, column), kind)

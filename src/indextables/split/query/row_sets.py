@@ -1,8 +1,8 @@
 """Sets of rows that an index returns for a condition: where it is true, false, or needs a recheck.
 
-A condition is true, false or unknown for a row. A `RowSet` is a superset of rows together with the rows of
-which the index is not sure; a `IndexAnswer` has a side for *true* and one for *false*, and a row on neither
-is unknown. So NOT swaps the sides, AND and OR combine them, and three-valued logic needs no case of its own.
+A condition is true, false or unknown for a row. A `RowSet` is a superset of the rows, with those that need a
+recheck. An `IndexAnswer` has a row set for *true* and one for *false*; for a row in neither the condition is
+unknown. So NOT swaps the two sets, and AND and OR combine them.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tantivy
 from tantivy import Occur, Query
 
-# Told apart by identity: combining with them costs nothing.
+# Compared by identity, so that combinations with them need no query.
 ALL_ROWS: Query = Query.all_query()
 NO_ROWS: Query = Query.empty_query()
 
@@ -53,35 +53,35 @@ def subtract(query: Query, other: Query) -> Query:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
-    """Rows that may be on this side: no row of it is missing; those in `recheck` may not belong to it."""
+    """A superset of some rows. Only rows in `recheck` may be wrong; they are evaluated on their values."""
 
     rows: tantivy.Query
     recheck: tantivy.Query = NO_ROWS
 
     @property
     def exact(self) -> bool:
-        """Whether the index is sure of every row."""
+        """Whether no row needs a recheck."""
         return self.recheck is NO_ROWS or self.rows is NO_ROWS
 
     @property
     def all_uncertain(self) -> bool:
-        """Whether every row has to be looked at."""
+        """Whether every row needs a recheck."""
         return self.recheck is ALL_ROWS or self.recheck is self.rows
 
     @property
     def certain(self) -> tantivy.Query:
-        """The rows that surely are on this side."""
+        """The rows that need no recheck."""
         return subtract(self.rows, self.recheck)
 
     @property
     def uncertain(self) -> tantivy.Query:
-        """The rows that have to be looked at."""
+        """The rows that need a recheck."""
         return intersect((self.rows, self.recheck))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexAnswer:
-    """What the index says about a condition."""
+    """The rows for which a condition is true, and those for which it is false."""
 
     true: RowSet
     false: RowSet
@@ -90,12 +90,12 @@ class IndexAnswer:
 UNKNOWN = IndexAnswer(RowSet(NO_ROWS), RowSet(NO_ROWS))
 TRUE = IndexAnswer(RowSet(ALL_ROWS), RowSet(NO_ROWS))
 FALSE = IndexAnswer(RowSet(NO_ROWS), RowSet(ALL_ROWS))
-# The index cannot tell: every row has to be looked at.
+# The index cannot answer: every row needs a recheck.
 UNDECIDED = IndexAnswer(RowSet(ALL_ROWS, ALL_ROWS), RowSet(ALL_ROWS, ALL_ROWS))
 
 
 def two_valued(rows: tantivy.Query, recheck: tantivy.Query = NO_ROWS) -> IndexAnswer:
-    """A condition that is never unknown: what it does not match, it fails for."""
+    """The answer of a condition that is never unknown: it is false for all other rows."""
     return IndexAnswer(RowSet(rows, recheck), RowSet(subtract(ALL_ROWS, subtract(rows, recheck)), recheck))
 
 
@@ -122,21 +122,21 @@ def _intersect_sets(sides: Iterable[RowSet]) -> RowSet:
 
 
 def _union_sets(sides: Iterable[RowSet]) -> RowSet:
-    # A side without rows has no doubt to add.
+    # A set without rows has none to recheck.
     listed = [s for s in sides if s.rows is not NO_ROWS]
     return RowSet(union(s.rows for s in listed), union(s.recheck for s in listed))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredQueries:
-    """Rows that are found for certain, and rows that have to be looked at; both with scores."""
+    """Scored queries for rows that match, and for rows that need a recheck."""
 
     certain: tantivy.Query
     uncertain: tantivy.Query
 
 
 def scored_queries(search: RowSet, condition: RowSet) -> ScoredQueries:
-    """Score rows by a search, among those that a condition lets pass."""
+    """Score rows by a search, among those that match a condition."""
     recheck = union((search.recheck, condition.recheck))
     certain = _filter(search.rows, condition.rows, outside=recheck)
     uncertain = NO_ROWS if recheck is NO_ROWS else _filter(search.rows, condition.rows, recheck)

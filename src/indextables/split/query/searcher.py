@@ -49,32 +49,32 @@ T = TypeVar("T")
 Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
-# Metrics: an index that was open or on the local disk, and one that had to be fetched.
+# Metrics: indexes that were open or in the disk cache, and indexes that were fetched.
 CACHE_HIT = "indextables.index_cache.hit"
 CACHE_MISS = "indextables.index_cache.miss"
 
-# No more indexes are kept open, whatever the limits of the process.
+# The most open indexes, whatever the limits of the process.
 _MAX_OPEN = 1024
-# An open index has its files mapped, and the stack of a thread.
+# Memory maps of an open index besides its files: the stack of a thread.
 _MAPS_BESIDE = 2
 
-# So many hits are taken along with their count in one call.
-# What a local index of a split of the original holds; a new number when its rows are read otherwise.
+# The version of indexes that are built for Quickwit bundles; a change of their content needs a new one.
 _REBUILD_VERSION = "2"
+# The hits that are returned with their count by one call.
 _FIRST_HITS = 1024
 
 
 class AggregationRefusedError(Exception):
-    """More groups than the index gives, or a field that it cannot aggregate."""
+    """Tantivy cannot compute an aggregation: too many groups, or an unsuitable field."""
 
 
 class _Searchable(Protocol):
-    """An open index: where its split is, and how to get rid of its copy."""
+    """An open index: the location of its split, and how to remove its cache entry."""
 
     where: str
 
     def discard(self) -> None:
-        """Forget the copy in the cache: the next search makes another."""
+        """Remove the cache entry; the next search fetches it again."""
         ...
 
 
@@ -82,12 +82,12 @@ G = TypeVar("G", bound=_Searchable)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether the library gave up; that is no Exception, so that nobody catches it unknowingly."""
+    """Whether the error is a panic of the library, which is a BaseException but no Exception."""
     return type(error).__name__ == "PanicException"
 
 
 def translate_errors(method: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
-    """A search whose errors of the library and panics become a SplitError."""
+    """Decorate a search: errors and panics of the library become a SplitError."""
 
     @wraps(method)
     def search(self: G, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -114,18 +114,18 @@ class TopRows:
 
 
 class CachedIndex:
-    """An index in the disk cache, open in this process; it has no store, so all readers may share it."""
+    """An index in the disk cache, open in this process; it has no store, so that all readers can share it."""
 
     def __init__(self, lease: Lease, index: tantivy.Index) -> None:
         self.lease = lease
         self.index = index
         self.searcher = index.searcher()
-        # The fields that are on the disk as a whole.
+        # The fields whose pieces are all in the disk cache.
         self.loaded: set[str] = set()
 
 
 class FieldLoader:
-    """Brings fields of a split's index to the disk: its files have bytes only where someone needed them."""
+    """Fetches fields of a split's index into the disk cache, whose files are sparse."""
 
     def __init__(self, store: Store, footer: Footer, opened: CachedIndex) -> None:
         self._store = store
@@ -134,7 +134,7 @@ class FieldLoader:
         self._loaded = opened.loaded
 
     def __call__(self, fields: Collection[str]) -> None:
-        """Have all bytes of these fields on the disk."""
+        """Fetch the pieces of these fields that are missing."""
         if self._loaded.issuperset(fields):
             return
         wanted = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
@@ -145,13 +145,13 @@ class FieldLoader:
         try:
             self._lease.fill(wanted.keys(), write)
         except SplitError:
-            _close(self._lease)  # the next search starts anew: files may be missing
+            _close(self._lease)  # the next search opens the index again: files may be missing
             raise
         self._loaded.update(fields)
 
 
 class IndexSearcher:
-    """The index of one split, open for searching; what is missing of it is read through a store."""
+    """The index of one split, open for searching; missing pieces are read through a store."""
 
     def __init__(self, store: Store, footer: Footer, opened: CachedIndex) -> None:
         self.where = f"{store.url}/{footer.path}"
@@ -169,17 +169,17 @@ class IndexSearcher:
         )
 
     def load_columns(self, columns: Iterable[str]) -> None:
-        """Bring what will be asked about columns to the disk at once, where one field is all they have."""
+        """Fetch the fields of columns that have a single one, with one request."""
         own = (self.footer.mapping.fields_of(column) for column in columns)
         self.load({fields[0].name for fields in own if len(fields) == 1})
 
     def discard(self) -> None:
-        """Remove the copy in the cache, which is not what it should be."""
+        """Remove the cache entry, which is damaged."""
         _close(self.lease)
         self.lease.discard()
 
     def view_with(self, constants: Mapping[str, pa.Scalar]) -> IndexView:
-        """The index as conditions see it, given the columns that are the same in every row."""
+        """The view of the index with the columns that have one value in all rows."""
         return replace(self.view, constants=constants) if constants else self.view
 
     @translate_errors
@@ -210,7 +210,7 @@ class IndexSearcher:
         if count == total:
             return np.arange(total, dtype=np.int64)
         if 2 * count > total:
-            # A hit costs more than a bit: take the fewer ones, those that do not match.
+            # More than half of the rows match: fetch the rows that do not match, and invert.
             mask = np.ones(total, np.bool_)
             mask[self.rows(subtract(ALL_ROWS, query))] = False
             return np.flatnonzero(mask)
@@ -225,7 +225,7 @@ class IndexSearcher:
 
     @translate_errors
     def top(self, query: Query, limit: int) -> TopRows:
-        """The rows that match best, by BM25; equal scores in the order of the rows."""
+        """The rows with the highest BM25 scores; equal scores in row order."""
         limit = min(limit, self.footer.num_records)
         if query is NO_ROWS or limit <= 0:
             return TopRows(np.arange(0, dtype=np.int64), np.zeros(0, np.float32))
@@ -239,7 +239,7 @@ class IndexSearcher:
 
     @translate_errors
     def term_statistics(self, words: Iterable[FieldTerm]) -> TermStatistics:
-        """How many rows have each word, and how long the texts of their fields are."""
+        """The document frequencies of terms, and the average lengths of their fields."""
         listed = list(words)
         lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
         known = {field: length for field, length in lengths.items() if length is not None}
@@ -248,7 +248,7 @@ class IndexSearcher:
 
     @translate_errors
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
-        """Tantivy's aggregation over the rows that match; NotAggregatedError if it refuses."""
+        """Tantivy's aggregation over the rows that match; AggregationRefusedError if it cannot."""
         try:
             answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
         except ValueError as error:
@@ -261,7 +261,7 @@ class IndexSearcher:
     ) -> list[str | None]:
         """A fragment of each text around the query's words, put in `<b>`; None where there are none.
 
-        Of a column that the split does not index there are none: it may have come to the table later.
+        Columns that the split does not index have none; they may have been added later.
         """
         field = self.view.find(column, Kind.TEXT)
         if field is None and not self.view.mapping.fields_of(column):
@@ -287,7 +287,7 @@ class IndexSearcher:
         hits = found.hits
         ids = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
         rows = self.footer.row_numbers(ids)
-        # Chunks of a merged split may stand in another order than their ids.
+        # The rows of a merged split may be in another order than their ids.
         return np.sort(rows) if len(self.footer.row_id_ranges) > 1 else rows
 
 
@@ -296,13 +296,13 @@ def _count(result: tantivy.SearchResult) -> int:
     return found
 
 
-# Under the content of an index, which only those can name who have read the split.
+# By the content of an index, which is known only to readers of the split.
 _open_indexes: OrderedDict[str, CachedIndex] = OrderedDict()
 _open_lock = threading.Lock()
 
 
 def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
-    """The index of a split: open already, or from the disk cache, or laid out there first."""
+    """The searcher of a split: open already, or from the disk cache, or fetched into it."""
 
     def write(folder: Path) -> list[CachedPiece]:
         create_files(footer, folder)
@@ -314,9 +314,9 @@ def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
 def open_rebuilt_index(
     store: Store, footer: Footer, options: Options, build: Callable[[], Path]
 ) -> IndexSearcher:
-    """The index of a split that has none we can search: built once, then kept like others.
+    """The searcher of a split without a usable index: the index is built once and cached.
 
-    `build` makes the index in a folder, which is taken over.
+    `build` builds the index in a folder, which is moved into the cache.
     """
 
     def move(folder: Path) -> list[CachedPiece]:
@@ -367,7 +367,7 @@ def _open_cached(
     with _open_lock:
         kept = _open_indexes.setdefault(name, made)
         dropped = _evict_over_limit(limit)
-    # Indexes that somebody still searches stay open until he is done; their lock goes with them.
+    # An evicted index stays open while it is referenced; then its lock is released.
     del dropped
     return IndexSearcher(store, footer, kept)
 
@@ -389,7 +389,7 @@ def _open_entry(
             if not isinstance(error, ValueError | OSError) and not is_panic(error):
                 lease.close()
                 raise
-            # The bytes in the cache are those of the split, unless they changed since they were compared.
+            # The cache entry was compared with its checksums, so that damage is recent, or in the split.
             if is_resource_exhausted(error) or last:
                 lease.close()
                 raise _cannot_open(where, error) from error
@@ -407,9 +407,9 @@ def _cannot_open(where: str, error: BaseException) -> SplitError:
 
 
 def _evict_over_limit(limit: int) -> list[CachedIndex]:
-    """Take the longest unused indexes out of the list until the others fit; one always stays.
+    """Remove the least recently used indexes until the others fit; one always stays.
 
-    Each keeps a lock file open, has its files mapped, and a thread of Tantivy's that watches them.
+    An open index has an open lock file, mapped files, and a thread of Tantivy.
     """
     dropped = []
     size = sum(each.lease.size for each in _open_indexes.values())
@@ -424,14 +424,14 @@ def _evict_over_limit(limit: int) -> list[CachedIndex]:
 
 
 def _cache_key(store: Store, footer: Footer) -> str:
-    """Names the content of an index: the split, and the checksums of its files."""
+    """Identifies the content of an index by the split and the checksums of its files."""
     sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
     said = [store.url, footer.path, str(footer.size), *sums]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
 def _after_fork() -> None:
-    """A forked child opens indexes of its own; the parent's lock may be held for ever."""
+    """Reset in a forked child: a thread of the parent may have held the lock."""
     global _open_lock  # noqa: PLW0603 - the child's own
     _open_lock = threading.Lock()
     _open_indexes.clear()
@@ -441,7 +441,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
-    """Whether all that the index of a split has about some columns is in the local cache."""
+    """Whether all pieces of some columns of a split's index are in the disk cache."""
     wanted = [
         (piece.file, piece.start)
         for column in columns
@@ -468,7 +468,7 @@ def _close(lease: Lease) -> None:
 
 
 def close_indexes() -> int:
-    """Close every index that this process keeps open; returns how many there were."""
+    """Close all open indexes of this process; returns their number."""
     with _open_lock:
         dropped = list(_open_indexes.values())
         _open_indexes.clear()
@@ -482,10 +482,10 @@ def prewarm(
     parts: Iterable[str] = ("TERM", "POSTINGS"),
     columns: Collection[str] = (),
 ) -> int:
-    """Bring a split's index into the disk cache, open it, and read the named parts into memory.
+    """Fetch a split's index into the disk cache, open it, and read components into memory.
 
-    Returns how many bytes were read. Parts are the keys of `INDEX_COMPONENTS`. With columns, only what
-    belongs to their fields comes into the cache, and of files that keep fields apart only theirs are read.
+    Returns the number of bytes that were read. `parts` are keys of `INDEX_COMPONENTS`. With columns, only
+    their fields are fetched, and, where the files allow that, read.
     """
     opened = open_index(store, footer, options)
     folder = opened.lease.folder

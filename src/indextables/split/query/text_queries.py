@@ -1,4 +1,4 @@
-"""Words, phrases and patterns over the terms of a text or string field."""
+"""Tantivy queries for words, phrases and patterns on a text or string field."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -42,17 +42,32 @@ from indextables.split.query.row_sets import (
     union,
 )
 
-# Lower case and stemming shorten a token by no more than this; longer ones may have been left out.
+# Lower case and stemming shorten a token by no more than this; a longer token may have been dropped.
 _SHRINK_FACTOR, _SHRINK_BYTES = 3, 32
-# Tantivy's own limit for the expansions of a phrase of expressions.
+# Tantivy's limit for the expansions of a phrase of regular expressions.
 _MAX_EXPANSIONS = 1 << 14
-# So many phrases are still cheaper than one phrase of expressions.
+# Up to so many phrases are cheaper than one phrase of regular expressions.
 _FEW_PHRASES = 64
 _NARROW_CHARACTERS = 12
 
 
 def matches_with_slop(phrase: Sequence[Token], positions: Mapping[str, Sequence[int]], slop: int) -> bool:
-    """Whether a text matches a phrase; `positions` are those of each word in the text, ascending."""
+    """Whether a text matches a phrase with slop, by Lucene's definition.
+
+    A phrase is a list of words with offsets (0, 1, 2, ..). A text matches with slop `n` if every word of the
+    phrase can be assigned a position of that word in the text so that
+
+    * equal words of the phrase have different positions, and
+    * `position - offset` of any two words of the phrase differ by at most `n`.
+
+    So `"a b"~1` allows one word in between, `"a b"~2` also the words swapped (`b a`), and `"a a"~9` needs
+    two `a`.
+
+    Args:
+        phrase: The words of the phrase with their offsets.
+        positions: The positions of each word in the text, ascending.
+        slop: The slop.
+    """
     if any(not positions.get(word.text) for word in phrase):
         return False
     words = sorted(phrase)
@@ -61,10 +76,10 @@ def matches_with_slop(phrase: Sequence[Token], positions: Mapping[str, Sequence[
 
 
 def _fits(words: Sequence[Token], positions: Mapping[str, Sequence[int]], low: int, high: int) -> bool:
-    """Whether every word has a position of its own whose distance from its offset is between the bounds.
+    """Whether every word has a position, not shared with an equal word, with `position - offset` in bounds.
 
-    The words come in the order of their offsets. So the bounds of a repeated word only move up, and taking
-    its lowest free position each time leaves the most to those that follow.
+    The words are in the order of their offsets. So the bounds of a repeated word only increase, and its
+    lowest free position is always a right choice.
     """
     taken: dict[str, int] = {}
     for word in words:
@@ -77,12 +92,12 @@ def _fits(words: Sequence[Token], positions: Mapping[str, Sequence[int]], low: i
 
 
 def adjacent_pairs(phrase: Sequence[Token]) -> list[tuple[Token, Token]]:
-    """Pairs of different words that follow each other: a text that matches has each pair within the slop."""
+    """Pairs of different words that follow each other; in a matching text each pair is within the slop."""
     return [(one, other) for one, other in pairwise(phrase) if one.text != other.text]
 
 
 def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
-    """What the index says about one leaf on a text field, or on a string field taken as a whole."""
+    """The answer of the index for a leaf on a text field, or on a string field."""
     found = _Terms(field, view)
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
@@ -90,7 +105,7 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
         case Phrase(text=text, slop=slop, prefix=False):
             return found.words(text, slop)
         case Phrase(text=text, prefix=True) | Prefix(text=text):
-            return found.beginning(text)
+            return found.prefix(text)
         case Wildcard(parts=parts):
             pieces = tuple(p if isinstance(p, Wild) else found.folded(p) for p in parts)
             return found.pattern(patterns.wildcard(pieces))
@@ -120,8 +135,8 @@ class _Terms:
         self.tokenized = field.kind is Kind.TEXT
 
     def folded(self, text: str) -> str:
-        """A piece of a pattern, in the case of the terms."""
-        return lower_case(text) if self.tokenized and self.field.tokenizer != "raw" else text
+        """A part of a pattern, in lower case if terms are."""
+        return lower_case(text) if self.tokenized and self.field.analysis.lower_case else text
 
     def words(self, text: str, slop: int = 0) -> IndexAnswer:
         if not self.tokenized:
@@ -132,28 +147,28 @@ class _Terms:
         texts = [token.text for token in tokens]
         rows, certain = self._together(tokens, slop)
         if not certain:
-            candidates = union((rows, self._lacking(texts)))
+            candidates = union((rows, self._maybe_dropped(texts)))
             return two_valued(candidates, candidates)
         return self._complete_unless_long(rows, texts)
 
     def one_of(self, texts: Sequence[str]) -> RowSet:
-        """Whole values, of which rows have one."""
+        """Rows with one of the values."""
         found = Query.term_set_query(self.view.schema, self.field.name, texts)
         rows = self._plain_term(texts[0]) if len(texts) == 1 else found
-        lacking = self._lacking(texts, exactly=True)
+        lacking = self._maybe_dropped(texts, exactly=True)
         return RowSet(union((rows, lacking)), lacking)
 
-    def beginning(self, text: str) -> IndexAnswer:
-        """Words of which the last is only begun; or the beginning of a value."""
+    def prefix(self, text: str) -> IndexAnswer:
+        """Words of which the last is a prefix; or the prefix of a value."""
         tokens = tokenize_prefix(self.field, text) if self.tokenized else []
         if len(tokens) > 1 and len({token.position for token in tokens}) == 1:
-            return self.words(text)  # n-grams: any part of a word is found as it is
+            return self.words(text)  # n-grams: any part of a word is a term
         if len(tokens) < 2:
             start = tokens[0].text if tokens else self.folded(text)
             return self.pattern(patterns.literal(start) + patterns.ANY)
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
-        narrow = intersect((*map(self._plain_term, (w.text for w in words)), self._begun(last.text)))
+        narrow = intersect((*map(self._plain_term, (w.text for w in words)), self._prefix_query(last.text)))
         candidates = union((Query.const_score_query(narrow, 1.0), partial))
         if self.field.record != "position":
             return two_valued(candidates, candidates)
@@ -192,7 +207,7 @@ class _Terms:
         rows = Query.const_score_query(
             Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance), 1.0
         )
-        # An edit may put in a character of up to four bytes.
+        # An edit may insert a character of up to four bytes.
         return self._complete_unless_long(rows, [word + "\U0010ffff" * distance])
 
     def between(self, leaf: Range, lower: str | None, upper: str | None) -> IndexAnswer:
@@ -208,13 +223,14 @@ class _Terms:
     def _together(self, tokens: Sequence[Token], slop: int) -> tuple[tantivy.Query, bool]:
         """Rows that have the tokens next to each other, or with some slop, and whether that is exact.
 
-        Tantivy's slop is Lucene's for two different words only (`slop.py`). Of longer phrases, and of those
-        with a repeated word, every pair of neighbours has to be within the slop; then rows are looked at.
+        Tantivy's slop equals Lucene's (`matches_with_slop`) for two different words only. For longer
+        phrases, and those with a repeated word, all adjacent pairs must be within the slop, and the rows
+        need a recheck.
         """
         if len(tokens) == 1:
             return self._term(tokens[0].text), True
         if len({token.position for token in tokens}) == 1:
-            # n-grams all stand at one place, so there is no order to ask for
+            # n-grams all have one position, so there is no order
             return intersect(self._term(token.text) for token in tokens), True
         if self.field.record != "position":
             return intersect(self._term(token.text) for token in tokens), False
@@ -242,14 +258,14 @@ class _Terms:
         record = self.field.term_record if self.tokenized else "basic"
         return Query.term_query(self.view.schema, self.field.name, text, record)
 
-    def _begun(self, start: str) -> tantivy.Query:
+    def _prefix_query(self, start: str) -> tantivy.Query:
         return self._matching(patterns.literal(start) + patterns.ANY) or ALL_ROWS
 
     def _matching(self, expression: str, user: Regex | None = None) -> tantivy.Query | None:
         return regex_query(self.view, self.field, expression, user)
 
-    def _lacking(self, texts: Sequence[str], *, exactly: bool = False) -> tantivy.Query:
-        """The rows that may have one of these terms though the index has not."""
+    def _maybe_dropped(self, texts: Sequence[str], *, exactly: bool = False) -> tantivy.Query:
+        """The rows that may have one of these terms although the index dropped it."""
         for text in texts:
             size = len(text.encode())
             longest = size if exactly else _SHRINK_FACTOR * size + _SHRINK_BYTES
@@ -260,7 +276,7 @@ class _Terms:
     def _complete_unless_long(
         self, rows: tantivy.Query, texts: Sequence[str], *, exactly: bool = False
     ) -> IndexAnswer:
-        lacking = self._lacking(texts, exactly=exactly)
+        lacking = self._maybe_dropped(texts, exactly=exactly)
         return two_valued(union((rows, lacking)), lacking)
 
 
@@ -273,7 +289,7 @@ def text_range_query(
     lower_inclusive: bool,
     upper_inclusive: bool,
 ) -> tuple[tantivy.Query, bool]:
-    """Rows with a term between the bounds, and whether those are exactly the rows."""
+    """Rows with a term between the bounds, and whether that is exact."""
     if not patterns.too_long(lower, upper):
         expression = patterns.between(
             lower, upper, lower_inclusive=lower_inclusive, upper_inclusive=upper_inclusive
@@ -282,7 +298,7 @@ def text_range_query(
             return NO_ROWS, True
         if (found := regex_query(view, field, expression)) is not None:
             return found, True
-    # Too long for one automaton: the beginnings of the bounds leave few rows to look at.
+    # Too long for an automaton: prefixes of the bounds give few candidates.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)
     end = None if upper is None else patterns.between(None, upper[:_NARROW_CHARACTERS] + "\U0010ffff")

@@ -1,4 +1,4 @@
-"""Numbers, dates, truth values and addresses: single values, sets and ranges of them."""
+"""Tantivy queries for numbers, dates, booleans and IP addresses: values, sets and ranges."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from tantivy import FieldType, Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
 from indextables.predicate import Values
-from indextables.predicate.evaluate import is_consecutive, is_whole
+from indextables.predicate.evaluate import is_consecutive
 from indextables.predicate.literals import parse_literal
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
+from indextables.schema.type_info import is_int64_ordered
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.index_view import IndexView
@@ -23,7 +24,7 @@ Value: TypeAlias = int | float | bool
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 _TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: FieldType.Float}
 _I64 = (-(1 << 63), (1 << 63) - 1)
-# More ranges than this cost more than looking at all rows.
+# More ranges cost more than evaluating all rows.
 MAX_RANGES = 16
 _FEW_TERMS, _ROWS_PER_TERM = 1024, 128
 _LAST_ADDRESS = (1 << 128) - 1
@@ -31,7 +32,7 @@ _V4_START = 0xFFFF << 32
 
 
 def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
-    """What the index says about one leaf on a field of numbers, dates or truth values."""
+    """The answer of the index for a leaf on a field of numbers, dates or booleans."""
     column = view.column(field.column)
     assert column is not None, "a field has its column"
 
@@ -58,7 +59,7 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
 
 
 def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
-    """The leaf asks for letters of something that has none."""
+    """The error of a leaf that needs text, on a column without text."""
     asked = type(leaf).__name__.lower()
     return QuerySyntaxError(
         f"a {asked} cannot be searched in '{column}', which holds {kind} values; ask for a value, a set "
@@ -80,7 +81,7 @@ def parse_value(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
 
 
 def encode_value(value: pa.Scalar, field: Field) -> Value:
-    """A value of the column's own type as its field holds it."""
+    """The field value of a value of the column's type."""
     if field.kind is Kind.I64:
         return int(integer_values(pa.array([value], value.type))[0].as_py())
     if field.kind is Kind.F64:
@@ -95,15 +96,15 @@ def equals_query(view: IndexView, field: Field, value: Value) -> tantivy.Query:
         return NO_ROWS
     if field.indexed:
         return Query.const_score_query(Query.term_query(view.schema, field.name, value, "basic"), 1.0)
-    # A term that is not in the dictionary is looked for in the column of values.
+    # Without terms, the fast column is scanned.
     return Query.range_query(view.schema, field.name, _TYPES[field.kind], value, value)
 
 
 def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
-    """Rows with one of the values, which are distinct and as the field holds them.
+    """Rows with one of the distinct field values.
 
-    A range costs a pass over the field's column, so many of them cost more than looking at all rows. Then the
-    rows between the least and the greatest value are left to be looked at.
+    A range costs a scan of the field's column, so many ranges cost more than evaluating all rows. Then the
+    rows between the minimum and the maximum are candidates that need a recheck.
     """
     if field.kind is Kind.BOOL:
         return RowSet(union(equals_query(view, field, value) for value in values.to_pylist()))
@@ -126,17 +127,17 @@ def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
 
 
 def max_terms(num_rows: int) -> int:
-    """So many terms are looked up faster than all rows are looked at."""
+    """The number of terms up to which lookups are faster than evaluating all rows."""
     return max(_FEW_TERMS, num_rows // _ROWS_PER_TERM)
 
 
 def few_lookups(field: Field, values: Sequence[pa.Scalar], num_rows: int) -> bool:
-    """Whether a list is answered by few terms or ranges of a field, and not by a look at most rows."""
+    """Whether a list needs only few lookups of terms or ranges of a field, not a scan of most rows."""
     if field.indexed:
         return len(values) <= max_terms(num_rows)
     if len(values) <= MAX_RANGES or field.kind is Kind.BOOL:
         return True
-    return isinstance(values, Values) and is_whole(values.array.type) and is_consecutive(values.array)
+    return isinstance(values, Values) and is_int64_ordered(values.array.type) and is_consecutive(values.array)
 
 
 def range_query(
@@ -155,8 +156,10 @@ def range_query(
         lower = None if lower is not None and lower < _I64[0] else lower
         upper = None if upper is not None and upper > _I64[1] else upper
     if field.kind is Kind.BOOL:
-        wanted = [v for v in (False, True) if _inside(v, lower, upper, lower_inclusive, upper_inclusive)]
-        return union(equals_query(view, field, v) for v in wanted)
+        matching_values = [
+            v for v in (False, True) if _inside(v, lower, upper, lower_inclusive, upper_inclusive)
+        ]
+        return union(equals_query(view, field, v) for v in matching_values)
     return Query.range_query(
         view.schema, field.name, _TYPES[field.kind], lower, upper,
         lower_inclusive or lower is None, upper_inclusive or upper is None,
@@ -175,9 +178,9 @@ def hash_query(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Q
 
 
 def compile_address(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
-    """What the index says about one leaf on a field of addresses.
+    """The answer of the index for a leaf on a field of IP addresses.
 
-    Values that are no addresses are not in the field; no address block or range holds them.
+    Values that are not addresses are not in the field; no block or range contains them.
     """
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
@@ -222,7 +225,7 @@ def addresses_query(view: IndexView, field: Field, numbers: Sequence[int]) -> ta
 
 
 def address_range(leaf: Range) -> tuple[int, int]:
-    """The first and last address of a range; a block as bound is in it, or out of it, as a whole."""
+    """The first and last address of a range; a block as bound is included or excluded as a whole."""
     low, high = 0, _LAST_ADDRESS
     if leaf.lower is not None:
         first, last = address_block(leaf.lower)

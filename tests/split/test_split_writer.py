@@ -23,7 +23,7 @@ from indextables.split.writer import SplitWriter
 from indextables.store import open_store
 from tests import ROOT
 from tests.split.every_type import every_type, logs
-from tests.split.made_splits import between, hits, opened, rows_of, table_of, term, write_split
+from tests.split.split_files import between, hits, opened, rows_of, table_of, term, write_split
 
 INTEGER, FLOAT = tantivy.FieldType.Integer, tantivy.FieldType.Float
 PLAIN = [

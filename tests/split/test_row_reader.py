@@ -23,7 +23,7 @@ from indextables.split.parquet.thrift import (
 )
 from indextables.store import open_store
 from tests.split.every_type import every_type, logs
-from tests.split.made_splits import rows_of, write_split
+from tests.split.split_files import rows_of, write_split
 
 ROWS = 12_000
 SMALL = {"write.rowGroupSize": "400k", "write.pageSize": "2k"}

@@ -15,7 +15,7 @@ from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.quickwit import _value, bundle_rows, read_bundle
 from indextables.store import open_store
-from tests.split.made_splits import table_of
+from tests.split.split_files import table_of
 
 FIXTURES = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.4"
 TYPES = {"integer": pa.int32(), "string": pa.string(), "double": pa.float64(), "long": pa.int64()}
