@@ -1,13 +1,14 @@
 """What a scan returns: columns, virtual columns, condition, order and limit."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from indextables.predicate import And, Or, Predicate, Search
+from indextables.predicate import Predicate, Search
+from indextables.predicate.traversal import searches_of
 from indextables.read.aggregation.spec import DateHistogram, Histogram, RangeBuckets, group_type
 from indextables.read.table_context import TableContext
 from indextables.split.query.index_view import TermStatistics
@@ -75,7 +76,7 @@ class ScanSpec:
     def scored_searches(self) -> tuple[Search, ...]:
         """The searches that scores and fragments refer to: those not negated, and those returned."""
         found = [
-            *_not_negated(self.where),
+            *searches_of(self.where, negated=False),
             *(v for name, v in self.virtual.items() if isinstance(v, Search) and name in self.columns),
         ]
         return tuple(dict.fromkeys(found))
@@ -124,15 +125,3 @@ class ScanSpec:
             elif not isinstance(virtual, Search):
                 needed.append(virtual.column)
         return list(dict.fromkeys(needed))
-
-
-def _not_negated(predicate: Predicate | None) -> Iterator[Search]:
-    """The searches under no NOT."""
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _not_negated(part)
-        case Search():
-            yield predicate
-        case _:
-            pass
