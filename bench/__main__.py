@@ -19,7 +19,8 @@ PARTS = {
     "engine-write": "bench.engine_write",
     "engine-read": "bench.engine_read",
     "checksums": "bench.checksums",
-    "upkeep": "bench.upkeep",
+    "maintenance": "bench.maintenance",
+    "startup": "bench.startup",
     "spark": "bench.spark",
 }
 

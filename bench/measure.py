@@ -8,6 +8,7 @@ measurement left behind (allocated memory, filled caches, threads) can help or h
 import gc
 import importlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -57,6 +58,33 @@ def measure(work: str, *arguments: object, runs: int, warm_seconds: float = 0) -
     if done.returncode:
         raise RuntimeError(f"{work} failed, see above; exit code {done.returncode}")
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure_command(*command: str, runs: int) -> Measured:
+    """Measure a command from its start to its end; `peak_mb` is the memory of its process."""
+    took: list[float] = []
+    cpu: list[float] = []
+    peak = 0.0
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed, see above; exit code {child.returncode}")
+        took.append((time.perf_counter() - start) * 1000)
+        cpu.append((usage.ru_utime + usage.ru_stime) * 1000)
+        peak = max(peak, usage.ru_maxrss / 1024)
+    first, *rest = took
+    return Measured(
+        runs=runs,
+        median_ms=statistics.median(rest),
+        least_ms=min(rest),
+        most_ms=max(rest),
+        cpu_ms=statistics.median(cpu[1:]),
+        first_ms=first,
+        peak_mb=peak,
+    )
 
 
 def ratio(ours: Measured, other: Measured) -> float:

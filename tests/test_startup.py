@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,25 @@ def imported(code: str, *arguments: str) -> set[str]:
 
 def test_importing_the_package_imports_no_heavy_library() -> None:
     assert imported("import indextables").isdisjoint({*HEAVY, "click"})
+
+
+PROGRAM = "import sys; from indextables.cli import main; main.main(sys.argv[1:])"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["merge", "--help"], ["completion", "zsh"]])
+def test_the_program_starts_without_heavy_libraries(arguments: list[str]) -> None:
+    assert imported(PROGRAM, *arguments).isdisjoint(HEAVY)
+
+
+def test_a_search_imports_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    for number in range(12):
+        it.write(tmp_path / "t", {"message": [f"timeout {number}"]})
+    found = imported(
+        "import sys; from indextables.cli import main\ntry: main.run()\nexcept SystemExit: pass\nprint() ",
+        "search", str(tmp_path / "t"), "timeout", "--field", "message",
+    )  # fmt: skip
+    assert found.isdisjoint({"pandas", "datafusion", "rich", "jinja2", "pyspark"})
+    assert "tantivy" in found
 
 
 def test_every_public_name_is_imported_when_it_is_used() -> None:

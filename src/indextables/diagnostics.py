@@ -19,6 +19,7 @@ from indextables.maintain import jobs
 from indextables.maintain.jobs import Job
 from indextables.options import PREFIX, Options, Where, reading
 from indextables.options.declare import MASK, is_secret
+from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.read.split_source import close_sources
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
@@ -182,7 +183,7 @@ def wait_for_prewarm(
     path: Path | None = None,
     *,
     job: str | None = None,
-    timeout: float = jobs.WAIT_S,
+    timeout: float = MAX_WAIT_SECONDS,
     options: OptionValues = None,
 ) -> list[Job]:
     """Wait until prewarm jobs of this machine have ended, and return them.

@@ -1,46 +1,43 @@
-"""A table in plain Python: open it, read and search it, write to it, and maintain it."""
+"""A table in plain Python: open it, read and search it, write to it, and maintain it.
+
+Reading needs little, so what writing and maintenance need is imported by the methods that use it.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from indextables import read
-from indextables.diagnostics import Invalidated, invalidate_log_cache
 from indextables.errors import OptionError
-from indextables.ingest import Mode, write_table
-from indextables.log.checkpoint import Checkpointed
 from indextables.log.history import HistoryEntry
-from indextables.log.outcome import CommitOutcome
 from indextables.log.snapshot import Snapshot
-from indextables.log.told import Told
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain import jobs, on_write
-from indextables.maintain.drop_partitions import Dropped, drop_partitions
-from indextables.maintain.figures import (
-    ColumnSkipping,
-    SplitComponents,
-    StateFigures,
-    column_skipping,
-    split_components,
-    state_figures,
-)
-from indextables.maintain.merge import MergeOutcome, MergeWish, merge
-from indextables.maintain.partitions import partition_condition
-from indextables.maintain.prewarm import PrewarmPlan, Warmed, plan_prewarm, prewarm, warm_as
-from indextables.maintain.purge import PurgeOutcome, purge
-from indextables.maintain.repair import Repaired
-from indextables.maintain.repair import repair as repair_log
-from indextables.maintain.restore import Restored, restore
-from indextables.maintain.truncate import Truncated, truncate
 from indextables.options import OPENED, WRITTEN, Options, Where
+from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.predicate import Predicate, parse_condition
 from indextables.read.aggregation.spec import parse_aggregate
 from indextables.read.table_context import table_context
-from indextables.split.index.cache import CacheStats, index_cache
 from indextables.store import open_store
 from indextables.version import ENGINE
+
+if TYPE_CHECKING:
+    from indextables.diagnostics import Invalidated
+    from indextables.log.checkpoint import Checkpointed
+    from indextables.log.outcome import CommitOutcome
+    from indextables.log.told import Told
+    from indextables.maintain.drop_partitions import Dropped
+    from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
+    from indextables.maintain.jobs import Job
+    from indextables.maintain.merge import MergeOutcome
+    from indextables.maintain.prewarm import PrewarmPlan, Warmed
+    from indextables.maintain.purge import PurgeOutcome
+    from indextables.maintain.repair import Repaired
+    from indextables.maintain.restore import Restored
+    from indextables.maintain.truncate import Truncated
+    from indextables.split.index.cache import CacheStats
 
 __all__ = ["Table", "open_table", "repair", "write"]
 
@@ -198,17 +195,19 @@ class Table:
         """
         return _history_table(self._log.history(limit))
 
-    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> Restored:
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> "Restored":
         """Commit the content of an earlier version as the newest one; no history is lost.
 
         Args:
             version: the version to restore.
             timestamp: instead of a version, the newest one at that time; without a zone it is UTC.
         """
+        from indextables.maintain.restore import restore
+
         moment = None if timestamp is None else _milliseconds(timestamp)
         return restore(self._log, version=version, timestamp=moment)
 
-    def commit_outcome(self, token: str, *, version: int | None = None) -> CommitOutcome:
+    def commit_outcome(self, token: str, *, version: int | None = None) -> "CommitOutcome":
         """Find out whether a commit that ended with `CommitUnknownError` is in the table.
 
         Args:
@@ -232,7 +231,7 @@ class Table:
         max_new_splits: int | None = None,
         max_sources: int | None = None,
         progress: Progress | None = None,
-    ) -> MergeOutcome:
+    ) -> "MergeOutcome":
         """Merge small splits into large ones.
 
         Args:
@@ -242,6 +241,8 @@ class Table:
             max_sources: the maximum number of splits that are merged into one.
             progress: called with the number of finished merges and the number of all.
         """
+        from indextables.maintain.merge import MergeWish, merge
+
         wish = MergeWish.of(
             self._log.snapshot(),
             self._options,
@@ -259,7 +260,7 @@ class Table:
         log_retention: timedelta | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> PurgeOutcome:
+    ) -> "PurgeOutcome":
         """Delete files that no version refers to, and log files whose retention is over.
 
         Args:
@@ -268,6 +269,8 @@ class Table:
             dry_run: only report what would be deleted.
             progress: called with the number of files found.
         """
+        from indextables.maintain.purge import purge
+
         return purge(
             self._log,
             self._options,
@@ -277,24 +280,28 @@ class Table:
             progress=progress,
         )
 
-    def checkpoint(self) -> Checkpointed:
+    def checkpoint(self) -> "Checkpointed":
         """Write a checkpoint of the log now."""
         return self._log.checkpoint()
 
-    def truncate(self, *, dry_run: bool = False) -> Truncated:
+    def truncate(self, *, dry_run: bool = False) -> "Truncated":
         """Delete all versions before the newest one.
 
         Args:
             dry_run: only report what would be deleted.
         """
+        from indextables.maintain.truncate import truncate
+
         return truncate(self._log, dry_run=dry_run)
 
-    def drop_partitions(self, where: str) -> Dropped:
+    def drop_partitions(self, where: str) -> "Dropped":
         """Remove whole partitions from the table.
 
         Args:
             where: a condition on partition columns.
         """
+        from indextables.maintain.drop_partitions import drop_partitions
+
         return drop_partitions(self._log, where)
 
     def prewarm(
@@ -305,7 +312,7 @@ class Table:
         fields: Sequence[str] = (),
         parallelism: int | None = None,
         progress: Progress | None = None,
-    ) -> Warmed:
+    ) -> "Warmed":
         """Load indexes into the local cache before the first search.
 
         Args:
@@ -315,6 +322,8 @@ class Table:
             parallelism: the number of splits that are loaded at once.
             progress: called with the number of finished splits and the number of all.
         """
+        from indextables.maintain.prewarm import prewarm
+
         plan = self._plan_prewarm(where, segments, fields, parallelism)
         return prewarm(plan, self._log.store, self._options, progress)
 
@@ -325,40 +334,51 @@ class Table:
         segments: Sequence[str] = (),
         fields: Sequence[str] = (),
         parallelism: int | None = None,
-    ) -> jobs.Job:
+    ) -> "Job":
         """Do the same in the background; `wait_for_prewarm` waits for it."""
+        from indextables.maintain.prewarm import warm_as
+
         plan = self._plan_prewarm(where, segments, fields, parallelism)
         return warm_as(plan, self._log.store, self._options)
 
-    def wait_for_prewarm(self, job: str | None = None, *, timeout: float = jobs.WAIT_S) -> list[jobs.Job]:
+    def wait_for_prewarm(self, job: str | None = None, *, timeout: float = MAX_WAIT_SECONDS) -> "list[Job]":
         """Wait until the prewarm jobs of this table have ended, and return them.
 
         Args:
             job: only the one with this id.
             timeout: the most seconds to wait; a job that is still running then has no `ended`.
         """
+        from indextables.maintain import jobs
+
         return jobs.wait(jobs.found(jobs.JobKind.PREWARM, self.url, job), timeout)
 
     # --- diagnostics ---------------------------------------------------------------------------------
 
-    def state(self) -> StateFigures:
+    def state(self) -> "StateFigures":
         """Return size and shape of the newest checkpoint, and whether it should be compacted."""
+        from indextables.maintain.figures import state_figures
+
         return state_figures(self._snapshot, self._options)
 
-    def components(self, where: str | None = None) -> list[SplitComponents]:
+    def components(self, where: str | None = None) -> "list[SplitComponents]":
         """Return the parts of every split by kind and column, with their sizes.
 
         Args:
             where: a condition on partition columns: only splits of these partitions.
         """
+        from indextables.maintain.figures import split_components
+        from indextables.maintain.partitions import partition_condition
+
         chosen = None if where is None else partition_condition(self._snapshot, where)
         return list(split_components(self._snapshot, self._log.store, chosen))
 
-    def data_skipping(self) -> list[ColumnSkipping]:
+    def data_skipping(self) -> "list[ColumnSkipping]":
         """Return, for each column, the number of splits with statistics, and the minimum and maximum."""
+        from indextables.maintain.figures import column_skipping
+
         return column_skipping(self._snapshot)
 
-    def log_actions(self, *, include_all: bool = False) -> list[Told]:
+    def log_actions(self, *, include_all: bool = False) -> "list[Told]":
         """Return the actions of the newest checkpoint and of the versions after it, file by file.
 
         Args:
@@ -371,25 +391,35 @@ class Table:
         """The number of splits that a merge could not read, excluded from merging until a cool-down ends."""
         return len(self._snapshot.skips)
 
-    def prewarm_jobs(self) -> list[jobs.Job]:
+    def prewarm_jobs(self) -> "list[Job]":
         """Return the prewarm jobs of this table on this machine, running and recently ended."""
+        from indextables.maintain import jobs
+
         return jobs.jobs(jobs.JobKind.PREWARM, self.url)
 
-    def merge_jobs(self) -> list[jobs.Job]:
+    def merge_jobs(self) -> "list[Job]":
         """Return the merge jobs of this table on this machine, running and recently ended."""
+        from indextables.maintain import jobs
+
         return jobs.jobs(jobs.JobKind.MERGE, self.url)
 
-    def cache_statistics(self) -> CacheStats:
+    def cache_statistics(self) -> "CacheStats":
         """Return usage, hits and misses of the local index cache."""
+        from indextables.split.index.cache import index_cache
+
         return index_cache(self._options).stats()
 
-    def invalidate_log_cache(self) -> Invalidated:
+    def invalidate_log_cache(self) -> "Invalidated":
         """Drop what this process has cached of the table's log; never needed for right answers."""
+        from indextables.diagnostics import invalidate_log_cache
+
         return invalidate_log_cache(self.url, options=self._options)
 
     def _plan_prewarm(
         self, where: str | None, segments: Sequence[str], fields: Sequence[str], parallelism: int | None
-    ) -> PrewarmPlan:
+    ) -> "PrewarmPlan":
+        from indextables.maintain.prewarm import plan_prewarm
+
         return plan_prewarm(
             self._log.snapshot(),
             self._options,
@@ -452,6 +482,9 @@ def write(
         partition_by: the columns to partition by, when the table is new.
         options: `spark.indextables.*` options, with or without the prefix.
     """
+    from indextables.ingest import Mode, write_table
+    from indextables.maintain import on_write
+
     checked = Options.parse(options, WRITTEN)
     on_write.check(checked)
     written = write_table(
@@ -467,7 +500,7 @@ def write(
     return Table(written.log, written.snapshot)
 
 
-def repair(source: str, *, at: str | None = None, options: Mapping[str, object] | None = None) -> Repaired:
+def repair(source: str, *, at: str | None = None, options: Mapping[str, object] | None = None) -> "Repaired":
     """Write the transaction log of a table anew.
 
     Args:
@@ -476,6 +509,8 @@ def repair(source: str, *, at: str | None = None, options: Mapping[str, object] 
             from the splits, in its place.
         options: `spark.indextables.*` options, with or without the prefix.
     """
+    from indextables.maintain.repair import repair as repair_log
+
     return repair_log(source, at, Options.parse(options, {Where.COMMAND}), engine=ENGINE)
 
 

@@ -1,7 +1,5 @@
 """`python -m indextables.cli`."""
 
-import sys
+from indextables.cli.main import run
 
-from indextables.cli.main import main
-
-sys.exit(main())
+run()

@@ -13,6 +13,7 @@ from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
 from indextables.options import Options
+from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.store import Store
 
 DRIVER = "driver"
@@ -210,7 +211,7 @@ def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
     table = context.store.url if context.table is not None else None
     found = jobs.found(jobs.JobKind.PREWARM, table, arguments.get("job"))
     waited = []
-    for record in jobs.wait(found, arguments.get("timeout", jobs.WAIT_S)):
+    for record in jobs.wait(found, arguments.get("timeout", MAX_WAIT_SECONDS)):
         row = _only(_WAIT, _job(record))
         over = record.ended is not None
         waited.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})

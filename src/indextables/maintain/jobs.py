@@ -21,7 +21,6 @@ from indextables.options import Options
 from indextables.options import maintenance as opt
 
 # How long is waited where nothing is said.
-WAIT_S = 3600
 _LOOK_EVERY_S = 0.05
 _SAVE_EVERY_S = 0.2
 

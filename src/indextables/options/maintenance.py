@@ -7,6 +7,8 @@ _COMMAND = frozenset({Where.COMMAND})
 
 # The smallest target size that a merge accepts.
 MIN_MERGE_TARGET = 1 << 20
+# How long a wait for background jobs lasts by default.
+MAX_WAIT_SECONDS = 3600.0
 
 MERGE_TARGET_SIZE = option(
     "merge.targetSize",

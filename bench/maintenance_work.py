@@ -1,4 +1,4 @@
-"""The work that `bench.upkeep` measures."""
+"""The work that `bench.maintenance` measures."""
 
 import os
 import shutil

@@ -1,9 +1,9 @@
-"""The measurements of upkeep run: what they find here, on a tiny table, means nothing."""
+"""The measurements of maintenance run: what they find here, on a tiny table, means nothing."""
 
-from bench.upkeep import run
+from bench.maintenance import run
 
 
-def test_the_upkeep_part_measures_everything_it_promises(tmp_path):
+def test_the_maintenance_part_measures_everything_it_promises(tmp_path):
     rows = list(run(tmp_path, rows=200, runs=1))
     assert [row.name for row in rows] == [
         "merge 4 splits of 50 rows",

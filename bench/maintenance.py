@@ -1,21 +1,21 @@
-"""Upkeep: merging many small splits, deleting many files, and a long listing."""
+"""Maintenance: merging many small splits, deleting many files, and a long listing."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.maintenance_work import make_table
 from bench.measure import Measured, measure
 from bench.report import Row, Target
-from bench.upkeep_work import make_table
 
 DEFAULT_ROWS = 400_000
 _SPLITS = 200
 _ORPHANS = 100_000
 _LISTED = 1_000_000
-_HERE = "bench.upkeep_work:"
+_HERE = "bench.maintenance_work:"
 
 
 def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
-    """Measure upkeep of a table of so many log rows."""
+    """Measure the maintenance of a table of so many log rows."""
     count = rows or DEFAULT_ROWS
     full = count == DEFAULT_ROWS
     splits = _SPLITS if full else 4
