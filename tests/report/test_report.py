@@ -9,8 +9,7 @@ import pytest
 import indextables as it
 from indextables.cli.main import main
 from indextables.report import report_page
-from indextables.report.advice import advice_for
-from indextables.report.facts import table_context
+from indextables.report.health import advice_for, table_health
 from tests.upkeep_tables import aged, appended, orphan
 
 
@@ -53,23 +52,23 @@ def worn(tmp_path: Path) -> it.Table:
 
 
 def test_figures_are_those_of_the_table(worn: it.Table) -> None:
-    facts = table_context(worn)
-    assert (facts.rows, facts.splits, facts.version, facts.partitions) == (27, 9, 13, 3)
-    assert facts.bytes == sum(worn.files()["size"].to_pylist())
-    assert sum(bar.value for bar in facts.by_size) == 9
-    assert sum(bar.value for bar in facts.by_partition) == facts.bytes
-    assert [point.version for point in facts.growth] == list(range(14))
-    assert (facts.growth[0].bytes, facts.growth[0].splits) == (0, 0)
-    assert (facts.growth[12].splits, facts.growth[13].splits) == (12, 9)
-    assert (facts.orphans.orphans_found, facts.mergeable) == (1, 9)
+    health = table_health(worn)
+    assert (health.rows, health.splits, health.version, health.partitions) == (27, 9, 13, 3)
+    assert health.bytes == sum(worn.files()["size"].to_pylist())
+    assert sum(bar.value for bar in health.by_size) == 9
+    assert sum(bar.value for bar in health.by_partition) == health.bytes
+    assert [point.version for point in health.growth] == list(range(14))
+    assert (health.growth[0].bytes, health.growth[0].splits) == (0, 0)
+    assert (health.growth[12].splits, health.growth[13].splits) == (12, 9)
+    assert (health.orphans.orphans_found, health.mergeable) == (1, 9)
 
 
 def test_advice_names_what_is_wrong_and_what_mends_it(worn: it.Table) -> None:
-    commands = [a.command.split()[1] for a in advice_for(table_context(worn))]
+    commands = [a.command.split()[1] for a in advice_for(table_health(worn))]
     assert commands == ["merge", "checkpoint", "purge"]
-    for advice in advice_for(table_context(worn)):
+    for advice in advice_for(table_health(worn)):
         assert main([*advice.command.split()[1:], "--json"]) == 0
-    assert list(advice_for(table_context(worn.refresh()))) == []
+    assert list(advice_for(table_health(worn.refresh()))) == []
 
 
 def test_the_page_is_whole_and_needs_nothing_else(worn: it.Table) -> None:

@@ -1,90 +1,115 @@
-"""Charts that a page can hold without scripts: bars, shares of a whole, and lines over versions.
+"""Data of the charts: bars, and lines over versions.
 
-Words are HTML, so that they keep their size on a phone; only lines are SVG, which may be stretched.
+Text is HTML, so that it keeps its size on a phone; only lines are SVG, which may be stretched.
 """
 
+import datetime as dt
 from collections.abc import Callable, Sequence
-from html import escape
+from dataclasses import dataclass
 
-from indextables.report.facts import Bar, Point, short
+from indextables.sizes import format_size
 
-_NOTHING = '<p class="none">There is nothing to show.</p>'
-# So many places of a line are drawn at most; the rest lies between them.
-_PLACES = 240
-_DOTS = 80
-
-
-def bars(found: Sequence[Bar], label: str) -> str:
-    """Horizontal bars, one below the other."""
-    if not found:
-        return _NOTHING
-    most = max(bar.value for bar in found) or 1
-    rows = (
-        f'<div class="row" title="{escape(bar.told)}"><span class="name">{escape(bar.name)}</span>'
-        f'<span class="track"><i style="width:{max(0.5, 100 * bar.value / most):.1f}%"></i></span>'
-        f'<span class="value">{escape(bar.shown)}</span></div>'
-        for bar in found
-    )
-    return f'<div class="bars" role="img" aria-label="{escape(label)}">{"".join(rows)}</div>'
+# The most points of a line, and the most of them that are marked.
+_MAX_POINTS = 240
+_MAX_MARKS = 80
 
 
-def share(part: float, told: str, *, much: bool) -> str:
-    """How much of a whole; `much` is too much."""
-    width = min(100.0, max(0.0, 100 * part))
-    kind = "share much" if much else "share"
-    return f'<span class="{kind}" title="{escape(told)}"><i style="width:{width:.1f}%"></i></span>'
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its name, its length, the figure beside it, and its tooltip."""
+
+    name: str
+    value: float
+    text: str
+    tooltip: str
 
 
-def line(
-    points: Sequence[Point], value: Callable[[Point], float], shown: Callable[[float], str], label: str
-) -> str:
-    """One figure over versions, as an area; versions that did more than add rows have dots."""
-    if len(points) < 2:
-        return '<p class="none">There is one version so far.</p>'
-    drawn = _thinned(points, _PLACES)
-    most = max(value(point) for point in drawn) or 1
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Size and splits of the table at one version."""
+
+    version: int
+    bytes: int
+    splits: int
+    operation: str
+    time: dt.datetime
+
+    @property
+    def appends(self) -> bool:
+        """Whether the version only added rows, as most do."""
+        return self.operation == "WRITE"
+
+    @property
+    def tooltip(self) -> str:
+        """What happened, and the table after it."""
+        return (
+            f"version {self.version} ({self.time:%Y-%m-%d %H:%M} UTC): {self.operation}, then "
+            f"{format_size(self.bytes)} in {self.splits} splits"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A marked point of a line, in percent of the width and the height."""
+
+    x: float
+    y: float
+    point: Point
+
+
+@dataclass(frozen=True, slots=True)
+class LineChart:
+    """One figure over versions: the points of the line, the marks, and the labels."""
+
+    label: str
+    maximum: str
+    points: str
+    marks: tuple[Mark, ...]
+    first: int
+    last: int
+    span: str
+
+
+def line_chart(
+    points: Sequence[Point], value: Callable[[Point], float], text: Callable[[float], str], label: str
+) -> LineChart:
+    """Lay out a figure over versions; versions that did more than add rows are marked, and the last one.
+
+    Args:
+        points: at least two, in the order of their versions.
+        value: the figure.
+        text: how a figure is shown.
+        label: what the figure is.
+    """
+    drawn = _sample(points, _MAX_POINTS)
+    maximum = max(value(point) for point in drawn) or 1
     first, last = points[0].version, points[-1].version
 
     def place(point: Point) -> tuple[float, float]:
-        return 100 * (point.version - first) / max(last - first, 1), 100 * (1 - value(point) / most)
+        return 100 * (point.version - first) / max(last - first, 1), 100 * (1 - value(point) / maximum)
 
-    line_ = " ".join(f"{x:.2f},{y:.2f}" for x, y in map(place, drawn))
-    special = [point for point in drawn if not point.appends]
-    dotted = _thinned(special, _DOTS)
+    marked = _sample([point for point in drawn if not point.appends], _MAX_MARKS)
     if points[-1].appends:
-        dotted.append(points[-1])
-    dots = "".join(
-        f'<b style="left:{x:.2f}%;top:{y:.2f}%" class="{"plain" if point.appends else "other"}" '
-        f'title="{escape(_told(point))}"></b>'
-        for point, (x, y) in ((p, place(p)) for p in dotted)
-    )
-    return (
-        f'<figure class="line" role="img" aria-label="{escape(label)}">'
-        f'<figcaption>{escape(label)}</figcaption><span class="most">{escape(shown(most))}</span>'
-        '<div class="plot"><svg viewBox="0 0 100 100" preserveAspectRatio="none">'
-        f'<polygon points="0,100 {line_} 100,100"/><polyline points="{line_}"/></svg>{dots}</div>'
-        f'<div class="axis"><span>version {first}</span><span>{_span(points)}</span>'
-        f"<span>version {last}</span></div></figure>"
+        marked.append(points[-1])
+    return LineChart(
+        label=label,
+        maximum=text(maximum),
+        points=" ".join(f"{x:.2f},{y:.2f}" for x, y in map(place, drawn)),
+        marks=tuple(Mark(*place(point), point) for point in marked),
+        first=first,
+        last=last,
+        span=_span(points),
     )
 
 
 def _span(points: Sequence[Point]) -> str:
-    """From when to when."""
     first, last = points[0].time, points[-1].time
     if first.date() == last.date():
         return f"{first:%Y-%m-%d %H:%M} to {last:%H:%M}"
     return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
-def _told(point: Point) -> str:
-    return (
-        f"version {point.version} ({point.time:%Y-%m-%d %H:%M} UTC): {point.operation}, then "
-        f"{short(point.bytes)} in {point.splits} splits"
-    )
-
-
-def _thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Points at even distances, the last one among them."""
+def _sample(points: Sequence[Point], most: int) -> list[Point]:
+    """Return points at even distances, the last one among them."""
     step = max(1, -(-len(points) // most))
-    kept = list(points[::-step])
-    return kept[::-1]
+    return list(points[::-step])[::-1]
