@@ -26,3 +26,8 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     subprocess.run([*install, "-c", ROOT / "constraints.txt", wheel], check=True, capture_output=True)
     run = subprocess.run([python, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.stdout.strip() == "['hello wheel']", run.stderr
+    for command in (["--version"], ["search", "t", "wheel"], ["report", "t"]):
+        program = [str(tmp_path / "empty" / "bin" / "indextables"), *command]
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "Splits by size" in (tmp_path / "report.html").read_text()

@@ -1,8 +1,7 @@
-"""Every way a call can fail.
+"""All errors of this package.
 
-One root, so that `except IndexTablesError` catches all of ours and nothing else. A class per kind of
-failure carries its facts as attributes; its sentence names the thing, says what was expected and ends
-with what to do.
+They have one root class: `except IndexTablesError` catches all of them and nothing else. Each class has
+attributes for programs, and a message that names the object, says what was expected and what to do.
 """
 
 
@@ -16,28 +15,28 @@ class IndexTablesError(Exception):
     not_committed: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel between processes as it is: sentence and facts, without being made anew."""
-        return _arrived, (type(self), self.args, self.__dict__)
+        """Pickle the message and the attributes, without a call of `__init__`."""
+        return _unpickled, (type(self), self.args, self.__dict__)
 
 
-def _arrived(
-    kind: type[IndexTablesError], args: tuple[object, ...], facts: dict[str, object]
+def _unpickled(
+    kind: type[IndexTablesError], args: tuple[object, ...], attributes: dict[str, object]
 ) -> IndexTablesError:
     error = kind.__new__(kind, *args)
     error.args = args
-    error.__dict__.update(facts)
+    error.__dict__.update(attributes)
     return error
 
 
-# --- what the caller asked for ---------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------
 
 
 class OptionError(IndexTablesError):
-    """An option is unknown, malformed, or not allowed where it was given."""
+    """An option is unknown, malformed, or has no effect where it was given."""
 
 
 class PredicateError(IndexTablesError):
-    """A condition cannot be understood: its syntax, a column, or a type."""
+    """A condition has a wrong syntax, an unknown column, or a wrong type."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message)
@@ -45,7 +44,7 @@ class PredicateError(IndexTablesError):
 
 
 class CommandError(IndexTablesError):
-    """A command cannot be understood, or asks for something that is not allowed."""
+    """A command has a wrong syntax, or is not allowed."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
         super().__init__(message)
@@ -68,11 +67,11 @@ class TableNotFoundError(IndexTablesError):
 
 
 class TableReplacedError(IndexTablesError):
-    """The version of a table that a query was planned with is not there any more."""
+    """The version of a table with which a query was planned does not exist any more."""
 
 
 class TableExistsError(IndexTablesError):
-    """There is a table at the path already."""
+    """There is already a table at the path."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"a table exists at {url}; append to it, overwrite it, or choose another path")
@@ -83,7 +82,7 @@ class TableExistsError(IndexTablesError):
 
 
 class StoreError(IndexTablesError):
-    """Storage did not do what was asked of it."""
+    """A storage operation failed."""
 
 
 class ObjectMissingError(StoreError):
@@ -99,9 +98,9 @@ class CredentialsError(StoreError):
 
 
 class OutcomeUnknownError(StoreError):
-    """Storage failed in a way that leaves open whether an object was created.
+    """Storage failed, and it is not known whether an object was created.
 
-    The object may appear, or have appeared, with the bytes that were to be written.
+    The object may exist, or may appear later, with the bytes that were written.
     """
 
     def __init__(self, url: str, cause: str) -> None:
@@ -136,7 +135,7 @@ class LogError(IndexTablesError):
 
 
 class CorruptLogError(LogError):
-    """A file of the log is missing or damaged; the table's files cannot be told from it."""
+    """A file of the log is missing or damaged, so that the table's files are not known."""
 
     def __init__(self, url: str, problem: str, *, remedy: str | None = None) -> None:
         remedy = remedy or (
@@ -164,16 +163,16 @@ class ProtocolError(LogError):
 
 
 class VersionNotFoundError(LogError):
-    """The version or time asked for cannot be reached (any more)."""
+    """The requested version or time cannot be read, or not any more."""
 
-    def __init__(self, url: str, wanted: str, earliest: int | None, latest: int) -> None:
+    def __init__(self, url: str, requested: str, earliest: int | None, latest: int) -> None:
         reach = f"versions {earliest} to {latest}" if earliest is not None else "no version"
         super().__init__(
-            f"{wanted} of the table at {url} cannot be read: {reach} can be reached; "
+            f"{requested} of the table at {url} cannot be read: {reach} can be reached; "
             "earlier ones were cleaned up, later ones were never written"
         )
         self.url = url
-        self.wanted = wanted
+        self.requested = requested
         self.earliest = earliest
         self.latest = latest
 
@@ -195,7 +194,7 @@ class CommitConflictError(LogError):
 
 
 class CommitAttemptsError(LogError):
-    """Every attempt to claim a version lost the race."""
+    """All attempts to commit lost against other writers."""
 
     not_committed = True
 
@@ -208,7 +207,7 @@ class CommitAttemptsError(LogError):
 
 
 class CommitUnknownError(LogError):
-    """Storage failed in a way that leaves open whether the commit is visible.
+    """Storage failed, and it is not known whether the commit is visible.
 
     Files of the commit must not be deleted: the version may refer to them. `token` identifies the commit;
     `Table.commit_outcome(token)` tells whether it is in the table.
@@ -237,7 +236,7 @@ class IndexCacheError(SplitError):
 
 
 class UnreadableSplitError(SplitError):
-    """A split that was to be merged cannot be read; the others may be merged without it."""
+    """A split of a merge cannot be read; the others may be merged without it."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"the split {path} cannot be read: {problem}")
@@ -246,7 +245,7 @@ class UnreadableSplitError(SplitError):
 
 
 class UnavailableSplitError(SplitError):
-    """Storage, or this machine, did not deliver a split that was to be merged; it need not be damaged."""
+    """A split of a merge could not be fetched from storage; it need not be damaged."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"the split {path} could not be fetched: {problem}")

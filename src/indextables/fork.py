@@ -1,7 +1,7 @@
-"""Forked children: a lock that another thread of the parent held at the fork is never released there.
+"""Forked children: a lock that another thread held at the fork is never released in the child.
 
-Modules with locks or caches register what renews them in a child. Here it is done for what Python 3.11 hides:
-a cached property has one lock for all objects of its class.
+Modules with locks or caches register functions that replace them in a child. This module does so for the
+locks of cached properties, of which Python 3.11 has one for all objects of a class.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""How large things read from a table may become: limits that are checked before memory is taken.
+"""Limits on the sizes of untrusted input, checked before memory is allocated.
 
-Tables, splits and logs are input of strangers. Whatever they say about sizes is compared with these numbers
-first (PROTOCOL.md, "Limits").
+Tables, splits and logs are untrusted. The sizes that they announce are compared with these limits first
+(PROTOCOL.md, "Limits").
 """
 
 MIB = 1 << 20
@@ -28,7 +28,7 @@ MAX_AVRO_FIELDS = 10_000
 
 
 def unpacked_limit(packed: int) -> int:
-    """The most bytes that so many packed bytes may become.
+    """Return the maximum size of this many compressed bytes after decompression.
 
     >>> unpacked_limit(24_000) // 1_000_000, unpacked_limit(1 << 30) == MAX_UNPACKED
     (40, True)
@@ -37,9 +37,9 @@ def unpacked_limit(packed: int) -> int:
 
 
 def records_limit(packed: int) -> int:
-    """The most actions, entries or list elements that so many packed bytes may hold.
+    """Return the maximum number of actions, entries or list elements in this many compressed bytes.
 
-    Each names a split of its own, which takes more than a byte even packed; in memory it takes hundreds.
+    Each refers to a split of its own, which takes more than a byte compressed, and hundreds in memory.
 
     >>> records_limit(24_000)
     124000

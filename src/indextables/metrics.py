@@ -1,7 +1,6 @@
-"""Figures that the engine keeps about itself, readable from Python.
+"""Metrics of this process: for each name the last value, the total and the number of observations.
 
-A figure is a name and the last value, with how often and how much in total: enough to tell what a read
-cost and whether a cache helps. Names are the specification's (`indextables.state.read.duration_ms`).
+Names are those of IndexTables for Scala (`indextables.state.read.duration_ms`).
 """
 
 import os
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is known of one metric: its last value, the sum of all, and how many there were."""
+    """One metric: its last value, the sum of all values, and their number."""
 
     last: float
     total: float
@@ -35,7 +34,7 @@ def record(name: str, value: float) -> None:
 
 @contextmanager
 def timed(name: str) -> Iterator[None]:
-    """Record how many milliseconds the body took."""
+    """Record the duration of the body in milliseconds."""
     start = time.perf_counter()
     try:
         yield
@@ -44,7 +43,7 @@ def timed(name: str) -> Iterator[None]:
 
 
 def figures() -> dict[str, Figure]:
-    """All metrics of this process.
+    """Return all metrics of this process.
 
     >>> record("example.rows", 3); record("example.rows", 4)
     >>> figures()["example.rows"]
@@ -55,13 +54,13 @@ def figures() -> dict[str, Figure]:
 
 
 def reset() -> None:
-    """Forget all metrics of this process."""
+    """Delete all metrics of this process."""
     with _lock:
         _figures.clear()
 
 
 def _after_fork() -> None:
-    """In a forked child a thread that it does not have may have held the lock."""
+    """Replace the lock in a forked child: a thread that does not exist there may have held it."""
     global _lock  # noqa: PLW0603 - the child's own
     _lock = threading.Lock()
 

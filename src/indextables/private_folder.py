@@ -1,7 +1,7 @@
-"""A folder in space that others share, such as /tmp, that nobody but its owner can read or change.
+"""Private folders inside shared ones such as /tmp: only their owner can read or change them.
 
-Anyone can make a folder or a link of a name that can be guessed before we do. So a folder counts only if it
-is one itself, belongs to this user, and is closed to others; what is in it then is ours.
+Another user may have created a folder or a link under a name that can be guessed. So a folder is accepted
+only if it is a folder itself, belongs to this user, and is closed to others.
 """
 
 import os
@@ -11,19 +11,19 @@ from pathlib import Path
 
 
 class NotPrivateError(Exception):
-    """Something else than a private folder of this user stands at the path; the sentence says what."""
+    """The path is not a private folder of this user; the message says why."""
 
 
 def make_private(folder: Path) -> None:
-    """Have a folder that is this user's alone; those above it are made if they are missing.
+    """Create a folder that only this user can use, or check that it is one; missing parents are created.
 
     Raises:
         NotPrivateError: a link, a file, or another user's folder is there.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     found = _create_folder(folder)
     if stat.S_IMODE(found.st_mode) & 0o077:
-        # An earlier release, or a mask; what is changed is what was looked at, whatever stands there now.
+        # Created by an earlier release, or with another umask. The handle is of the folder that was checked.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             opened = os.fstat(handle)
@@ -35,11 +35,11 @@ def make_private(folder: Path) -> None:
 
 
 def make_own(folder: Path) -> None:
-    """Have a folder that the user has named: it must be the user's, but may be open to others for reading.
+    """Create a folder that the user has named, or check it: others may read it, but not write.
 
     Raises:
         NotPrivateError: a link, a file, or another user's folder is there, or others can write to it.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     found = _create_folder(folder)
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:

@@ -1,4 +1,4 @@
-"""Commands that change the log do on object stores what they do on a local disk, through each door."""
+"""Commands that change the log do on object stores what they do on a local disk, through each interface."""
 
 import json
 import shlex
@@ -13,20 +13,20 @@ from indextables.cli.main import main
 from indextables.errors import IndexTablesError
 from indextables.options import Options
 from indextables.store import Store, open_store
-from tests import command_doors as doors
+from tests import command_uses
 
 KINDS = ("s3", "seaweed", "azure")
 # Nothing on a store can be made older than it is, so that a purge is told not to wait.
 NOW = {"purge.retentionCheckEnabled": "false"}
 PURGE = replace(
-    doors.USES["PURGE INDEXTABLE"],
+    command_uses.USES["PURGE INDEXTABLE"],
     sql="PURGE INDEXTABLE '{}' OLDER THAN 0 HOURS TRANSACTION LOG RETENTION 100 HOURS",
     shell="purge {} --older-than 0h --log-retention 100h",
     python=lambda t, _: t.purge(older_than=timedelta(0), log_retention=timedelta(hours=100)),
 )
 USES = {
     **{
-        opening: doors.USES[opening]
+        opening: command_uses.USES[opening]
         for opening in (
             "MERGE SPLITS",
             "CHECKPOINT INDEXTABLES",
@@ -47,7 +47,7 @@ LEFT = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return doors.worn(tmp_path_factory.mktemp("stores") / "t")
+    return command_uses.worn(tmp_path_factory.mktemp("stores") / "t")
 
 
 def copied(template: Path, url: str, options: dict[str, str], *, lost: bool = False) -> Store:
@@ -69,25 +69,27 @@ def test_a_store_makes_no_difference(
     use, lost = USES[opening], opening.startswith("REPAIR")
     copied(template, str(tmp_path / "local"), {}, lost=lost)
     local = it.sql(use.sql.format(tmp_path / "local"), options=NOW)
-    expected = doors.comparable(local.to_pylist(), tmp_path / "local")
-    for door in ("sql", "shell", "python"):
+    expected = command_uses.comparable(local.to_pylist(), tmp_path / "local")
+    for interface in ("sql", "shell", "python"):
         url, given = make_store_url(kind)
         options = {**given, **NOW}
-        copied(template, url, options, lost=lost and door != "python")
-        if door == "sql":
-            found = doors.comparable(it.sql(use.sql.format(url), options=options).to_pylist(), url)
-        elif door == "shell":
+        copied(template, url, options, lost=lost and interface != "python")
+        if interface == "sql":
+            found = command_uses.comparable(it.sql(use.sql.format(url), options=options).to_pylist(), url)
+        elif interface == "shell":
             flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
             assert main([*shlex.split(use.shell.format(url)), *flags, "--json"]) == 0
-            found = doors.comparable([json.loads(line) for line in capsys.readouterr().out.splitlines()], url)
+            found = command_uses.comparable(
+                [json.loads(line) for line in capsys.readouterr().out.splitlines()], url
+            )
         else:
             found = by_python(use, opening, url, options, expected)
-        assert found == expected, door
+        assert found == expected, interface
         assert sorted(it.open(url, options=options).scan(["id"])["id"].to_pylist()) == LEFT.get(opening, IDS)
 
 
 def by_python(
-    use: doors.Use, opening: str, url: str, options: dict[str, str], expected: list[dict]
+    use: command_uses.Use, opening: str, url: str, options: dict[str, str], expected: list[dict]
 ) -> list[dict]:
     """What is expected, with what Python gives in its place."""
     table = it.open(url, options=options)
@@ -98,7 +100,7 @@ def by_python(
     else:
         result = use.python(table, options)
     given = use.gives(result)[0]
-    return [{**expected[0], **{k: v for k, v in given.items() if k not in doors.VOLATILE}}]
+    return [{**expected[0], **{k: v for k, v in given.items() if k not in command_uses.VOLATILE}}]
 
 
 @pytest.mark.server

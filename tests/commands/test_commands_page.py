@@ -85,7 +85,7 @@ def test_the_page_names_every_column() -> None:
             assert f"`{field.name}`" in page, (command.openings[0], field.name)
 
 
-def test_the_page_names_every_door() -> None:
+def test_the_page_names_every_interface() -> None:
     page = COMMANDS_PAGE.read_text()
     for command in COMMANDS:
         called = command.python if "." in command.python else f"indextables.{command.python}"

@@ -1,4 +1,4 @@
-"""What commands refuse, they refuse through every door, in the same words and without changing anything."""
+"""What commands refuse, they refuse through every interface, in the same words and without changing anything."""
 
 import shlex
 from collections.abc import Callable
@@ -168,7 +168,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("sql", "shell", "python", "says"), REFUSED, ids=[r[0].format("t", "t") for r in REFUSED]
 )
-def test_each_door_refuses_it(table: Path, sql: str, shell: str, python: Call, says: str, capsys) -> None:
+def test_each_interface_refuses_it(
+    table: Path, sql: str, shell: str, python: Call, says: str, capsys
+) -> None:
     before = sorted(path for path in table.parent.rglob("*") if "_tmp" not in str(path))
     for call in (lambda: it.sql(sql.format(table, table)), lambda: python(it.open(table))):
         with pytest.raises(it.IndexTablesError) as caught:

@@ -17,7 +17,7 @@ from indextables.log.format.actions import Add, Protocol
 from indextables.log.known import invalidate
 from indextables.maintain import on_write
 from indextables.options import Options
-from tests import command_doors as doors
+from tests import command_uses
 from tests.log_tables.build import a_log, a_table, append, on_old_protocol, split
 from tests.upkeep_tables import appended, log_of
 
@@ -222,7 +222,9 @@ def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_pa
     table = companion(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ProtocolError, match="companion table of the original"):
-        it.sql(doors.USES[opening].sql.format(table), options={"cache.disk.path": str(tmp_path / "cache")})
+        it.sql(
+            command_uses.USES[opening].sql.format(table), options={"cache.disk.path": str(tmp_path / "cache")}
+        )
     assert sorted(tmp_path.rglob("*")) == before
 
 

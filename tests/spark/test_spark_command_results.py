@@ -10,7 +10,7 @@ from indextables.commands.implementation import implementation_of
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.store import open_store
-from tests import command_doors as doors
+from tests import command_uses
 
 # These tell of processes and of Spark's own cache folder: there is nothing to compare but their columns.
 OF_PROCESSES = {
@@ -24,24 +24,26 @@ OF_PROCESSES = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return doors.worn(tmp_path_factory.mktemp("doors") / "t")
+    return command_uses.worn(tmp_path_factory.mktemp("doors") / "t")
 
 
-@pytest.mark.parametrize("opening", doors.USES)
+@pytest.mark.parametrize("opening", command_uses.USES)
 def test_spark_does_what_plain_python_does(spark, opening: str, template: Path, tmp_path: Path) -> None:
-    use, options = doors.USES[opening], {"cache.disk.path": str(tmp_path / "cache")}
-    by_spark = doors.prepared(template, opening, tmp_path / "by_spark", options)
+    use, options = command_uses.USES[opening], {"cache.disk.path": str(tmp_path / "cache")}
+    by_spark = command_uses.prepared(template, opening, tmp_path / "by_spark", options)
     found = spark.sql(use.sql.format(by_spark))
     assert json.loads(found.schema.json()) == json.loads(
-        from_arrow(implementation_of(doors.command(opening)).result)
+        from_arrow(implementation_of(command_uses.command(opening)).result)
     )
     rows = [row.asDict(recursive=True) for row in found.collect()]
     assert rows
     if opening in OF_PROCESSES:
         return
-    by_sql = doors.prepared(template, opening, tmp_path / "by_sql", options)
+    by_sql = command_uses.prepared(template, opening, tmp_path / "by_sql", options)
     expected = it.sql(use.sql.format(by_sql), options=options).to_pylist()
-    assert doors.comparable(rows, by_spark) == [_maps(row) for row in doors.comparable(expected, by_sql)]
+    assert command_uses.comparable(rows, by_spark) == [
+        _maps(row) for row in command_uses.comparable(expected, by_sql)
+    ]
 
 
 def _maps(row: dict) -> dict:
@@ -50,7 +52,7 @@ def _maps(row: dict) -> dict:
 
 
 def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(spark, tmp_path: Path) -> None:
-    doors.worn(tmp_path / "t")
+    command_uses.worn(tmp_path / "t")
     spark.sql("FLUSH INDEXTABLES DISK CACHE").collect()
     tasks = _tasks(spark)
     started = spark.sql(f"PREWARM INDEXTABLES CACHE '{tmp_path}/t' ASYNC MODE").collect()[0]
@@ -65,7 +67,7 @@ def test_a_prewarm_in_the_background_runs_on_executors_and_can_be_waited_for(spa
 
 
 def test_a_prewarm_that_fails_in_the_background_says_why(spark, tmp_path: Path) -> None:
-    doors.worn(tmp_path / "t")
+    command_uses.worn(tmp_path / "t")
     gone = it.open(tmp_path / "t").files()["path"][0].as_py()
     (tmp_path / "t" / gone).unlink()
     spark.conf.set("spark.indextables.prewarm.maxRetries", "0")

@@ -93,11 +93,11 @@ class _AllProcesses:
         self, context: CommandContext, arguments: Arguments, state: list[Row], results: Sequence[list[Row]]
     ) -> pa.Table:
         del context, arguments
-        kept: dict[tuple[Any, ...], Row] = {}
+        unique: dict[tuple[Any, ...], Row] = {}
         here = [{**row, "executor_id": DRIVER, "role": DRIVER} for row in state]
         for row in chain(here, *results):
-            kept.setdefault(tuple(row[key] for key in self.keys), row)
-        shown = [{name: row.get(name) for name in self.schema.names} for row in kept.values()]
+            unique.setdefault(tuple(row[key] for key in self.keys), row)
+        shown = [{name: row.get(name) for name in self.schema.names} for row in unique.values()]
         return table_of(self.schema, *shown)
 
 
@@ -132,8 +132,8 @@ def _storage(options: Options) -> list[Row]:
 
 def _environment(options: Options) -> list[Row]:
     return [
-        {"property_type": said.kind, "property_name": said.name, "property_value": said.value}
-        for said in diagnostics.environment(options=options)
+        {"property_type": each.kind, "property_name": each.name, "property_value": each.value}
+        for each in diagnostics.environment(options=options)
     ]
 
 
@@ -145,14 +145,16 @@ def _flush_searcher(options: Options) -> list[Row]:
             "cache_type": "split_cache",
             "status": "success",
             "cleared_entries": closed,
-            "message": f"{closed} open splits were closed",
+            "message": f"{closed} splits were closed",
         }
     ]
 
 
 def _flush_disk(options: Options) -> list[Row]:
     done = diagnostics.flush_disk_cache(options=options)
-    message = f"{done.in_use} entries are in use and stay" if done.in_use else "the cache is empty"
+    message = (
+        f"{done.in_use} entries are in use and were not deleted" if done.in_use else "the cache is empty"
+    )
     return [
         {
             "cache_type": "disk_cache_files",

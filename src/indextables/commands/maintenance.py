@@ -135,7 +135,7 @@ _REPAIR = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _MergeState:
-    """One pass of a merge: what it is about, and what earlier ones did."""
+    """The state of a merge between its plan and finish steps: one pass, and the outcome of earlier ones."""
 
     wish: merging.MergeWish
     base: SnapshotKey
@@ -174,7 +174,7 @@ def _pass(
     passes: int,
     job: str | None,
 ) -> TaskSet | None:
-    """What one pass has to do; None if there is nothing, or passes enough were made."""
+    """Plan one pass; None if there is nothing to merge, or no pass is left."""
     snapshot, now_ms = context.log.snapshot(), time.time_ns() // 1_000_000
     context.log.check_writable(snapshot)
     tasks = wish.tasks(snapshot, context.options, before, now_ms) if passes else []
@@ -209,8 +209,8 @@ def _finish_merge(
     del arguments
     outcome = _committed(context, state, results)
     # Merged splits may be small enough to be merged again.
-    made = outcome.new_splits > state.before.new_splits
-    again = _pass(context, state.wish, outcome, state.passes_left, state.job) if made else None
+    merged = outcome.new_splits > state.before.new_splits
+    again = _pass(context, state.wish, outcome, state.passes_left, state.job) if merged else None
     return again or _merge_row(context, outcome, "")
 
 
@@ -228,7 +228,7 @@ def _committed(
         try:
             version = merging.commit_batch(context.log, snapshot, batch, context.options, state.now_ms)
         except IndexTablesError:
-            # Batches that come after it have their files already, and nobody will name them.
+            # The files of later batches will not be committed.
             left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
             delete_uncommitted(context.store, left)
             raise
@@ -238,7 +238,7 @@ def _committed(
 
 
 def _base_of(context: CommandContext, state: _MergeState) -> Snapshot:
-    """The snapshot that a pass was planned from; it is compared by its token, not by its number alone."""
+    """Return the snapshot from which a pass was planned; it is identified by its token."""
     snapshot = context.log.snapshot_of(state.base)
     if snapshot is None:
         raise CommitConflictError(
@@ -294,12 +294,12 @@ def _purge(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
-    """The outcome of a purge as its command reports it."""
+    """Return the outcome of a purge as the fields of its result."""
     dry = outcome.dry_run
     message = (
-        f"{outcome.orphans_found} files and {outcome.log_files_found} files of the log would be deleted"
+        f"{outcome.orphans_found} files and {outcome.log_files_found} log files would be deleted"
         if dry
-        else f"{outcome.orphans_deleted} files and {outcome.log_files_deleted} files of the log were deleted"
+        else f"{outcome.orphans_deleted} files and {outcome.log_files_deleted} log files were deleted"
     )
     if outcome.limit_reached:
         message += "; there are more: repeat the purge"
@@ -325,14 +325,14 @@ def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
 
 def _checkpoint(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    made = context.log.checkpoint()
+    checkpoint = context.log.checkpoint()
     protocol = context.log.snapshot().protocol
     row = {
         "table_path": context.store.url,
         "status": "SUCCESS",
-        "checkpoint_version": made.version,
-        "num_actions": made.num_files + 2,  # the protocol and the metadata beside them
-        "num_files": made.num_files,
+        "checkpoint_version": checkpoint.version,
+        "num_actions": checkpoint.num_files + 2,  # and the protocol and the metadata
+        "num_files": checkpoint.num_files,
         "protocol_version": protocol.min_reader_version,
         "is_multi_part": False,
     }
@@ -359,9 +359,9 @@ def _truncate(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 def _drop(context: CommandContext, arguments: Arguments) -> pa.Table:
-    with condition(arguments) as said:
-        assert said is not None, "WHERE is required"
-        done = drop_partitions(context.log, said)
+    with condition(arguments) as where:
+        assert where is not None, "WHERE is required"
+        done = drop_partitions(context.log, where)
     message = (
         "no partition matches"
         if done.version is None
@@ -381,7 +381,7 @@ def _drop(context: CommandContext, arguments: Arguments) -> pa.Table:
 def _restore(context: CommandContext, arguments: Arguments) -> pa.Table:
     done = restore(context.log, version=arguments.get("version"), timestamp=arguments.get("timestamp"))
     message = (
-        "the table is what it was already"
+        "the table has this content already"
         if done.version is None
         else f"version {done.version} holds what version {done.restored_version} held"
     )

@@ -88,13 +88,13 @@ class _Planned:
 
 
 def _prewarm(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
-    with condition(arguments) as said:
+    with condition(arguments) as where:
         plan = plan_prewarm(
             context.log.snapshot(),
             context.options,
             segments=arguments.get("segments", ()),
             fields=arguments.get("fields", ()),
-            where=said,
+            where=where,
             parallelism=arguments.get("parallelism"),
             home=context.executor_of,
         )
@@ -112,12 +112,12 @@ def _run(task: tuple[PrewarmTask, Options], store: Store) -> Warmed:
 
 
 def _in_background(context: CommandContext, splits: int, work: TaskSet) -> TaskSet:
-    made = jobs.begin(
+    job = jobs.begin(
         jobs.JobKind.PREWARM, context.store.url, context.options, total=splits, owner=context.owner
     )
-    row = _row(Warmed(made.host), work.state, status="started")
+    row = _row(Warmed(job.host), work.state, status="started")
     return replace(
-        work, job=made.id, immediate_result=table_of(_PREWARM, {**row, "job_id": made.id, "async_mode": True})
+        work, job=job.id, immediate_result=table_of(_PREWARM, {**row, "job_id": job.id, "async_mode": True})
     )
 
 
@@ -136,7 +136,7 @@ def _finish(
 
 
 def _assigned(context: CommandContext, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
-    """For each task that ran elsewhere than where its splits are read, the host of that context."""
+    """Return the host of the preferred executor for each task that ran on another one; else None."""
     if not context.executors:
         return [None] * len(results)
     return [

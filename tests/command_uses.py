@@ -1,4 +1,4 @@
-"""One use of every command by each of its doors, to be compared: SQL, the program, Python."""
+"""One use of every command through each interface, to be compared: SQL, the program, Python."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ import indextables as it
 from indextables.commands import COMMANDS, Command
 from tests.upkeep_tables import appended, orphan
 
-# What differs from run to run, or from door to door: times, processes, paths of the table.
+# What differs from run to run, or between interfaces: times, processes, paths of the table.
 VOLATILE = frozenset(
     {
         "table_path",

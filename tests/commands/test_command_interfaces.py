@@ -1,4 +1,4 @@
-"""Every command is reached by all three doors, and does the same behind each."""
+"""Every command is available in SQL, on the command line and in Python, with one result."""
 
 import inspect
 import json
@@ -14,7 +14,7 @@ from indextables.cli import statements
 from indextables.cli.main import main, program
 from indextables.commands import COMMANDS, Command
 from indextables.commands.implementation import Implementation, implementation_of
-from tests import command_doors as doors
+from tests import command_uses
 
 OPENINGS = [command.openings[0] for command in COMMANDS]
 
@@ -25,7 +25,7 @@ def test_a_declaration_is_all_that_sql_program_and_python_need(
 ) -> None:
     """The flags are generated; a method of Python has a parameter for each clause, or this fails."""
     assert isinstance(implementation_of(command), Implementation)
-    use = doors.USES[command.openings[0]]
+    use = command_uses.USES[command.openings[0]]
     called: list[Command] = []
     monkeypatch.setattr(statements, "run_command", lambda found, *_: called.append(found) or 0)
     assert main(shlex.split(use.shell.format("logs"))) == 0
@@ -42,35 +42,35 @@ def test_a_declaration_is_all_that_sql_program_and_python_need(
     assert function.__doc__
 
 
-def test_each_door_opens_one_command() -> None:
+def test_each_interface_names_a_command_once() -> None:
     assert len({c.program for c in COMMANDS}) == len({c.python for c in COMMANDS}) == len(COMMANDS) == 22
-    assert sorted(doors.USES) == sorted(OPENINGS)
+    assert sorted(command_uses.USES) == sorted(OPENINGS)
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return doors.worn(tmp_path_factory.mktemp("doors") / "t")
+    return command_uses.worn(tmp_path_factory.mktemp("interfaces") / "t")
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
-def test_all_doors_do_the_same(opening: str, template: Path, tmp_path: Path, capsys) -> None:
-    use = doors.USES[opening]
+def test_all_interfaces_do_the_same(opening: str, template: Path, tmp_path: Path, capsys) -> None:
+    use = command_uses.USES[opening]
     options = {"cache.disk.path": str(tmp_path / "cache")}
-    by_sql = doors.prepared(template, opening, tmp_path / "by_sql", options)
+    by_sql = command_uses.prepared(template, opening, tmp_path / "by_sql", options)
     result = it.sql(use.sql.format(by_sql), options=options)
-    assert result.schema == implementation_of(doors.command(opening)).result
-    rows = doors.comparable(_plain(result), by_sql)
+    assert result.schema == implementation_of(command_uses.command(opening)).result
+    rows = command_uses.comparable(_plain(result), by_sql)
     assert rows, "nothing to compare"
 
-    by_shell = doors.prepared(template, opening, tmp_path / "by_shell", options)
+    by_shell = command_uses.prepared(template, opening, tmp_path / "by_shell", options)
     told = ["-o", f"cache.disk.path={tmp_path / 'cache'}", "--json"]
     assert main([*shlex.split(use.shell.format(by_shell)), *told]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(line.keys() == set(result.column_names) for line in lines)
-    assert doors.comparable(lines, by_shell) == _through_json(rows)
+    assert command_uses.comparable(lines, by_shell) == _through_json(rows)
 
     # A lost log cannot be opened, so that the table is opened before.
-    by_python = doors.prepared(template, "CHECKPOINT INDEXTABLES", tmp_path / "by_python", options)
+    by_python = command_uses.prepared(template, "CHECKPOINT INDEXTABLES", tmp_path / "by_python", options)
     table = it.open(by_python, options=options)
     use.before(by_python, options)
     given = use.gives(use.python(table, options))
