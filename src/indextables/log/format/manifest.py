@@ -1,7 +1,7 @@
 """Manifests: the entries of a state, as Avro containers (PROTOCOL.md, "Entries").
 
 Written from Arrow, read into Arrow: small ones record by record, large ones by DataFusion, which is imported
-only then (docs/decisions/007-start-up.md). DataFusion reads a truncated container as an empty one and
+only then (docs/decisions/008-start-up.md). DataFusion reads a truncated container as an empty one and
 ignores sync markers, so every container is checked block by block before it is decoded, and its rows are
 counted after.
 """
