@@ -85,7 +85,7 @@ def tables(spark, tmp_path_factory) -> list[Pair]:
     folder = tmp_path_factory.mktemp("differential")
     return [
         make_pair(spark, folder, 0, count=240, through_spark=True),
-        make_pair(spark, folder, 1, count=120),
+        make_pair(spark, folder, 1, count=120, writes=1),
         make_pair(spark, folder, 4, count=120, through_spark=True, writes=1),
     ]
 
