@@ -194,6 +194,25 @@ def test_udfs_and_early_stops_leave_no_arrow_memory_behind(spark, tables, scalar
     assert memory.getAllocatedMemory() == 0
 
 
+def test_the_buffer_of_a_query_with_a_limit_is_bounded_in_bytes(spark, tmp_path):
+    """Spark reads a task with a small limit to its end before it returns rows, but buffers 16 MB at most."""
+    rows, size, batch_bytes, buffer_bytes = 1_600, 40_000, 4 << 20, 16 << 20
+    text = "x" * size
+    for _ in range(2):
+        indextables.write(
+            str(tmp_path / "wide"), pa.table({"id": range(rows // 2), "text": [text] * (rows // 2)})
+        )
+    reader = spark.read.format("indextables").option("read.batchBytes", batch_bytes)
+    reader = reader.option("read.inline.maxRows", "0").option("read.splitsPerTask", "2")
+    found = reader.load(str(tmp_path / "wide")).limit(rows).select("id", "text").toArrow()
+    assert found.num_rows == rows
+    assert pc.all(pc.equal(found["text"], text)).as_py()
+    memory = spark._jvm.org.apache.spark.sql.execution.python.indextables.ScanMemory.allocator()
+    # The batch that crosses the bound is buffered too; Arrow rounds the size of a vector up to a power of two.
+    assert batch_bytes < memory.getPeakMemoryAllocation() < buffer_bytes + 4 * batch_bytes < rows * size
+    assert memory.getAllocatedMemory() == 0
+
+
 def test_batches_are_freed_where_spark_generates_no_code(spark, tables, scalar):
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     try:

@@ -98,6 +98,7 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert "writes are not counted" in results["plain_counting"]
     assert "column m.element is an interval of months" in results["plain_months"]
     assert "append" in results["plain_error_mode"].lower()
+    assert "the column id was long and is string now" in results["plain_replaced"]
     assert "a table exists at" in results["attached_error_mode"]
     assert results["attached_read"] == 10
     assert results["attached_sql"] == 9

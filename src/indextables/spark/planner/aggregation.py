@@ -19,6 +19,7 @@ from indextables.read.scan_spec import SCORE, Highlight
 from indextables.read.split_rows import can_order
 from indextables.schema.type_info import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values
+from indextables.spark.planner.expressions import NotPushableError
 from indextables.spark.planner.read_context import ReadContext
 
 Given: TypeAlias = Mapping[str, Any]
@@ -27,10 +28,6 @@ _LONG = 1 << 63
 _EXACT_DOUBLES = 1 << 53
 _MAX_SUM_DIGITS = 28
 _TEXT_TYPES = ("char", "varchar")
-
-
-class RefusedError(Exception):
-    """Spark has to compute this aggregation."""
 
 
 def pushed_spec(
@@ -45,7 +42,7 @@ def pushed_spec(
             _function(each, number, context, files) for number, each in enumerate(given["functions"])
         ]
         spec = aggregate_spec(context.table, functions, groups, where)
-    except (RefusedError, PredicateError, SchemaError):
+    except (NotPushableError, PredicateError, SchemaError):
         return None
     names = [f"g{i}" for i in range(len(groups))] + [f"a{i}" for i in range(len(functions))]
     fields = [field.with_name(name) for field, name in zip(spec.schema, names, strict=True)]
@@ -73,7 +70,7 @@ def sums_fit_doubles(spec: AggregateSpec, files: pa.Table) -> bool:
     names = {a.column for a in spec.aggregates if a.function is not Function.COUNT and a.column is not None}
     try:
         return all(_sum_fits(spec.table.column(name), files, _EXACT_DOUBLES) for name in names)
-    except RefusedError:
+    except NotPushableError:
         return False
 
 
@@ -96,16 +93,16 @@ def spark_schema(spec: AggregateSpec) -> pa.Schema:
 
 def _group(expression: Given, context: ReadContext) -> Group:
     if expression["kind"] != "col" or len(expression["path"]) != 1:
-        raise RefusedError
+        raise NotPushableError
     name = expression["path"][0]
     virtual = context.virtual.get(name)
     if isinstance(virtual, Search | Highlight) or name == SCORE:
-        raise RefusedError
+        raise NotPushableError
     if virtual is not None:
         return virtual
     field = _field(expression["path"], context)
     if pa.types.is_nested(field.type):
-        raise RefusedError
+        raise NotPushableError
     return str(field.name)
 
 
@@ -115,18 +112,18 @@ def _function(given: Given, number: int, context: ReadContext, files: pa.Table) 
         return Aggregate(Function.COUNT, None, name)
     column = given["column"]
     if column["kind"] != "col" or len(column["path"]) != 1 or column["path"][0] in context.virtual:
-        raise RefusedError
+        raise NotPushableError
     function = Function(given["function"])
     if given.get("distinct"):
         if function is not Function.COUNT:
-            raise RefusedError
+            raise NotPushableError
         function = Function.COUNT_DISTINCT
     if function is Function.COUNT:
         found, _ = resolve(context.table.schema, column["path"])
         return Aggregate(function, found.path[0], name)
     field = _field(column["path"], context)
     if not can_order(field.type):
-        raise RefusedError
+        raise NotPushableError
     if function in (Function.SUM, Function.AVG):
         _check_sum(function, field, files)
     return Aggregate(function, str(field.name), name)
@@ -138,7 +135,7 @@ def _field(path: Sequence[str], context: ReadContext) -> pa.Field:
     field = context.table.schema.field(found.path[0])
     tag = (field.metadata or {}).get(TYPE_KEY, b"").decode()
     if is_collated(field) or (tag and not tag.startswith(_TEXT_TYPES)):
-        raise RefusedError
+        raise NotPushableError
     return field
 
 
@@ -147,12 +144,12 @@ def _check_sum(function: Function, field: pa.Field, files: pa.Table) -> None:
         return
     if pa.types.is_decimal(field.type):
         if field.type.precision > _MAX_SUM_DIGITS:
-            raise RefusedError
+            raise NotPushableError
         return
     if not pa.types.is_integer(field.type):
-        raise RefusedError
+        raise NotPushableError
     if not _sum_fits(field, files, _LONG if function is Function.SUM else _EXACT_DOUBLES):
-        raise RefusedError
+        raise NotPushableError
 
 
 def _largest(field: pa.Field, files: pa.Table) -> int:
@@ -164,7 +161,7 @@ def _largest(field: pa.Field, files: pa.Table) -> int:
         )
         parsed = parse_values(texts, field.type)
         if texts.null_count or parsed.unreadable.any():
-            raise RefusedError
+            raise NotPushableError
         bounds = pc.min_max(parsed.values.cast(pa.int64())).as_py()
         largest = max(largest, *(abs(bound or 0) for bound in bounds.values()))
     return largest

@@ -1,7 +1,7 @@
-"""Expressions that Spark pushes, as conditions: those whose meaning is exactly ours, and no others.
+"""Filter pushdown: Spark's expressions as conditions, where both give the same result.
 
-Spark has put its casts in already, so that both sides of a comparison have one type. Whatever is not
-understood stays with Spark, which evaluates it over the rows that come back.
+Spark has added its casts already, so both sides of a comparison have one type. Spark evaluates all other
+expressions over the rows that a scan returns.
 """
 
 import base64
@@ -60,38 +60,38 @@ _TEXT_MATCHES = {
     "ENDS_WITH": TextMatchKind.ENDS,
     "CONTAINS": TextMatchKind.CONTAINS,
 }
-# The types whose values are compared as Spark does; others (intervals, times of day, nested ones) are not.
-_COMPARED = frozenset(kind for kind, info in TYPE_INFO.items() if info.comparable)
+# Types whose values compare as in Spark; intervals, times of day and nested types do not.
+_COMPARABLE = frozenset(kind for kind, info in TYPE_INFO.items() if info.comparable)
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
-class NotOursError(Exception):
-    """The expression means something that only Spark can evaluate."""
+class NotPushableError(Exception):
+    """Only Spark can evaluate the expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names in an expression mean: columns of the table, and columns that stand for a search."""
+    """The columns that names in an expression refer to: the table's, and virtual columns of searches."""
 
     schema: pa.Schema
     searches: Mapping[str, Search] = field(default_factory=dict)
 
 
 def condition(expression: Expression, scope: Scope) -> Predicate | None:
-    """The condition that an expression means, or None if Spark has to evaluate it."""
+    """An expression as a condition; None if Spark has to evaluate it."""
     try:
         return condition_of(_operand(expression, scope))
-    except (NotOursError, PredicateError):
+    except (NotPushableError, PredicateError):
         return None
 
 
 def conditions(expressions: Sequence[Expression], scope: Scope) -> list[Predicate | None]:
-    """The conditions that expressions mean, None for those that Spark has to evaluate."""
+    """Expressions as conditions; None for each that Spark has to evaluate."""
     return [condition(expression, scope) for expression in expressions]
 
 
 def conjunction(parts: Sequence[Predicate]) -> Predicate | None:
-    """All parts together; None for none."""
+    """The conjunction of the parts; None if there are none."""
     return combine(And, parts) if parts else None
 
 
@@ -102,14 +102,14 @@ def _operand(expression: Expression, scope: Scope) -> Operand:
         case "lit":
             return LiteralOperand(literal(expression), 0)
         case "cast":
-            return _widened(expression, scope)
+            return _widening_cast(expression, scope)
         case "op" if "list" in expression:
-            return ConditionOperand(_membership(expression, scope), 0)
+            return ConditionOperand(_in_packed_list(expression, scope), 0)
         case "op":
             return ConditionOperand(_predicate(expression["op"], expression["args"], scope), 0)
         case _:
             pass
-    raise NotOursError
+    raise NotPushableError
 
 
 def _column(path: Sequence[str], scope: Scope) -> Operand:
@@ -117,18 +117,18 @@ def _column(path: Sequence[str], scope: Scope) -> Operand:
         return ConditionOperand(search, 0)
     column, arrow = resolve(scope.schema, path)
     outer = scope.schema.field(column.path[0])
-    if kind_of(arrow) not in _COMPARED or _is_special(outer, column.path):
-        return _Opaque(column, arrow, 0)
+    if kind_of(arrow) not in _COMPARABLE or _is_special(outer, column.path):
+        return _NullTestOperand(column, arrow, 0)
     return ColumnOperand(column, arrow, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Opaque(ColumnOperand):
-    """A column of which only its presence can be told."""
+class _NullTestOperand(ColumnOperand):
+    """A column that can only be tested for null."""
 
 
 def _is_special(outer: pa.Field, path: Sequence[str]) -> bool:
-    """Whether a column's values are stored like another type's, or compared by a collation."""
+    """Whether a column's values are stored in another type, or compared by a collation."""
     found = outer
     for name in path[1:]:
         found = found.type.field(found.type.get_field_index(name))
@@ -157,15 +157,15 @@ def _predicate(name: str, args: Sequence[Expression], scope: Scope) -> Predicate
             found = _null_test(_operand(args[0], scope))
             return found if name == "IS_NULL" else negate(found)
         case "IN":
-            return _among(_comparable(_operand(args[0], scope)), args[1:], scope)
+            return _in_list(_comparable(_operand(args[0], scope)), args[1:], scope)
         case "ALWAYS_TRUE" | "ALWAYS_FALSE":
             return Always(name == "ALWAYS_TRUE")
         case "BOOLEAN_EXPRESSION" if len(args) == 1:
             return condition_of(_operand(args[0], scope))
-    raise NotOursError
+    raise NotPushableError
 
 
-def _among(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicate:
+def _in_list(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicate:
     """`left IN (items)`; literals of one type, of which there may be very many, are read together."""
     types = {item["type"] if item["kind"] == "lit" else None for item in items}
     if isinstance(left, ColumnOperand) and len(types) == 1 and None not in types:
@@ -174,7 +174,7 @@ def _among(left: Operand, items: Sequence[Expression], scope: Scope) -> Predicat
     return in_list(left, [_comparable(_operand(item, scope)) for item in items], "UTC")
 
 
-def _membership(expression: Expression, scope: Scope) -> Predicate:
+def _in_packed_list(expression: Expression, scope: Scope) -> Predicate:
     """`column IN (a long list)`."""
     left = _comparable(_operand(expression["args"][0], scope))
     values = Values(packed_literals(expression["list"]))
@@ -188,7 +188,7 @@ def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
     arrow, plain = _spark_type(packed["type"])
     family = kind_of(arrow)
     if not plain or family not in _READERS:
-        raise NotOursError
+        raise NotPushableError
     if "numbers" in packed:
         numbers = pa.array(np.frombuffer(base64.b64decode(packed["numbers"]), "<i8"))
         whole = arrow if pa.types.is_integer(arrow) else pa.int32() if arrow.bit_width == 32 else pa.int64()
@@ -198,35 +198,35 @@ def packed_literals(packed: Mapping[str, Any]) -> pa.Array:
         count = len(buffers[0]) // 8 - 1
         values = pa.LargeStringArray.from_buffers(count, *buffers).cast(pa.string())
         if values.type != arrow:
-            raise NotOursError
+            raise NotPushableError
     return pa.concat_arrays([values, pa.nulls(1, arrow)]) if packed["has_null"] else values
 
 
 def _null_test(operand: Operand) -> Predicate:
-    if isinstance(operand, _Opaque):
+    if isinstance(operand, _NullTestOperand):
         return IsNull(operand.column)
     return is_null(operand)
 
 
 def _comparable(operand: Operand) -> Operand:
-    if isinstance(operand, _Opaque):
-        raise NotOursError
+    if isinstance(operand, _NullTestOperand):
+        raise NotPushableError
     return operand
 
 
 def _text(operand: Operand) -> str | None:
     if not isinstance(operand, LiteralOperand) or kind_of(operand.scalar.type) is not TypeKind.STRING:
-        raise NotOursError
+        raise NotPushableError
     return None if not operand.scalar.is_valid else str(operand.scalar.as_py())
 
 
-def _widened(expression: Expression, scope: Scope) -> Operand:
+def _widening_cast(expression: Expression, scope: Scope) -> Operand:
     """A column cast to a wider type: comparing it is comparing the column itself."""
     inner = _comparable(_operand(expression["args"][0], scope))
     target, _ = _spark_type(expression["type"])
     if isinstance(inner, ColumnOperand) and _widens(inner.type, target):
         return inner
-    raise NotOursError
+    raise NotPushableError
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
@@ -264,7 +264,7 @@ def literals(values: Sequence[Any], type_: str) -> pa.Array:
         return pa.nulls(len(values), arrow)
     family = kind_of(arrow)
     if not plain or family not in _READERS:
-        raise NotOursError
+        raise NotPushableError
     read = _READERS[family]
     return pa.array([None if value is None else read(value) for value in values], arrow)
 
