@@ -33,8 +33,8 @@ from indextables.schema.spark import to_arrow
 from indextables.spark.planner.snapshots import check_columns
 from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, locate_table
 from indextables.spark.planner.task_assignment import assign_splits
+from indextables.spark.tasks import valid_texts
 from indextables.spark.wire import dumps
-from indextables.spark.write_task import valid_texts
 from indextables.store import Passport
 from indextables.version import ENGINE
 

@@ -16,9 +16,9 @@ from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
-from indextables.spark.command_task import ERROR, RESULT, CommandFunction
 from indextables.spark.planner.tables import locate_table
 from indextables.spark.planner.task_assignment import preferred_executor
+from indextables.spark.tasks import ERROR, RESULT, CommandFunction
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 

@@ -27,7 +27,7 @@ from indextables.spark.planner.read_context import ReadContext, read_context
 from indextables.spark.planner.split_selection import SplitSelection, select_splits
 from indextables.spark.planner.task_assignment import TaskSplits, assign_splits
 from indextables.spark.planner.virtual_columns import ALL_FIELDS
-from indextables.spark.read_task import METRICS, ReadFunction, TaskMetrics
+from indextables.spark.tasks import METRICS, ReadFunction, TaskMetrics
 from indextables.spark.wire import dumps, to_wire, wire_schema
 
 Request = Mapping[str, Any]

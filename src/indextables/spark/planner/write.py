@@ -24,7 +24,7 @@ from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
 from indextables.spark.planner.tables import locate_table
-from indextables.spark.write_task import ERROR, MESSAGE, WriteFunction, adds_of
+from indextables.spark.tasks import ERROR, MESSAGE, WriteFunction, adds_of
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 

@@ -1,0 +1,226 @@
+"""The functions that tasks run on executors: of scans, of writes, and of commands.
+
+Spark pickles them by reference to this module.
+"""
+
+import gc
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from indextables import metrics
+from indextables.errors import IndexTablesError, SchemaError
+from indextables.ingest import Planned, SplitUploads
+from indextables.log.format.actions import Add
+from indextables.options import Options
+from indextables.read import AggregateSpec, ScanSpec, execute
+from indextables.read.table_context import SplitRef
+from indextables.spark.wire import to_wire, wire_schema
+from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
+from indextables.store import Passport, Store
+
+ERROR = "error"
+METRICS = "_metrics"
+_ready = False
+MESSAGE = "message"
+_WRITE_SCHEMA = pa.schema([(MESSAGE, pa.binary()), (ERROR, pa.string())])
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Add])
+RESULT = "result"
+_COMMAND_SCHEMA = pa.schema([(RESULT, pa.binary()), (ERROR, pa.string())])
+
+
+# --- scans ----------------------------------------------------------------------------------------
+
+
+class ReadFunction:
+    """Reads the splits of a task; Spark pickles it by reference to this module."""
+
+    def __init__(self, passport: Passport, spec: ScanSpec | AggregateSpec) -> None:
+        self._passport = passport
+        self._spec = spec
+
+    @property
+    def __name__(self) -> str:
+        """The name that Spark requires of functions."""
+        return "indextables_read"
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the splits, whose pickle is the only value of the input; then a batch with metrics."""
+        _make_ready()
+        store = self._passport.open()
+        for batch in given:
+            for blob in batch.column(0):
+                splits: tuple[SplitRef, ...] = pickle.loads(blob.as_py())  # noqa: S301 - our planner's
+                yield from _with_metrics(self._spec, splits, store)
+
+
+def _with_metrics(
+    spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store
+) -> Iterator[pa.RecordBatch]:
+    """The rows, with a null column added; then one row whose last column holds the metrics.
+
+    If an error of indextables ends the scan, the last column holds its message instead.
+    """
+    metrics = TaskMetrics(len(splits))
+    wire = wire_schema(spec.schema)
+    schema = pa.schema([*wire, pa.field(METRICS, pa.string())])
+    error = ""
+    try:
+        for batch in execute(spec, splits, store):
+            if batch.num_rows:
+                converted = to_wire(batch, wire)
+                metrics.add(converted)
+                yield _with_null_metrics(converted, schema)
+    except IndexTablesError as problem:
+        error = str(problem)
+    nulls = [pa.nulls(1, field.type) for field in schema][:-1]
+    text = json.dumps({"error": error} if error else metrics.values())
+    yield pa.RecordBatch.from_arrays([*nulls, pa.array([text])], schema=schema)
+
+
+def _with_null_metrics(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
+
+
+class TaskMetrics:
+    """What a task read."""
+
+    def __init__(self, splits: int) -> None:
+        self._before = metrics.figures()
+        self._splits = splits
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch."""
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+    def values(self) -> dict[str, int]:
+        """The metrics by their names on Spark's SQL page."""
+        return {
+            "splitsRead": self._splits,
+            "rowsRead": self._rows,
+            "bytesRead": self._bytes,
+            "cacheHits": self._since(CACHE_HIT),
+            "cacheMisses": self._since(CACHE_MISS),
+        }
+
+    def _since(self, name: str) -> int:
+        now, before = metrics.figures().get(name), self._before.get(name)
+        return (now.count if now else 0) - (before.count if before else 0)
+
+
+def _make_ready() -> None:
+    """Make a new process ready for tasks.
+
+    The collector, which Spark calls after each task, is kept from walking over all that is loaded. A task has
+    one core: threads of Arrow's would only take it from other tasks.
+    """
+    global _ready  # noqa: PLW0603 - once in a process
+    if not _ready:
+        pa.set_cpu_count(1)
+        gc.collect()
+        gc.freeze()
+        _ready = True
+
+
+# --- writes ---------------------------------------------------------------------------------------
+
+
+class WriteFunction:
+    """Writes the rows of one task; Spark pickles it by reference to this module.
+
+    Without a plan there is nothing to write, and the rows are left alone.
+    """
+
+    def __init__(self, passport: Passport, planned: Planned | None, options: Options) -> None:
+        self._passport = passport
+        self._planned = planned
+        self._options = options
+
+    @property
+    def __name__(self) -> str:
+        """The name that Spark requires of functions."""
+        return "indextables_write"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write all rows; returns the commit message, or an error message."""
+        try:
+            adds = [] if self._planned is None else self._written(self._planned, batches)
+        except IndexTablesError as error:
+            yield _message_batch(None, str(error))
+        else:
+            yield _message_batch(_encoder.encode(adds), None)
+
+    def _written(self, planned: Planned, batches: Iterator[pa.RecordBatch]) -> list[Add]:
+        uploads = SplitUploads(self._passport.open(), planned.target, self._options)
+        try:
+            return uploads.write(planned.stored(valid_texts(batches)))
+        except BaseException:
+            uploads.delete_uncommitted()
+            raise
+
+
+def valid_texts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows; raises SchemaError if a text is not valid UTF-8, which Spark allows."""
+    for batch in batches:
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if not _holds_text(field.type):
+                continue
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise SchemaError(
+                    f"column {field.name} holds a text that is not valid UTF-8 ({error}); write it as "
+                    f"make_valid_utf8({field.name}), or as CAST({field.name} AS BINARY)"
+                ) from None
+        yield batch
+
+
+def _holds_text(arrow: pa.DataType) -> bool:
+    if pa.types.is_nested(arrow):
+        return any(_holds_text(arrow.field(i).type) for i in range(arrow.num_fields))
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
+
+
+def _message_batch(message: bytes | None, error: str | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{MESSAGE: message, ERROR: error}], _WRITE_SCHEMA)
+
+
+def adds_of(messages: Sequence[bytes]) -> list[Add]:
+    """The splits in the commit messages of tasks."""
+    return [add for message in messages for add in _decoder.decode(message)]
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+class CommandFunction:
+    """Runs the tasks of a command; Spark pickles it by reference to this module."""
+
+    def __init__(self, passport: Passport | None, run: Callable[[Any, Any], Any]) -> None:
+        self._passport = passport
+        self._run = run
+
+    @property
+    def __name__(self) -> str:
+        """The name that Spark requires of functions."""
+        return "indextables_command"
+
+    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results of the tasks, whose pickles are the input; of a task that fails, its error message."""
+        store = None if self._passport is None else self._passport.open()
+        for batch in given:
+            for blob in batch.column(0):
+                try:
+                    result = self._run(pickle.loads(blob.as_py()), store)  # noqa: S301 - our planner wrote it
+                except IndexTablesError as error:
+                    yield pa.RecordBatch.from_pylist([{ERROR: str(error)}], _COMMAND_SCHEMA)
+                else:
+                    yield pa.RecordBatch.from_pylist([{RESULT: pickle.dumps(result)}], _COMMAND_SCHEMA)
