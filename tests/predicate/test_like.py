@@ -63,7 +63,7 @@ def test_any_character_can_be_the_escape(pattern, escape):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "problem"), [("a\\", "ends with its escape"), ("a\\b", "stands before 'b'")]
+    ("pattern", "problem"), [("a\\", "ends with its escape"), ("a\\b", "is before 'b'")]
 )
 def test_patterns_that_spark_refuses_are_refused(pattern, problem):
     with pytest.raises(PredicateError, match=problem):

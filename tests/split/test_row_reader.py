@@ -144,7 +144,7 @@ def test_a_split_that_is_cut_while_it_is_open_is_an_error_not_a_crash(tmp_path):
         lambda: list(rows.scan()),
         lambda: list(rows.scan(["level"])),
     ):
-        with pytest.raises(SplitError, match=r"a\.split: .*was cut since it was opened"):
+        with pytest.raises(SplitError, match=r"a\.split: .*was truncated since it was opened"):
             read()
 
 

@@ -98,7 +98,7 @@ def tokenize(text: str) -> list[Token]:
     """
     broken = lone_surrogate(text)
     if broken is not None:
-        raise PredicateError(point_at(text, broken, "this is half a character"), position=broken)
+        raise PredicateError(point_at(text, broken, "this is a lone surrogate"), position=broken)
     tokens: list[Token] = []
     at = 0
     while at < len(text):
@@ -284,7 +284,7 @@ class Cursor:
         if token.kind is TokenKind.WORD:
             hint = suggestion(token.text, OPERATORS)
             return self.error(
-                f"{token.text} is no operator{hint or '; expected one as =, <, IN, LIKE, AND, INDEXQUERY'}"
+                f"{token.text} is not an operator{hint or '; use =, <, IN, LIKE, AND, INDEXQUERY or others'}"
             )
         return self.error(
             f"an operator is missing before {token.text[:40]!r}"

@@ -44,8 +44,8 @@ def like_parts(pattern: str, escape: str = "\\") -> tuple[str | Wild, ...]:
                 )
             if following not in {"%", "_", escape}:
                 raise PredicateError(
-                    f"in the LIKE pattern {pattern!r} the escape character {escape!r} stands before "
-                    f"{following!r}; it goes before %, _ or itself"
+                    f"in the LIKE pattern {pattern!r} the escape character {escape!r} is before "
+                    f"{following!r}; it must be before %, _ or itself"
                 )
             literal.append(following)
         elif char in _WILDS:

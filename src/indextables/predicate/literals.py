@@ -188,7 +188,7 @@ def parse_literal(  # noqa: C901, PLR0912 - one case for each kind of type
         case _:
             assert_never(family)
     if value is None:
-        raise PredicateError(f"{_excerpt(text)} is no {sql_name(type_)}")
+        raise PredicateError(f"{_excerpt(text)} is not a valid {sql_name(type_)}")
     if family is TypeKind.DATE and not -(1 << 31) <= parse_date_literal(text) < 1 << 31:  # type: ignore[operator]
         raise PredicateError(f"{_excerpt(text)} is beyond the range of DATE")
     return _scalar_in_range(value, type_)
@@ -282,7 +282,7 @@ def read_type(cursor: Cursor) -> pa.DataType:
     name = token.text.upper()
     if token.kind is not TokenKind.WORD or name not in _TYPES:
         hint = suggestion(name, _TYPES) or ";"
-        raise cursor.error(f"{token.text!r} is no type to cast to{hint} these are: {', '.join(_TYPES)}")
+        raise cursor.error(f"{token.text!r} is not a type to cast to{hint} these are: {', '.join(_TYPES)}")
     cursor.take()
     if not pa.types.is_decimal(_TYPES[name]) or not cursor.accept_symbol("("):
         return _TYPES[name]
@@ -298,5 +298,5 @@ def read_type(cursor: Cursor) -> pa.DataType:
 def _digits(cursor: Cursor) -> int:
     text = cursor.token.text
     if cursor.token.kind is not TokenKind.NUMBER or not text.isdecimal() or len(text) > 2:
-        raise cursor.error("a number of digits should stand here, as in DECIMAL(10, 2)")
+        raise cursor.error("a number of digits is expected here, as in DECIMAL(10, 2)")
     return int(cursor.take().text)

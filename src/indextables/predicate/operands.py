@@ -111,7 +111,7 @@ def condition_of(operand: Operand) -> Predicate:
             if kind_of(type_) is TypeKind.BOOLEAN:
                 return Compare(Op.EQ, column, pa.scalar(True, type_))
             raise PredicateError(
-                f"{column.name} is {sql_name(type_)} and no condition; compare it with a value"
+                f"{column.name} is {sql_name(type_)} and not a condition; compare it with a value"
             )
         case LiteralOperand(scalar):
             if not scalar.is_valid:
@@ -119,7 +119,7 @@ def condition_of(operand: Operand) -> Predicate:
             if kind_of(scalar.type) is TypeKind.BOOLEAN:
                 return Always(scalar.as_py())
             raise PredicateError(
-                f"a value of type {sql_name(scalar.type)} is no condition; compare a column with it"
+                f"a value of type {sql_name(scalar.type)} is not a condition; compare a column with it"
             )
         case AllFields():
             raise PredicateError("all fields can only be searched: * INDEXQUERY 'words'")
@@ -273,7 +273,7 @@ def element(operand: Operand, key: Operand, zone: str) -> Operand:
     """`operand[key]`: an element of an array by its position, or the value of a map under a key."""
     nested = _as_computed(operand, "[...]")
     if not isinstance(key, LiteralOperand) or not key.scalar.is_valid:
-        raise PredicateError("in brackets stands a number, or the key of a map, as a value")
+        raise PredicateError("brackets take a number, or the key of a map, as a value")
     if pa.types.is_map(nested.type):
         matches = compare(VALUE, nested.type.key_type, Op.EQ, key.scalar, time_zone=zone)
         return nested.with_step(Element(matches=matches, key=key.scalar), value_type(nested.type.item_type))

@@ -195,7 +195,7 @@ class _Parser:
     def query(self) -> QueryNode:
         broken = lone_surrogate(self.text)
         if broken is not None:
-            self.fail("this is half a character", broken)
+            self.fail("this is a lone surrogate", broken)
         self.skip_blanks()
         if not self.peek():
             self.fail("the query is empty; write * to match every row")

@@ -195,7 +195,7 @@ class OperandParser(Cursor, ABC):
             return self.signed()
         if token.is_symbol("?", ":"):
             raise self.error("parameters are not supported; write the value")
-        raise self.error(f"a column or a value should stand here, not {token.text!r}")
+        raise self.error(f"a column or a value is expected here, not {token.text!r}")
 
     def signed(self) -> Operand:
         """A value with signs before it."""

@@ -68,7 +68,7 @@ def _check_field_names(fields: list[pa.Field], path: tuple[str, ...]) -> None:
         if (other := seen.get(field.name.lower())) is not None:
             raise SchemaError(
                 f"the columns {'.'.join((*path, other))} and {where} differ at most in case, and Spark "
-                "cannot tell them apart; rename one"
+                "does not distinguish them; rename one"
             )
         seen[field.name.lower()] = field.name
         _check_type(field.type, (*path, field.name))

@@ -331,13 +331,15 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
     where = f"{store.url}/{path}"
     size = store.head(path).size if size is None else size
     if size < 12:
-        raise SplitError(f"{where}: {size} bytes are too few for a split; the file is cut or not a split")
+        raise SplitError(
+            f"{where}: {size} bytes are too few for a split; the file is truncated or not a split"
+        )
     usable = start is not None and max(0, size - 8 - MAX_PARQUET_FOOTER) <= start < size - 8
     begin = start if start is not None and usable else max(0, size - _TAIL)
     tail = store.get_range(path, begin, size)
     if len(tail) != size - begin or tail[-4:] != MAGIC:
         raise SplitError(
-            f"{where}: the file does not end as a Parquet file of {size} bytes; it is cut or damaged"
+            f"{where}: the file does not end as a Parquet file of {size} bytes; it is truncated or damaged"
         )
     length = int.from_bytes(tail[-8:-4], "little")
     footer_start = size - 8 - length

@@ -84,7 +84,7 @@ class LookupSample:
             found = [{name: searcher.fast_field_values(name, [hit])[0] for name in values} for hit in hits]
             if found != [values]:
                 raise SplitError(
-                    f"after merging, the index says {found} of a row that holds {values}; nothing was merged"
+                    f"after merging, the index has {found} for a row with {values}; nothing was merged"
                 )
 
     def _values(self, row: pa.RecordBatch) -> dict[str, Any]:

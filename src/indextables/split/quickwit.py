@@ -215,7 +215,7 @@ class _Metadata(msgspec.Struct):
 
 def _length(store: Store, path: str, end: int) -> int:
     if end < 4:
-        raise ValueError("the file is cut")
+        raise ValueError("the file is truncated")
     return int.from_bytes(store.get_range(path, end - 4, end), "little")
 
 
@@ -242,7 +242,9 @@ def bundle_rows(
         sizes = [segment.max_doc for segment in meta.segments]
         fields = {field.name.lower(): field for field in meta.schema}
         if searcher.num_docs != sum(sizes):
-            raise SplitError(f"{where}: the index inside has deleted documents, which cannot be told apart")
+            raise SplitError(
+                f"{where}: the index inside has deleted documents, which cannot be distinguished"
+            )
         for column in schema:
             _check_stored(fields.get(column.name.lower()), column.name, where)
         addresses = (
@@ -373,5 +375,5 @@ def _items(value: dict[str, Any], column: str) -> Sequence[Any]:
         if isinstance(items := value.get(key), list):
             return items
     if value:
-        raise ValueError(f"an object with the keys {', '.join(value)} is no list")
+        raise ValueError(f"an object with the keys {', '.join(value)} is not a list")
     return ()

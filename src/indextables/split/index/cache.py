@@ -425,7 +425,7 @@ class IndexCache:
             if size not in (None, contents.size):
                 raise SplitError(
                     f"the index copied into {self.folder} has {contents.size} bytes, but {size} were "
-                    "expected; the split is damaged or was cut: restore it from a backup"
+                    "expected; the split is damaged or truncated: restore it from a backup"
                 )
             write_entry(arriving, contents)
             with contextlib.suppress(FileNotFoundError), locked_folder(entry):

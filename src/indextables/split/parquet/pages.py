@@ -96,13 +96,13 @@ def _decode_regular(page_index: Bytes) -> tuple[Ints, int, int] | None:
     which is decoded at once.
     """
     if len(page_index) < 3:
-        raise ValueError("a page index is cut short")
+        raise ValueError("a page index is truncated")
     size, start = page_index[1] >> 4, 2
     if size == 15:
         try:
             size, start = read_varint(page_index, start)
         except IndexError:
-            raise ValueError("a page index is cut short") from None
+            raise ValueError("a page index is truncated") from None
     if size > len(page_index):
         raise ValueError("a page index announces more pages than it has bytes")
     data = np.frombuffer(page_index, np.uint8)[start:]

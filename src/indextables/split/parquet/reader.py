@@ -374,7 +374,7 @@ class RowReader:
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
             if self._map.size() < len(self._map):
-                raise ValueError("the file was cut since it was opened")
+                raise ValueError("the file was truncated since it was opened")
             whole = memoryview(self._map)
             return [whole[start:end] for start, end in ranges]
         return self._store.get_ranges(self._path, ranges) if ranges else []
@@ -522,7 +522,7 @@ def _map_file(path: str, size: int) -> mmap.mmap:
         raise SplitError(f"{path}: the split cannot be opened ({error})") from error
     if len(mapped) != size:
         raise SplitError(
-            f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or cut"
+            f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or truncated"
         )
     return mapped
 

@@ -24,7 +24,7 @@ def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[Struct, in
     try:
         return _Reader(data).struct(position, 0)
     except (IndexError, struct.error) as error:
-        raise ValueError("thrift data are cut short") from error
+        raise ValueError("thrift data are truncated") from error
 
 
 class _Reader:
@@ -68,7 +68,7 @@ class _Reader:
         if kind == BINARY:
             length, position = read_varint(self._data, position)
             if length > len(self._data) - position:
-                raise ValueError("thrift data are cut short")
+                raise ValueError("thrift data are truncated")
             return bytes(self._data[position : position + length]), position + length
         if kind == STRUCT:
             return self.struct(position, depth + 1)
@@ -90,7 +90,7 @@ class _Reader:
             size, position = read_varint(self._data, position)
         # Every element takes a byte at least.
         if size > len(self._data) - position:
-            raise ValueError("thrift data are cut short")
+            raise ValueError("thrift data are truncated")
         values: list[Any] = []
         for _ in range(size):
             value, position = self._value(position, kind, depth)
