@@ -62,9 +62,7 @@ def test_any_character_can_be_the_escape(pattern, escape):
     assert like_answers(["50%", "501"], pattern, escape) == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "problem"), [("a\\", "ends with its escape"), ("a\\b", "is before 'b'")]
-)
+@pytest.mark.parametrize(("pattern", "problem"), [("a\\", "ends with its escape"), ("a\\b", "is before 'b'")])
 def test_patterns_that_spark_refuses_are_refused(pattern, problem):
     with pytest.raises(PredicateError, match=problem):
         like_answers(["a"], pattern)

@@ -14,8 +14,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.schema.conversion import storage_schema
-from indextables.schema.evolution import check_append, check_names, check_partition_columns
+from indextables.schema.conversion import check_append, check_names, check_partition_columns, storage_schema
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.errors import SchemaError
-from indextables.schema.evolution import check_append, check_names, check_partition_columns
+from indextables.schema.conversion import check_append, check_names, check_partition_columns
 
 TABLE = pa.schema(
     [
