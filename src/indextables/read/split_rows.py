@@ -14,6 +14,7 @@ from indextables.read.scan_spec import FRAGMENT_LENGTH, SCORE, Highlight, ScanSp
 from indextables.read.search import RankedSearch, best_rows
 from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import SplitRef
+from indextables.schema.type_info import TypeKind, info_of, kind_of
 from indextables.split.query.query_compiler import compile_query
 from indextables.split.query.row_sets import union
 from indextables.store import Store
@@ -176,16 +177,7 @@ def ranked_search(spec: ScanSpec) -> RankedSearch | None:
 
 def can_order(arrow: pa.DataType) -> bool:
     """Whether values of a type are ordered here as Spark orders them."""
-    return bool(
-        pa.types.is_integer(arrow)
-        or pa.types.is_floating(arrow)
-        or pa.types.is_decimal(arrow)
-        or pa.types.is_boolean(arrow)
-        or pa.types.is_string(arrow)
-        or pa.types.is_binary(arrow)
-        or pa.types.is_date32(arrow)
-        or pa.types.is_timestamp(arrow)
-    )
+    return info_of(arrow).comparable and kind_of(arrow) is not TypeKind.NULL
 
 
 def first_rows(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count: int) -> np.ndarray:

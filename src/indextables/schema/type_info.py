@@ -206,6 +206,39 @@ def index_type(type_: pa.DataType) -> IndexType | None:
             return found
 
 
+def sum_type(type_: pa.DataType) -> pa.DataType | None:
+    """The type of Spark's SUM of a column; None if it has no sum.
+
+    >>> sum_type(pa.int8()), sum_type(pa.decimal128(30, 2)), sum_type(pa.string())
+    (DataType(int64), Decimal128Type(decimal128(38, 2)), None)
+    """
+    match kind_of(type_):
+        case TypeKind.INTEGER:
+            return pa.int64()
+        case TypeKind.FLOAT:
+            return pa.float64()
+        case TypeKind.DECIMAL:
+            return _wider_decimal(type_, 10, 0)
+        case _:
+            return None
+
+
+def average_type(type_: pa.DataType) -> pa.DataType | None:
+    """The type of Spark's AVG of a column; None if it has no average."""
+    match kind_of(type_):
+        case TypeKind.INTEGER | TypeKind.FLOAT:
+            return pa.float64()
+        case TypeKind.DECIMAL:
+            return _wider_decimal(type_, 4, 4)
+        case _:
+            return None
+
+
+def _wider_decimal(type_: pa.DataType, digits: int, fraction: int) -> pa.DataType:
+    precision = min(MAX_DECIMAL_DIGITS, type_.precision + digits)
+    return pa.decimal128(precision, min(type_.scale + fraction, precision))
+
+
 _SQL_INTEGERS = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT"}
 _SQL_FLOATS = {64: "DOUBLE", 32: "FLOAT"}
 

@@ -6,20 +6,24 @@ from typing import Any
 
 import pyarrow as pa
 
+from indextables.schema.type_info import TypeKind, kind_of
+
 _TIME = pa.time64("ns")
 
 
 def wire_type(arrow: pa.DataType) -> pa.DataType:
     """The Arrow type in which Spark takes values: times of day in nanoseconds."""
-    if pa.types.is_time(arrow):
-        return _TIME
-    if pa.types.is_struct(arrow):
-        return pa.struct([wire_field(field) for field in arrow])
-    if pa.types.is_map(arrow):
-        return pa.map_(wire_field(arrow.key_field), wire_field(arrow.item_field))
-    if pa.types.is_list(arrow):
-        return pa.list_(wire_field(arrow.value_field))
-    return arrow
+    match kind_of(arrow):
+        case TypeKind.TIME:
+            return _TIME
+        case TypeKind.STRUCT:
+            return pa.struct([wire_field(field) for field in arrow])
+        case TypeKind.MAP:
+            return pa.map_(wire_field(arrow.key_field), wire_field(arrow.item_field))
+        case TypeKind.LIST:
+            return pa.list_(wire_field(arrow.value_field))
+        case _:
+            return arrow
 
 
 def wire_field(field: pa.Field) -> pa.Field:

@@ -12,6 +12,7 @@ from indextables.read.aggregation.partials import Partial, bound_name, comparabl
 from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
 from indextables.read.table_context import TableContext, are_parquet, partition_values
 from indextables.schema.statistics import null_counts
+from indextables.schema.type_info import TypeKind, info_of, kind_of
 from indextables.schema.values import parse_values
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -108,15 +109,9 @@ class _FileStatistics:
 
 def _whole_in_log(arrow: pa.DataType) -> bool:
     """Whether the log keeps values of a type exactly."""
-    if pa.types.is_decimal(arrow):
+    if kind_of(arrow) is TypeKind.DECIMAL:
         return bool(arrow.precision <= _MAX_DIGITS)
-    return bool(
-        pa.types.is_integer(arrow)
-        or pa.types.is_floating(arrow)
-        or pa.types.is_date(arrow)
-        or pa.types.is_timestamp(arrow)
-        or pa.types.is_boolean(arrow)
-    )
+    return info_of(arrow).bounds and kind_of(arrow) is not TypeKind.STRING
 
 
 def _mask(array: pa.Array) -> Mask:

@@ -2,7 +2,7 @@
 
 import decimal
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from indextables.read.aggregation.spec import (
 from indextables.read.split_errors import split_errors
 from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import SplitRef
+from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.query.index_aggregation import (
     GroupKey,
     IndexGroup,
@@ -290,16 +291,25 @@ def _sums(found: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
 
 def decoded(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     """Values of a field as those of its column."""
-    if pa.types.is_string(arrow) or pa.types.is_boolean(arrow):
-        return pa.array(values, arrow)
-    if pa.types.is_floating(arrow):
-        return pa.array(values, pa.float64()).cast(arrow)
-    if pa.types.is_decimal(arrow):
-        exact = [None if v is None else decimal.Decimal(v).scaleb(-arrow.scale) for v in values]
-        return pa.array(exact, arrow)
-    whole = pa.array(values, pa.int64())
-    if pa.types.is_date32(arrow):
-        return whole.cast(pa.int32()).cast(arrow)
-    if pa.types.is_time32(arrow):
-        return whole.cast(pa.time64("us")).cast(arrow)
-    return whole.cast(arrow)
+    match kind_of(arrow):
+        case TypeKind.STRING | TypeKind.BOOLEAN:
+            return pa.array(values, arrow)
+        case TypeKind.FLOAT:
+            return pa.array(values, pa.float64()).cast(arrow)
+        case TypeKind.DECIMAL:
+            exact = [None if v is None else decimal.Decimal(v).scaleb(-arrow.scale) for v in values]
+            return pa.array(exact, arrow)
+        case TypeKind.DATE:
+            return pa.array(values, pa.int64()).cast(pa.int32()).cast(arrow)
+        case TypeKind.TIME:
+            numbers = pa.array(values, pa.int64())
+            # Fields have 32-bit times in microseconds, and 64-bit times in the unit of the column.
+            return (numbers.cast(pa.time64("us")) if arrow.bit_width == 32 else numbers).cast(arrow)
+        case TypeKind.INTEGER | TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL:
+            return pa.array(values, pa.int64()).cast(arrow)
+        case (
+            TypeKind.NULL | TypeKind.BINARY | TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT | TypeKind.OTHER
+        ):
+            raise ValueError(f"no field of the index has values of the type {arrow}")
+        case kind:
+            assert_never(kind)

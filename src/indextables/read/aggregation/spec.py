@@ -13,6 +13,7 @@ import pyarrow as pa
 from indextables.errors import PredicateError
 from indextables.predicate import Predicate
 from indextables.read.table_context import TableContext
+from indextables.schema.type_info import NESTED, NUMERIC, average_type, kind_of, sum_type
 
 _AGGREGATE_TEXT = re.compile(
     r"\s*(?P<function>\w+)\s*\(\s*(?P<distinct>distinct\s+)?(?P<column>\*|`(?:[^`]|``)+`|[^()]*?)\s*\)\s*",
@@ -147,7 +148,7 @@ def group_type(group: Group, arrow: pa.DataType) -> pa.DataType:
                 f"a date histogram needs a date or timestamp, but '{group.column}' is {arrow}"
             )
         case Histogram() | RangeBuckets():
-            if not (pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)):
+            if kind_of(arrow) not in NUMERIC:
                 raise PredicateError(f"'{group.column}' is {arrow}, but buckets are made of numbers")
             return pa.float64() if isinstance(group, Histogram) else pa.string()
 
@@ -166,18 +167,13 @@ def result_type(aggregate: Aggregate, arrow: pa.DataType | None) -> pa.DataType:
     if arrow is None:
         raise PredicateError(f"{function} needs a column")
     if function in (Function.MIN, Function.MAX):
-        if pa.types.is_nested(arrow):
+        if kind_of(arrow) in NESTED:
             raise PredicateError(f"'{aggregate.column}' is {arrow}; {function} needs values with an order")
         return arrow
-    if pa.types.is_decimal(arrow):
-        more, digits = (10, 0) if function is Function.SUM else (4, 4)
-        precision = min(38, arrow.precision + more)
-        return pa.decimal128(precision, min(arrow.scale + digits, precision))
-    if pa.types.is_floating(arrow):
-        return pa.float64()
-    if pa.types.is_integer(arrow):
-        return pa.int64() if function is Function.SUM else pa.float64()
-    raise PredicateError(f"'{aggregate.column}' is {arrow}, but {function} needs numbers")
+    found = sum_type(arrow) if function is Function.SUM else average_type(arrow)
+    if found is None:
+        raise PredicateError(f"'{aggregate.column}' is {arrow}, but {function} needs numbers")
+    return found
 
 
 def parse_aggregate(text: str, name: str = "") -> Aggregate:
