@@ -356,7 +356,7 @@ def _count() -> click.Command:
 
 def _write() -> click.Command:
     def run(settings: Settings, **values: Any) -> int:  # noqa: ANN401
-        from indextables.cli.queries import write_rows
+        from indextables.cli.write import write_rows
 
         return write_rows(settings, **values)
 

@@ -1,4 +1,4 @@
-"""Commands that read and write rows: search, scan, count, write; and the overview of a table."""
+"""Commands that read: search, scan, count; and the overview of a table."""
 
 import html
 import re
@@ -9,18 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.cli.input_files import open_files
 from indextables.cli.output import (
-    ProgressBar,
     is_coloured_terminal,
     terminal_width,
     write_record,
     write_tables,
 )
 from indextables.cli.parameters import OutputFormat, Settings
-from indextables.errors import CommandError, TableNotFoundError
+from indextables.errors import CommandError
 from indextables.sizes import format_size
-from indextables.table import Table, open_table, write
+from indextables.table import Table, open_table
 
 NOTHING_FOUND = 3
 _HIGHLIGHT = "_highlight_"
@@ -179,64 +177,5 @@ def _names(names: Sequence[str], *, people: bool) -> str | list[str]:
     return (", ".join(names) or "none") if people else list(names)
 
 
-def write_rows(
-    settings: Settings,
-    *,
-    path: str,
-    files: Sequence[str],
-    file_format: str | None,
-    mode: str,
-    partition_by: Sequence[str],
-    text: Sequence[str],
-) -> int:
-    """Write the rows of files, or of standard input, to a table."""
-    options: dict[str, object] = dict(settings.options)
-    options.update({f"indexing.typemap.{name.lower()}": "text" for name in text})
-    before = _version(settings, path) if mode == "ignore" else None
-    with ProgressBar("rows", quiet=settings.quiet) as progress:
-        table = write(
-            path,
-            _counted(open_files(files or ["-"], file_format), progress),
-            mode=mode,
-            partition_by=partition_by,
-            options=options,
-        )
-    newest = table.history(1).to_pylist()[0]
-    committed = table.version != before
-    metrics = dict(newest["metrics"]) if committed else {}
-    size = metrics.get("numAddedBytes", 0)
-    people = settings.format is OutputFormat.TABLE
-    row = {
-        "table": table.url,
-        "version": table.version,
-        "operation": newest["operation"] if committed else "nothing: the table exists",
-        "rows": metrics.get("numAddedRecords", 0),
-        "splits": metrics.get("numAddedFiles", 0),
-        **({"size": format_size(size)} if people else {"bytes": size}),
-    }
-    write_record(row, settings.format, sys.stdout)
-    return 0
-
-
-def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
-    """Report the number of rows as they pass."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        rows = 0
-        for batch in reader:
-            yield batch
-            rows += batch.num_rows
-            progress(rows, 0)
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
-
-
 def _open(settings: Settings, path: str, version: int | None = None, timestamp: str | None = None) -> Table:
     return open_table(path, version=version, timestamp=timestamp, options=dict(settings.options))
-
-
-def _version(settings: Settings, path: str) -> int | None:
-    try:
-        return _open(settings, path).version
-    except TableNotFoundError:
-        return None

@@ -1,4 +1,4 @@
-"""Input of `write`: Parquet, CSV or JSON lines, from files or from standard input, as a stream."""
+"""The command `write`: rows from Parquet, CSV or JSON lines, from files or from standard input."""
 
 import io
 import json
@@ -13,7 +13,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from indextables.errors import OptionError, SchemaError
+from indextables.cli.output import ProgressBar, write_record
+from indextables.cli.parameters import OutputFormat, Settings
+from indextables.errors import OptionError, SchemaError, TableNotFoundError
+from indextables.sizes import format_size
+from indextables.table import open_table, write
 
 _FORMATS = ("parquet", "csv", "json")
 _SUFFIXES = {
@@ -29,6 +33,68 @@ _STDIN = "-"
 _SAMPLE_BYTES = 1 << 20
 _SAMPLE_LINES = 200
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+
+
+def write_rows(
+    settings: Settings,
+    *,
+    path: str,
+    files: Sequence[str],
+    file_format: str | None,
+    mode: str,
+    partition_by: Sequence[str],
+    text: Sequence[str],
+) -> int:
+    """Write the rows of files, or of standard input, to a table."""
+    options: dict[str, object] = dict(settings.options)
+    options.update({f"indexing.typemap.{name.lower()}": "text" for name in text})
+    before = _version(settings, path) if mode == "ignore" else None
+    with ProgressBar("rows", quiet=settings.quiet) as progress:
+        table = write(
+            path,
+            _counted(open_files(files or ["-"], file_format), progress),
+            mode=mode,
+            partition_by=partition_by,
+            options=options,
+        )
+    newest = table.history(1).to_pylist()[0]
+    committed = table.version != before
+    metrics = dict(newest["metrics"]) if committed else {}
+    size = metrics.get("numAddedBytes", 0)
+    people = settings.format is OutputFormat.TABLE
+    row = {
+        "table": table.url,
+        "version": table.version,
+        "operation": newest["operation"] if committed else "nothing: the table exists",
+        "rows": metrics.get("numAddedRecords", 0),
+        "splits": metrics.get("numAddedFiles", 0),
+        **({"size": format_size(size)} if people else {"bytes": size}),
+    }
+    write_record(row, settings.format, sys.stdout)
+    return 0
+
+
+def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
+    """Report the number of rows as they pass."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in reader:
+            yield batch
+            rows += batch.num_rows
+            progress(rows, 0)
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _version(settings: Settings, path: str) -> int | None:
+    try:
+        return open_table(path, options=dict(settings.options)).version
+    except TableNotFoundError:
+        return None
+
+
+# --- input files -------------------------------------------------------------------------------------
 
 
 def open_files(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
