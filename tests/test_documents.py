@@ -175,6 +175,15 @@ def test_every_page_that_is_named_exists() -> None:
             )
 
 
+def test_every_module_that_a_page_names_exists() -> None:
+    homes = (ROOT, ROOT / "src" / "indextables", ROOT / "tests")
+    for page in PAGES:
+        for name in re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|scala|sh))?)`", page.read_text("utf-8")):
+            if name.split("/")[0] in {home.name for top in homes for home in top.iterdir()}:
+                there = any((home / name).exists() for home in homes)
+                assert there, f"{page.relative_to(ROOT)} names {name}, which does not exist"
+
+
 def test_the_places_for_changes_exist() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text().split("## Where a change goes\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
@@ -188,7 +197,7 @@ def test_the_places_for_changes_exist() -> None:
         for name, file in re.findall(r"`(\w+)` in `([\w/]+(?:/|\.py))`", row):
             place = ROOT / "src" / "indextables" / file
             modules = place.glob("*.py") if place.is_dir() else [place]
-            defined = re.compile(rf"^(?:class|def) {name}\b", re.MULTILINE)
+            defined = re.compile(rf"^(?:(?:class|def) {name}\b|{name}(?::| =))", re.MULTILINE)
             assert any(defined.search(module.read_text()) for module in modules), f"{name} is not in {file}"
 
 
