@@ -19,16 +19,16 @@ from bench.entries import (
 )
 from bench.measure import Prepare
 from indextables.log.checkpoint import checkpoint
-from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
+from indextables.log.environment import Environment
 from indextables.log.format.actions import Metadata, Remove
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER, MANIFEST_FOLDER
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.format.version_file import unpack
-from indextables.log.known import invalidate
 from indextables.log.load import Loader
 from indextables.log.snapshot import BaseState
+from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, Op, Predicate
@@ -53,7 +53,7 @@ def build(folder: Path, files: int, *, partitions: int, **options: object) -> Pa
     assert created is not None
     listed = entries(files, partitions=partitions)
     full = replace(created, base=BaseState(0, listed=listed))
-    checkpoint(Loader(log.store.at(LOG_FOLDER), log.options), full, Chance(), compact=True)
+    checkpoint(Loader(log.store.at(LOG_FOLDER), log.options), full, Environment(), compact=True)
     return folder
 
 

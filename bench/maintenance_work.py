@@ -11,7 +11,7 @@ import pyarrow as pa
 import indextables
 from bench.logs import batches
 from bench.measure import Prepare
-from indextables.log.retention import Expired
+from indextables.log.retention import ExpiredFiles
 from indextables.maintain import purge as purging
 from indextables.store import ObjectInfo, Store, open_store
 
@@ -90,7 +90,7 @@ def listing(files: str) -> Prepare:
 
     def prepare() -> Callable[[], object]:
         named = pa.array([f"part-{n:032d}.split" for n in range(0, int(files), 2)], pa.string())
-        plan = purging.PurgePlan(168, 10, Expired(), named, 0, "id", dry_run=True)
+        plan = purging.PurgePlan(168, 10, ExpiredFiles(), named, 0, "id", dry_run=True)
         store = open_store("memory://listed/table")
         _Listed.files = int(files)
         store.__class__ = _Listed

@@ -118,7 +118,7 @@ def in_child(work: Callable[[], None]) -> str:
 def test_every_lock_that_is_held_at_a_fork_is_free_in_the_child(tmp_path):
     index_cache(Options.parse({"cache.disk.path": str(tmp_path)}))
     locks = places()
-    assert {"indextables.log.known.NEWEST._lock", "indextables.metrics._lock"} <= locks.keys()
+    assert {"indextables.log.snapshot_cache.NEWEST._lock", "indextables.metrics._lock"} <= locks.keys()
     assert len(locks) > 8
 
     def work() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from indextables import metrics
 from indextables.log.format.names import LOG_FOLDER
-from indextables.log.known import cache_statistics, invalidate
+from indextables.log.snapshot_cache import cache_statistics, invalidate
 from indextables.maintain import jobs
 from indextables.maintain.jobs import Job
 from indextables.options import PREFIX, Options, Where, reading

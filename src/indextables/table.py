@@ -25,9 +25,8 @@ from indextables.version import ENGINE
 
 if TYPE_CHECKING:
     from indextables.diagnostics import Invalidated
-    from indextables.log.checkpoint import Checkpointed
-    from indextables.log.outcome import CommitOutcome
-    from indextables.log.told import Told
+    from indextables.log.checkpoint import CheckpointResult
+    from indextables.log.history import CommitOutcome, LogFileActions
     from indextables.maintain.drop_partitions import Dropped
     from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
     from indextables.maintain.jobs import Job
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from indextables.maintain.prewarm import PrewarmPlan, Warmed
     from indextables.maintain.purge import PurgeOutcome
     from indextables.maintain.repair import Repaired
-    from indextables.maintain.restore import Restored
-    from indextables.maintain.truncate import Truncated
+    from indextables.maintain.restore import RestoreResult
+    from indextables.maintain.truncate import TruncateResult
     from indextables.split.index.cache import CacheStats
 
 __all__ = ["Table", "open_table", "repair", "write"]
@@ -195,7 +194,9 @@ class Table:
         """
         return _history_table(self._log.history(limit))
 
-    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> "Restored":
+    def restore(
+        self, version: int | None = None, *, timestamp: datetime | str | None = None
+    ) -> "RestoreResult":
         """Commit the content of an earlier version as the newest one; no history is lost.
 
         Args:
@@ -241,9 +242,9 @@ class Table:
             max_sources: the maximum number of splits that are merged into one.
             progress: called with the number of finished merges and the number of all.
         """
-        from indextables.maintain.merge import MergeWish, merge
+        from indextables.maintain.merge import MergeOptions, merge
 
-        wish = MergeWish.of(
+        merge_options = MergeOptions.of(
             self._log.snapshot(),
             self._options,
             target_bytes=target_size,
@@ -251,7 +252,7 @@ class Table:
             max_new_splits=max_new_splits,
             max_sources=max_sources,
         )
-        return merge(self._log, self._options, wish, progress=progress)
+        return merge(self._log, self._options, merge_options, progress=progress)
 
     def purge(
         self,
@@ -280,11 +281,11 @@ class Table:
             progress=progress,
         )
 
-    def checkpoint(self) -> "Checkpointed":
+    def checkpoint(self) -> "CheckpointResult":
         """Write a checkpoint of the log now."""
         return self._log.checkpoint()
 
-    def truncate(self, *, dry_run: bool = False) -> "Truncated":
+    def truncate(self, *, dry_run: bool = False) -> "TruncateResult":
         """Delete all versions before the newest one.
 
         Args:
@@ -367,7 +368,7 @@ class Table:
             where: a condition on partition columns: only splits of these partitions.
         """
         from indextables.maintain.figures import split_components
-        from indextables.maintain.partitions import partition_condition
+        from indextables.maintain.listing import partition_condition
 
         chosen = None if where is None else partition_condition(self._snapshot, where)
         return list(split_components(self._snapshot, self._log.store, chosen))
@@ -378,13 +379,13 @@ class Table:
 
         return column_skipping(self._snapshot)
 
-    def log_actions(self, *, include_all: bool = False) -> "list[Told]":
+    def log_actions(self, *, include_all: bool = False) -> "list[LogFileActions]":
         """Return the actions of the newest checkpoint and of the versions after it, file by file.
 
         Args:
             include_all: return those of every version file instead.
         """
-        return list(self._log.told(everything=include_all))
+        return list(self._log.file_actions(everything=include_all))
 
     @property
     def skipped_splits(self) -> int:

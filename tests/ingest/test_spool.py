@@ -8,7 +8,7 @@ import pytest
 
 import indextables
 from indextables.errors import StoreError
-from indextables.ingest.partitions import Spool
+from indextables.ingest.splits import Spool
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indextables import limits
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, HeaderCutError
-from indextables.log.format.avro_datum import decode_datum, encode_datum
+from indextables.log.format.avro_records import decode_datum, encode_datum
 from indextables.log.format.avro_schemas import STATE_MANIFEST
 from tests.log.entries import longs, string_maps, texts
 

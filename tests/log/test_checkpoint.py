@@ -13,7 +13,7 @@ from indextables.log.conflict import Draft
 from indextables.log.format import json_checkpoint
 from indextables.log.format.actions import MergeSkip, Txn
 from indextables.log.format.schema_registry import schema_hash
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.predicate import Column, Compare, Op
 from indextables.store import open_store
 from tests.log_tables import generations as made

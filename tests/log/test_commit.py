@@ -21,7 +21,7 @@ from indextables.log.conflict import Draft
 from indextables.log.format.actions import CommitInfo, MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.schema_registry import schema_hash
 from indextables.log.format.version_file import decode
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.store import open_store
 from tests.log_tables import generations as made
 from tests.log_tables.build import (

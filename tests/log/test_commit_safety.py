@@ -30,14 +30,14 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.ingest import Mode, SplitUploads, finish_write, plan_write
-from indextables.ingest.incoming import as_reader
+from indextables.ingest.target import as_reader
 from indextables.log.checkpoint import checkpoint
-from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
+from indextables.log.environment import Environment
 from indextables.log.format.actions import MergeSkip, Protocol
 from indextables.log.format.names import version_file
 from indextables.log.format.pointer import Pointer
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
@@ -453,11 +453,11 @@ def test_young_manifests_are_kept_unless_that_is_switched_off(tmp_path):
 def test_a_clock_that_is_hours_ahead_makes_nothing_old(tmp_path):
     """Ages are told by the store's clock; a machine whose own clock is too far from it deletes nothing."""
     log = with_state(tmp_path / "t")
-    ahead = replace(log._chance, now_ms=lambda: int(time.time() * 1000) + 5 * 3_600_000)
+    ahead = replace(log._env, now_ms=lambda: int(time.time() * 1000) + 5 * 3_600_000)
     cleaner = TransactionLog(
         open_store(tmp_path / "t"), Options.parse({"checkpoint.enabled": "false"}), engine="test"
     )
-    cleaner._chance = replace(cleaner._chance, now_ms=ahead.now_ms)
+    cleaner._env = replace(cleaner._env, now_ms=ahead.now_ms)
     stray = tmp_path / "t/_transaction_log/manifests/manifest-unnamed.avro"
     stray.write_bytes(b"of a checkpoint that still runs")
     cleaner.clean()
@@ -748,10 +748,10 @@ def test_a_version_of_another_engine_at_a_new_state_stays_the_same_version(tmp_p
     foreign = {"add": {"path": "f.split", "size": 5, "modificationTime": 1, "dataChange": True}}
     (tmp_path / "t/_transaction_log" / version_file(2)).write_text(json.dumps(foreign) + "\n")
     # As another process would do it: the caches of this one know nothing of it.
-    held = log._known
+    held = log._snapshots
     other = a_log(str(tmp_path / "t"), {"transaction.cache.enabled": "false"})
     other.checkpoint()
-    assert log._known is held
+    assert log._snapshots is held
     assert append(log, "b.split").version == 3
     assert fresh(tmp_path / "t") == ["a.split", "b.split", "f.split"]
 
@@ -873,7 +873,7 @@ def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, t
         return answer
 
     store.watch.after = after
-    log = TransactionLog(store, Options(), engine="slow", chance=Chance(now_ms=lambda: now))
+    log = TransactionLog(store, Options(), engine="slow", env=Environment(now_ms=lambda: now))
     with pytest.raises(StateExpiredError):
         log.checkpoint()
     folder = tmp_path / "t/_transaction_log"
@@ -952,7 +952,7 @@ def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path
     snapshot = log.snapshot()
     store.watch.before = before
     with pytest.raises(StateExpiredError):
-        checkpoint(log._loader, snapshot, Chance(), compact=True)
+        checkpoint(log._loader, snapshot, Environment(), compact=True)
     assert not list(folder.glob("*.checkpoint*"))
     assert fresh(tmp_path / "t") == ["other.split"]
 

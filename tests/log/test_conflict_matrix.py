@@ -11,14 +11,14 @@ import pytest
 
 from indextables.errors import CommitConflictError
 from indextables.ingest import Mode, finish_write, plan_write
-from indextables.log.clock import local_time_ms
 from indextables.log.conflict import Draft
+from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
-from indextables.log.known import invalidate
 from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.drop_partitions import drop_partitions
-from indextables.maintain.merge import Merged, commit_batch
+from indextables.maintain.merge import MergeTaskResult, commit_batch
 from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
 from indextables.options import Options
@@ -101,7 +101,7 @@ def merge(log: TransactionLog, mark: str) -> int | None:
     base = log.snapshot()
     sources = tuple(path for path in paths_of(base) if path.startswith("p=a/"))
     log.store.put(in_a(mark), b"rows")
-    return commit_batch(log, base, [Merged(new_split(in_a(mark)), sources)], log.options, 0)
+    return commit_batch(log, base, [MergeTaskResult(new_split(in_a(mark)), sources)], log.options, 0)
 
 
 def change_metadata(log: TransactionLog, mark: str) -> Snapshot:

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from indextables.errors import CorruptLogError
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from tests.log_tables import generations as made
 from tests.log_tables.build import a_log, a_table, append, paths_of
 from tests.log_tables.generations import HandMade

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indextables.log.distinct import surely_distinct
+from indextables.log.snapshot import surely_distinct
 
 LONG = st.text(min_size=28, max_size=70)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-import indextables.log.format.escaped as under_test
+import indextables.log.format.files as under_test
 from indextables.log.format.files import from_adds
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.predicate import parse_condition
 from tests.log_tables import generations as made
 from tests.log_tables.build import a_log, a_table, append, schema_string, split

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import indextables
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from tests.log_tables.build import a_log, append, paths_of, split
 
 ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.4"

@@ -9,8 +9,8 @@ import pytest
 import indextables
 from indextables.errors import OptionError, TableNotFoundError, VersionNotFoundError
 from indextables.log.format.names import Listing
-from indextables.log.known import invalidate
 from indextables.log.segment import earliest, reachable
+from indextables.log.snapshot_cache import invalidate
 from indextables.store import ObjectInfo
 from tests.log_tables import generations as made
 from tests.log_tables.build import (

@@ -7,7 +7,7 @@ import pytest
 
 import indextables
 from indextables.errors import ProtocolError
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from tests.log_tables import generations as made
 from tests.log_tables.build import a_log, append, paths_of, remove
 from tests.log_tables.generations import HandMade

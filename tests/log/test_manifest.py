@@ -22,9 +22,11 @@ from hypothesis import strategies as st
 from indextables.errors import CorruptLogError, IndexTablesError, LogError, StoreError
 from indextables.log.format import avro as container
 from indextables.log.format import manifest
-from indextables.log.format.avro_encode import encode_records
+from indextables.log.format.avro_records import encode_records
 from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
-from indextables.log.format.block_index import (
+from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.manifest import encode_manifest, read_manifest
+from indextables.log.format.state_manifest import (
     BLOCKS_KEY,
     BlockInfo,
     Bounds,
@@ -33,8 +35,6 @@ from indextables.log.format.block_index import (
     ordered_bounds,
     read_index,
 )
-from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
-from indextables.log.format.manifest import encode_manifest, read_manifest
 from indextables.schema.values import NULL_PARTITION
 from indextables.store import open_store
 from tests.log.entries import ORIGINAL, WHEN, adds, an_add, damaged, files_of

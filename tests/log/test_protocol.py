@@ -14,7 +14,7 @@ from indextables.errors import CommitConflictError, ProtocolError
 from indextables.log.conflict import Draft
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import on_write
 from indextables.options import Options
 from tests import command_uses

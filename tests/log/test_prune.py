@@ -1,4 +1,4 @@
-"""Pruning skips what it can, and keeps what it cannot judge."""
+"""Pruning skips what it can, and keeps what it cannot evaluate_metrics."""
 
 import time
 from datetime import UTC as ZULU
@@ -11,7 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
+from indextables.log.pruning.metrics_evaluator import (
+    bounds_may_match,
+    evaluate_metrics,
+    prune,
+    split_partition_conjuncts,
+)
 from indextables.predicate import (
     Always,
     And,
@@ -35,8 +40,12 @@ def kept(values, arrow, predicate, *, maker="ours", options=None, certain=False)
     """The numbers of the files that are kept, each with some values of a column c."""
     schema = pa.schema([("c", arrow)])
     files = [File([{"c": v} for v in held], {}, maker).entry(options, schema, ()) for held in values]
-    judged = judge(table_of(files), predicate, schema, ())
-    return [n for n, flag in enumerate((judged.must if certain else judged.may).to_pylist()) if flag]
+    evaluation = evaluate_metrics(table_of(files), predicate, schema, ())
+    return [
+        n
+        for n, flag in enumerate((evaluation.strict if certain else evaluation.inclusive).to_pylist())
+        if flag
+    ]
 
 
 def partitioned(values, arrow, predicate):

@@ -9,7 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indextables.log.pruning.judge import bounds_may_match, judge, prune, split_partition_conjuncts
+from indextables.log.pruning.metrics_evaluator import (
+    bounds_may_match,
+    evaluate_metrics,
+    prune,
+    split_partition_conjuncts,
+)
 from indextables.predicate import (
     Always,
     And,
@@ -177,7 +182,7 @@ def test_no_file_with_a_matching_row_is_skipped_and_no_certain_one_is_wrong(rnd)
     options = rnd.choice(CUTS)
     table = table_of([file.entry(options) for file in made])
     for predicate in asked:
-        may, must = judge(table, predicate, SCHEMA, PARTITIONS)
+        may, must = evaluate_metrics(table, predicate, SCHEMA, PARTITIONS)
         assert prune(table, predicate, SCHEMA, PARTITIONS).equals(may)
         for file, kept, certain in zip(made, may.to_pylist(), must.to_pylist(), strict=True):
             truths = [truth(predicate, row) for row in file.full_rows()]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indextables.errors import CorruptLogError, StoreError, VersionNotFoundError
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.store import open_store
 from tests.log_tables import generations as made
 from tests.log_tables.build import HOUR, Clock, a_log, a_table, append, overwrite, paths_of, remove

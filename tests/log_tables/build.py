@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from indextables.log.commit import Chance
 from indextables.log.conflict import Draft
+from indextables.log.environment import Environment
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Format, Metadata, Protocol, Remove
 from indextables.log.format.names import version_file as version_path
@@ -40,10 +40,12 @@ class Clock:
         self.slept.append(seconds)
 
 
-def chance(clock: Clock | None = None, *, jitter: float = 1.0) -> Chance:
-    """Chance whose waits cost no time."""
+def env(clock: Clock | None = None, *, jitter: float = 1.0) -> Environment:
+    """Environment whose waits cost no time."""
     clock = clock or Clock()
-    return Chance(now_ms=clock, store_time_ms=lambda _: clock(), sleep=clock.sleep, jitter=lambda: jitter)
+    return Environment(
+        now_ms=clock, store_time_ms=lambda _: clock(), sleep=clock.sleep, jitter=lambda: jitter
+    )
 
 
 def schema_string(columns: Mapping[str, str] | None = None) -> str:
@@ -78,7 +80,7 @@ def a_log(
     """A handle on the log of a table; by default without states of its own accord."""
     checked = Options.parse({"checkpoint.enabled": "false", **(options or {})})
     store: Any = open_store(where, checked) if isinstance(where, str) else where
-    return TransactionLog(store, checked, engine="test", chance=chance(clock, jitter=jitter))
+    return TransactionLog(store, checked, engine="test", env=env(clock, jitter=jitter))
 
 
 def a_table(

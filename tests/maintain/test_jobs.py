@@ -14,7 +14,7 @@ import pytest
 
 import indextables as it
 from indextables.errors import CommandError
-from indextables.maintain import job_files, jobs
+from indextables.maintain import jobs
 from indextables.maintain.jobs import JobKind, JobStatus
 from indextables.options import Options
 
@@ -88,9 +88,9 @@ def test_a_job_whose_process_died_has_failed() -> None:
 def test_a_process_that_has_got_the_number_of_a_dead_one_is_another() -> None:
     made = jobs.begin(JobKind.MERGE, "file:///t", NONE, owner=1)
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.WAITING
-    record = job_files.load(made.id)
+    record = jobs.load(made.id)
     assert record is not None
-    job_files.save(made.id, {**msgspec.structs.asdict(record), "born": "0"})
+    jobs.save(made.id, {**msgspec.structs.asdict(record), "born": "0"})
     assert jobs.jobs(JobKind.MERGE)[0].status is JobStatus.FAILED
 
 
@@ -118,14 +118,14 @@ def test_work_that_is_found_later_counts_too() -> None:
 def test_where_no_file_can_be_written_a_process_knows_its_own_jobs(own_folder: Path) -> None:
     (own_folder / "no-folder").write_text("")
     tempfile.tempdir = str(own_folder / "no-folder")
-    assert job_files.folder() is None
+    assert jobs.folder() is None
     with jobs.job(JobKind.MERGE, "file:///own", NONE) as job:
         assert job in jobs.jobs(JobKind.MERGE, "file:///own")
     assert jobs.wait([job], 10)[0].status is JobStatus.COMPLETED
 
 
 def test_what_ended_long_ago_is_forgotten_and_what_is_no_job_is_not_read(own_folder: Path) -> None:
-    home = job_files.folder()
+    home = jobs.folder()
     assert home is not None
     assert home.stat().st_mode & 0o777 == 0o700
     (home / "broken.json").write_text("{")
@@ -163,14 +163,14 @@ def test_a_folder_of_jobs_that_another_user_made_is_not_used(
     other = os.geteuid() + 1
     (own_folder / f"indextables-jobs-{other}").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: other)
-    assert job_files.folder() is None
+    assert jobs.folder() is None
 
 
 def test_a_folder_of_jobs_that_was_open_to_others_is_closed(own_folder: Path) -> None:
     home = own_folder / f"indextables-jobs-{os.geteuid()}"
     home.mkdir(mode=0o777)
     home.chmod(0o777)
-    assert job_files.folder() == home
+    assert jobs.folder() == home
     assert home.stat().st_mode & 0o777 == 0o700
 
 
@@ -189,7 +189,7 @@ ODD = {
 
 @pytest.mark.parametrize("age", [0, 7200])
 def test_odd_files_among_the_jobs_never_fail_a_merge(own_folder: Path, age: int) -> None:
-    home = job_files.folder()
+    home = jobs.folder()
     assert home is not None
     (home / "0123456789b0.json").mkdir()
     os.mkfifo(home / "0123456789b1.json")
@@ -211,7 +211,7 @@ def test_odd_files_among_the_jobs_never_fail_a_merge(own_folder: Path, age: int)
 
 
 def test_a_field_of_a_newer_release_is_passed_over() -> None:
-    home = job_files.folder()
+    home = jobs.folder()
     assert home is not None
     newer = {
         "id": "0123456789ab",

@@ -201,8 +201,8 @@ def _in_order(row: dict[str, object], expected: dict[str, list[str]]) -> dict[st
 def test_a_condition_chooses_partitions_to_merge(tmp_path: Path) -> None:
     written(tmp_path, 8)
     log = log_of(tmp_path)
-    wish = merging.MergeWish.of(log.snapshot(), Options(), where="kind = 'b'")
-    outcome = merging.merge(log, Options(), wish)
+    merge_options = merging.MergeOptions.of(log.snapshot(), Options(), where="kind = 'b'")
+    outcome = merging.merge(log, Options(), merge_options)
     assert (outcome.merged_splits, outcome.new_splits) == (4, 1)
     assert len(rows_of(tmp_path)) == 24
 
@@ -210,8 +210,8 @@ def test_a_condition_chooses_partitions_to_merge(tmp_path: Path) -> None:
 def test_no_more_merged_splits_than_wanted_over_all_passes(tmp_path: Path) -> None:
     written(tmp_path, 12)
     log = log_of(tmp_path)
-    wish = merging.MergeWish.of(log.snapshot(), Options(), max_new_splits=3, max_sources=2)
-    outcome = merging.merge(log, Options(), wish)
+    merge_options = merging.MergeOptions.of(log.snapshot(), Options(), max_new_splits=3, max_sources=2)
+    outcome = merging.merge(log, Options(), merge_options)
     assert (outcome.merged_splits, outcome.new_splits) == (6, 3)
     assert it.open(tmp_path).files().num_rows == 9
 
@@ -220,14 +220,14 @@ def test_a_batch_is_a_version(tmp_path: Path) -> None:
     before = written(tmp_path, 8)
     log = log_of(tmp_path)
     options = Options.parse({"merge.batchSize": 1, "merge.maxPasses": 1})
-    wish = merging.MergeWish.of(log.snapshot(), options, max_sources=2)
-    outcome = merging.merge(log, options, wish)
+    merge_options = merging.MergeOptions.of(log.snapshot(), options, max_sources=2)
+    outcome = merging.merge(log, options, merge_options)
     assert outcome.versions == tuple(range(before.version + 1, before.version + 5))
     assert len(rows_of(tmp_path)) == 24
 
 
 @pytest.mark.parametrize(
-    ("wish", "says"),
+    ("merge_options", "says"),
     [
         ({"target_bytes": 1000}, "give 1M or more"),
         ({"max_new_splits": 0}, "give 1 or more"),
@@ -235,10 +235,12 @@ def test_a_batch_is_a_version(tmp_path: Path) -> None:
         ({"where": "id = 1"}, "partition columns only"),
     ],
 )
-def test_wishes_that_merge_nothing_are_refused(tmp_path: Path, wish: dict[str, Any], says: str) -> None:
+def test_options_that_merge_nothing_are_refused(
+    tmp_path: Path, merge_options: dict[str, Any], says: str
+) -> None:
     written(tmp_path, 2)
     with pytest.raises(IndexTablesError, match=says):
-        merging.MergeWish.of(log_of(tmp_path).snapshot(), Options(), **wish)
+        merging.MergeOptions.of(log_of(tmp_path).snapshot(), Options(), **merge_options)
 
 
 # --- storage fails -----------------------------------------------------------------------------------

@@ -12,14 +12,15 @@ import pytest
 
 import indextables as it
 from indextables.errors import CorruptLogError, OptionError, StoreError
-from indextables.log.format.split_paths import relative_paths
-from indextables.log.retention import Expired
+from indextables.log.format.names import relative_paths
+from indextables.log.retention import ExpiredFiles
 from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
 from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import ObjectInfo, Store, open_store
+from indextables.store.backoff import Backoff
 from tests import ROOT
 from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
 
@@ -198,7 +199,7 @@ def test_deleting_is_tried_again_and_a_failure_is_told(
 ) -> None:
     appended(tmp_path, 1)
     orphan(tmp_path)
-    monkeypatch.setattr(purging, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(purging, "_BACKOFF", Backoff(0, 0))
     real, calls = Store.delete, []
 
     def flaky(self, paths):
@@ -236,7 +237,7 @@ print(many_listed({files}))
 def many_listed(files: int) -> str:
     """Every second file is an orphan; how many were found, and by how much memory grew."""
     names = [f"part-{n:032d}.split" for n in range(0, files, 2)]
-    plan = purging.PurgePlan(168, 10, Expired(), pa.array(names, pa.string()), 0, "id", dry_run=True)
+    plan = purging.PurgePlan(168, 10, ExpiredFiles(), pa.array(names, pa.string()), 0, "id", dry_run=True)
     del names
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -21,8 +21,8 @@ from indextables.log.conflict import Draft
 from indextables.log.format import version_file
 from indextables.log.format.actions import Add, Protocol
 from indextables.log.format.files import to_adds
-from indextables.log.format.split_paths import relative_paths
-from indextables.log.known import invalidate
+from indextables.log.format.names import relative_paths
+from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import purge as purging
 from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.repair import repair

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from indextables.errors import CommitConflictError, VersionNotFoundError
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Txn
-from indextables.log.known import invalidate
 from indextables.log.segment import full_listing, reachable
+from indextables.log.snapshot_cache import invalidate
 from tests.log_tables.build import HOUR, WHEN, Clock, a_log, a_table, gone, merge, overwrite, split
 
 OPTIONS = {

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import indextables
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import open_store

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.options import Options
 from indextables.store import Store, open_store
 from tests.log_tables.build import a_log, a_table, paths_of

@@ -11,7 +11,7 @@ import pytest
 
 import indextables as it
 from indextables.errors import ProtocolError
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 
 ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3"
 EXPECTED = json.loads((ORIGINAL / "expected.json").read_text()) if ORIGINAL.exists() else {}

@@ -10,7 +10,7 @@ import pytest
 
 import indextables as it
 from indextables.errors import SplitError
-from indextables.log.known import invalidate
+from indextables.log.snapshot_cache import invalidate
 from indextables.read import split_reader
 
 

@@ -17,7 +17,7 @@ from indextables.errors import (
 from indextables.ingest import Mode, write_table
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.drop_partitions import drop_partitions
-from indextables.maintain.merge import MergeWish, merge
+from indextables.maintain.merge import MergeOptions, merge
 from indextables.maintain.purge import purge
 from indextables.maintain.restore import restore
 from indextables.maintain.truncate import truncate
@@ -259,7 +259,7 @@ class Merge(Operation):
     def run(self, world: "World", process: Process) -> int | None:
         options = self.parsed(world)
         log = open_log(process, options)
-        merge(log, options, MergeWish.of(log.snapshot(), options))
+        merge(log, options, MergeOptions.of(log.snapshot(), options))
         return None
 
 

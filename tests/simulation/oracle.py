@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from indextables.log.clock import CLOCK_SKEW_MS
+from indextables.log.environment import CLOCK_SKEW_MS
 from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.snapshot import Snapshot
 from tests.log_tables.model import lines_of

@@ -19,13 +19,13 @@ from indextables.errors import (
 )
 from indextables.ingest import plan
 from indextables.log import checkpoint, commit, conflict, load, retention, transaction_log
-from indextables.log.commit import _Commit, _Verdict
+from indextables.log.commit import _Commit, _Created
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.pointer import read_pointer
 from indextables.log.load import Loader
 from indextables.log.segment import bases, full_listing
 from indextables.log.snapshot import Snapshot
-from indextables.maintain import folder, merge, purge
+from indextables.maintain import listing, merge, purge
 from indextables.options import Options
 
 Patch = pytest.MonkeyPatch
@@ -108,12 +108,12 @@ def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Verdict:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
         listing = full_listing(self.loader.log)
         own = listing.versions.get(version)
         later = [state for state in bases(listing) if state.version >= version]
         if own is not None and any(state.stamp[1] < own.modified_ms for state in later):
-            return self._withdraw(version)
+            return self._delete_version_file(version)
         return original(self, version, base)
 
     patch.setattr(_Commit, "confirm", confirm)
@@ -166,20 +166,20 @@ def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
 @_bug("C7", 48)
 def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     """A folder with `=` in its name is never asked whether it is a table: a purge deletes its splits."""
-    original = folder.OwnFolder._in_another_table
+    original = listing.TableListing._in_another_table
 
     def in_another_table(self: Any, path: str) -> bool:
         self._above = [(name, False if "=" in name else held) for name, held in self._above]
         return original(self, path)
 
-    patch.setattr(folder.OwnFolder, "_in_another_table", in_another_table)
+    patch.setattr(listing.TableListing, "_in_another_table", in_another_table)
 
 
 @_bug("H1", 88)
 def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     """A first write that loses version 0 goes on as planned: overwrites double rows, `ignore` writes."""
 
-    def planned_again(planned: plan.Planned, *_: object) -> plan.Planned:
+    def planned_again(planned: plan.WritePlan, *_: object) -> plan.WritePlan:
         return dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
 
     patch.setattr(plan, "_planned_again", planned_again)
@@ -190,9 +190,9 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     """A version without added splits counts whatever states there are: nobody may ever see it."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Verdict:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
         if not self.draft.adds and base is not None:
-            return self._settle()
+            return self._mark_committed()
         return original(self, version, base)
 
     patch.setattr(_Commit, "confirm", confirm)
@@ -203,10 +203,10 @@ def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     """Whether a version counts is asked only if the pointer names a later one, and it may go backwards."""
     original = _Commit.confirm
 
-    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Verdict:
+    def confirm(self: _Commit, version: int, base: Snapshot | None) -> _Created:
         pointer = read_pointer(self.loader.log)
         if base is not None and (pointer is None or pointer.version < version):
-            return self._settle()
+            return self._mark_committed()
         return original(self, version, base)
 
     patch.setattr(_Commit, "confirm", confirm)
@@ -254,7 +254,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
 @_bug("M6", 153)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
-    original = merge.open_source  # type: ignore[attr-defined]
+    original = merge.open_source
 
     def open_source(store: Any, ref: Any, *arguments: Any) -> Any:
         try:

@@ -22,8 +22,8 @@ from indextables.errors import (
     StoreError,
     VersionNotFoundError,
 )
-from indextables.log.clock import CLOCK_SKEW_MS
-from indextables.log.known import invalidate
+from indextables.log.environment import CLOCK_SKEW_MS
+from indextables.log.snapshot_cache import invalidate
 from indextables.options import Options
 from tests.simulation.faults import FaultPlan
 from tests.simulation.operations import Author, Checkpoint, Operation, Purge, Read, Truncate, Write, open_log

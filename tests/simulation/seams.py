@@ -15,7 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from indextables.log.commit import Chance
+from indextables.log.environment import Environment
 from indextables.log.format.files import FILES, conform
 from indextables.store.backend import Backend
 from indextables.store.location import Location
@@ -130,9 +130,9 @@ def _as_completed(running: Iterable["Future[Any]"], timeout: float | None = None
     return iter(list(running))
 
 
-def _chance() -> Chance:
+def _chance() -> Environment:
     clock, dice = SimulatedTime(), SimulatedRandom()
-    return Chance(
+    return Environment(
         now_ms=lambda: clock.time_ns() // 1_000_000,
         token=lambda: dice.token_hex(16),
         sleep=clock.sleep,
@@ -209,11 +209,11 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
         from indextables.log import checkpoint, transaction_log  # noqa: PLC0415
         from indextables.log.format import manifest  # noqa: PLC0415
-        from indextables.maintain import merge, sources  # noqa: PLC0415
+        from indextables.maintain import merge  # noqa: PLC0415
         from indextables.store import handle  # noqa: PLC0415
 
-        patch.setattr(handle, "connect", _connect(handle.connect))  # type: ignore[attr-defined]
-        patch.setattr(transaction_log, "Chance", _chance)
+        patch.setattr(handle, "connect", _connect(handle.connect))
+        patch.setattr(transaction_log, "Environment", _chance)
         patch.setattr(merge, "job", _job)
         patch.setattr(manifest, "_entries", _recalling(manifest._entries))
         patch.setattr(checkpoint, "encode_manifest", _remembering(checkpoint.encode_manifest))  # type: ignore[attr-defined]
@@ -224,6 +224,6 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(ingest_splits, "SplitWriter", splits.SplitWriter)
             patch.setattr(ingest_splits, "Spool", splits.Spool)
             patch.setattr(merge, "merge_splits", splits.merge_splits)
-            patch.setattr(sources, "read_footer", splits.read_footer)
-            patch.setattr(sources, "MergeSource", splits.Source)
+            patch.setattr(merge, "read_footer", splits.read_footer)
+            patch.setattr(merge, "MergeSource", splits.Source)
         yield patch

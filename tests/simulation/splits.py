@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SplitError, UnreadableSplitError
-from indextables.ingest.partitions import Values, by_partition
+from indextables.ingest.splits import Values, by_partition
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.split.mapping import Kind
@@ -113,7 +113,7 @@ class SplitWriter:
 
 
 class Spool:
-    """Stands in for `indextables.ingest.partitions.Spool`: rows by partition, in memory."""
+    """Stands in for `indextables.ingest.splits.Spool`: rows by partition, in memory."""
 
     def __init__(self, columns: Sequence[str], folder: str | None) -> None:
         self._columns = tuple(columns)

@@ -9,7 +9,7 @@ import pytest
 
 from indextables.errors import ObjectMissingError, StoreError
 from indextables.options import Options
-from indextables.store import open_store, paths
+from indextables.store import location, open_store
 from tests.servers.fixtures import KINDS
 
 NAMES = [
@@ -271,7 +271,7 @@ def test_threads_may_share_a_handle(any_store):
 def test_an_object_that_is_too_large_is_refused_before_it_is_read(any_store, monkeypatch):
     any_store.put("large", b"x" * 1001)
     any_store.put("small", b"x" * 1000)
-    monkeypatch.setattr(paths, "MAX_OBJECT", 1000)
+    monkeypatch.setattr(location, "MAX_OBJECT", 1000)
     assert len(any_store.get("small")) == 1000
     with pytest.raises(
         StoreError, match="has 1001 bytes, and no object that is read as a whole has more than 1000"

@@ -223,11 +223,11 @@ def test_a_callable_wins_over_all_and_is_asked_once(signed, bare):
     assert vault.asked == 1
 
 
-def test_a_callable_travels_in_the_passport_only():
+def test_a_callable_is_pickled_with_credentials_only():
     store = open_store("s3://bucket/t", credentials=Vault())
     assert b"Vault" not in pickle.dumps(store)
     assert "the credentials callable" in pickle.loads(pickle.dumps(store))._identity.left_behind
-    assert isinstance(pickle.loads(pickle.dumps(store.passport())).open()._identity.provider, Vault)
+    assert isinstance(pickle.loads(pickle.dumps(store.with_credentials())).open()._identity.provider, Vault)
 
 
 def test_an_endpoint_may_put_the_bucket_into_the_host():

@@ -85,8 +85,8 @@ def _read(handle) -> bytes:
     return handle.get("x")
 
 
-def _read_with_passport(passport) -> bytes:
-    return passport.open().get("x")
+def _read_with_passport(with_credentials) -> bytes:
+    return with_credentials.open().get("x")
 
 
 @pytest.mark.server
@@ -95,7 +95,7 @@ def test_a_passport_takes_the_secrets_to_a_spawned_process(make_store_url):
     store = open_store(url, Options.parse(options))
     store.put("x", b"1")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(_read_with_passport, (store.passport(),)) == b"1"
+        assert pool.apply(_read_with_passport, (store.with_credentials(),)) == b"1"
 
 
 @pytest.mark.server
@@ -105,7 +105,7 @@ def test_a_handle_that_lost_its_secrets_says_so_or_takes_those_of_its_new_home(m
     store.put("x", b"1")
     arrived = pickle.loads(pickle.dumps(store))
     with pytest.raises(
-        CredentialsError, match=r"without its secrets \(aws.accesskey, aws.secretkey\).*passport"
+        CredentialsError, match=r"without its secrets \(aws.accesskey, aws.secretkey\).*with_credentials"
     ):
         arrived.get("x")
     nowhere.setenv("AWS_ACCESS_KEY_ID", "testkey")
@@ -117,14 +117,14 @@ def test_a_handle_that_lost_its_secrets_says_so_or_takes_those_of_its_new_home(m
 def test_secrets_are_in_the_passport_and_nowhere_else(url):
     store = open_store(url, Options.parse({**SECRETS, "aws.region": "eu-central-1"}))
     kept = pickle.dumps(store).decode("latin-1")
-    shown = repr(store) + str(store) + store.url + repr(store.passport()) + repr(store._identity)
+    shown = repr(store) + str(store) + store.url + repr(store.with_credentials()) + repr(store._identity)
     for secret in SECRETS.values():
         assert secret not in kept
         assert secret not in shown
-        assert secret in pickle.dumps(store.passport()).decode("latin-1")
+        assert secret in pickle.dumps(store.with_credentials()).decode("latin-1")
     assert "eu-central-1" in kept
     assert pickle.loads(pickle.dumps(store)).url == store.url
-    assert pickle.loads(pickle.dumps(store.passport())).open().url == store.url
+    assert pickle.loads(pickle.dumps(store.with_credentials())).open().url == store.url
 
 
 def test_errors_quote_no_secret(nowhere):

@@ -20,6 +20,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.store import local, open_store
+from indextables.store.backoff import Backoff
 
 _WRITE_FOREVER = """
 import sys
@@ -157,7 +158,7 @@ def test_a_link_refused_by_the_system_created_nothing(store, monkeypatch, tmp_pa
 
 
 def test_a_link_that_never_says_what_it_did_is_unknown(store, monkeypatch):
-    monkeypatch.setattr("indextables.store.handle.pause", lambda _: None)
+    monkeypatch.setattr("indextables.store.handle._BACKOFF", Backoff(0, 0))
     store.put("warm", b"")
     fail(monkeypatch, "link", errno.EIO, times=100)
     with pytest.raises(OutcomeUnknownError):
@@ -165,7 +166,7 @@ def test_a_link_that_never_says_what_it_did_is_unknown(store, monkeypatch):
 
 
 def test_any_error_after_an_attempt_in_doubt_is_unknown(store, monkeypatch):
-    monkeypatch.setattr("indextables.store.handle.pause", lambda _: None)
+    monkeypatch.setattr("indextables.store.handle._BACKOFF", Backoff(0, 0))
     store.put("warm", b"")
     answers = iter([errno.EIO, errno.ENOSPC])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import StoreError
 from indextables.store.location import locate
-from indextables.store.ranges import cut, merged
+from indextables.store.remote import cut, merged
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 
 import indextables
 from indextables.errors import CredentialsError
-from indextables.log import known, load
-from indextables.log.cache import Cache
+from indextables.log import snapshot_cache
+from indextables.log.snapshot_cache import Cache
 from indextables.options import Options
 from indextables.read import split_source as sources
 from indextables.spark.planner import read_context, snapshots
 from indextables.split.index.cache import index_cache
 from indextables.split.query import searcher as search
-from indextables.store import Passport, Store, open_store
+from indextables.store import Store, StoreWithCredentials, open_store
 from indextables.store.credentials import Identity
 from tests.servers import s3
 from tests.servers.process import free_port
@@ -140,9 +140,11 @@ def test_rotated_keys_work_in_a_process_that_was_warm_with_the_old_ones(tmp_path
         indextables.write(url, [{"id": 3, "t": "word3 all"}], options=second)
         assert indextables.open(url, options=second).count("t INDEXQUERY 'all'") == 4
         # one worker process serves tasks with the old keys and with the new ones
-        assert Passport(url, Identity(Options.parse(second))).open().list_folder()[1] == ["_transaction_log"]
+        assert StoreWithCredentials(url, Identity(Options.parse(second))).open().list_folder()[1] == [
+            "_transaction_log"
+        ]
         with pytest.raises(CredentialsError):
-            Passport(url, Identity(Options.parse(first))).open().list_folder()
+            StoreWithCredentials(url, Identity(Options.parse(first))).open().list_folder()
 
 
 # --- without a server ------------------------------------------------------------------------------
@@ -171,18 +173,18 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     snapshots.snapshot(request, ())
     assert read_context.read_context(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
-    assert known.NEWEST._kept and known.FILE_LISTS._kept and load.VERSIONS._kept  # noqa: PT018
+    assert snapshot_cache.NEWEST._kept and snapshot_cache.FILE_LISTS._kept and snapshot_cache.VERSIONS._kept  # noqa: PT018
     assert sources._kept and search._open_indexes and read_context._tables and snapshots._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
-            assert not isinstance(thing, (Store, Identity, Passport)), (where, thing)
+            assert not isinstance(thing, (Store, Identity, StoreWithCredentials)), (where, thing)
             assert not (isinstance(thing, str) and "hush-hush" in thing), where
 
 
 def module_caches():
     """Whatever modules hold that grows; clients of stores are pooled by reader, and known to hold keys."""
     for info in pkgutil.walk_packages(indextables.__path__, "indextables."):
-        if info.name.endswith("__main__") or info.name == "indextables.store.connect":
+        if info.name.endswith("__main__") or info.name == "indextables.store.clients":
             continue
         for name, value in vars(importlib.import_module(info.name)).items():
             grows = isinstance(value, (dict, list, set, Cache)) or hasattr(value, "cache_clear")

@@ -10,9 +10,9 @@ from indextables.commands.grammar import condition
 from indextables.commands.implementation import Arguments, CommandContext, Implementation, table_of
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.names import LOG_FOLDER
-from indextables.log.told import Told
+from indextables.log.history import LogFileActions
 from indextables.maintain.figures import column_skipping, split_components, state_figures
-from indextables.maintain.partitions import partition_condition
+from indextables.maintain.listing import partition_condition
 
 _STATE = pa.schema(
     {
@@ -196,7 +196,7 @@ def _skipping(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 def _log(context: CommandContext, arguments: Arguments) -> pa.Table:
-    found = context.log.told(everything=bool(arguments.get("include_all")))
+    found = context.log.file_actions(everything=bool(arguments.get("include_all")))
     pending: list[dict[str, Any]] = []
     parts = [_LOG.empty_table()]
     for row in _action_rows(found):
@@ -207,7 +207,7 @@ def _log(context: CommandContext, arguments: Arguments) -> pa.Table:
     return pa.concat_tables([*parts, table_of(_LOG, *pending)])
 
 
-def _action_rows(found: Sequence[Told]) -> Iterator[dict[str, Any]]:
+def _action_rows(found: Sequence[LogFileActions]) -> Iterator[dict[str, Any]]:
     for file in found:
         where = {
             "version": file.version,

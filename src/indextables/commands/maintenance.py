@@ -137,7 +137,7 @@ _REPAIR = pa.schema(
 class _MergeState:
     """The state of a merge between its plan and finish steps: one pass, and the outcome of earlier ones."""
 
-    wish: merging.MergeWish
+    merge_options: merging.MergeOptions
     base: SnapshotKey
     now_ms: int
     sizes: dict[str, int]
@@ -146,9 +146,9 @@ class _MergeState:
     passes_left: int
 
 
-def _wish(context: CommandContext, arguments: Arguments) -> merging.MergeWish:
+def _merge_options(context: CommandContext, arguments: Arguments) -> merging.MergeOptions:
     with condition(arguments) as text:
-        return merging.MergeWish.of(
+        return merging.MergeOptions.of(
             context.log.snapshot(),
             context.options,
             target_bytes=arguments.get("target_size"),
@@ -159,8 +159,8 @@ def _wish(context: CommandContext, arguments: Arguments) -> merging.MergeWish:
 
 
 def _merge(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
-    wish = _wish(context, arguments)
-    work = _pass(context, wish, merging.MergeOutcome(), context.options.get(MERGE_MAX_PASSES), None)
+    merge_options = _merge_options(context, arguments)
+    work = _pass(context, merge_options, merging.MergeOutcome(), context.options.get(MERGE_MAX_PASSES), None)
     if work is None:
         nothing = "already optimal" if context.log.snapshot().num_files else "table is empty"
         return _merge_row(context, merging.MergeOutcome(), nothing)
@@ -169,7 +169,7 @@ def _merge(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
 
 def _pass(
     context: CommandContext,
-    wish: merging.MergeWish,
+    merge_options: merging.MergeOptions,
     before: merging.MergeOutcome,
     passes: int,
     job: str | None,
@@ -177,7 +177,7 @@ def _pass(
     """Plan one pass; None if there is nothing to merge, or no pass is left."""
     snapshot, now_ms = context.log.snapshot(), time.time_ns() // 1_000_000
     context.log.check_writable(snapshot)
-    tasks = wish.tasks(snapshot, context.options, before, now_ms) if passes else []
+    tasks = merge_options.tasks(snapshot, context.options, before, now_ms) if passes else []
     if not tasks:
         return None
     batches = len(merging.batched(tasks, context.options))
@@ -194,28 +194,31 @@ def _pass(
     else:
         jobs.more(job, len(tasks), batches)
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
-    state = _MergeState(wish, snapshot.key, now_ms, sizes, job, before, passes - 1)
+    state = _MergeState(merge_options, snapshot.key, now_ms, sizes, job, before, passes - 1)
     public = context.options.public()
     return TaskSet(_run_merge, [(task, public) for task in tasks], state, job=job)
 
 
-def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.Merged:
+def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.MergeTaskResult:
     return merging.run(task[0], store, task[1])
 
 
 def _finish_merge(
-    context: CommandContext, arguments: Arguments, state: _MergeState, results: Sequence[merging.Merged]
+    context: CommandContext,
+    arguments: Arguments,
+    state: _MergeState,
+    results: Sequence[merging.MergeTaskResult],
 ) -> pa.Table | TaskSet:
     del arguments
     outcome = _committed(context, state, results)
     # Merged splits may be small enough to be merged again.
     merged = outcome.new_splits > state.before.new_splits
-    again = _pass(context, state.wish, outcome, state.passes_left, state.job) if merged else None
+    again = _pass(context, state.merge_options, outcome, state.passes_left, state.job) if merged else None
     return again or _merge_row(context, outcome, "")
 
 
 def _committed(
-    context: CommandContext, state: _MergeState, results: Sequence[merging.Merged]
+    context: CommandContext, state: _MergeState, results: Sequence[merging.MergeTaskResult]
 ) -> merging.MergeOutcome:
     batches = merging.batched(results, context.options)
     try:

@@ -11,11 +11,10 @@ cannot be told whether the commit happened, nothing is deleted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from indextables.ingest.incoming import as_reader
-from indextables.ingest.plan import Planned, finish_write, plan_write
+from indextables.ingest.plan import WritePlan, finish_write, plan_write
 from indextables.ingest.replace import Replace, covered, removes
 from indextables.ingest.splits import SplitUploads
-from indextables.ingest.target import Mode
+from indextables.ingest.target import Mode, as_reader
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
@@ -23,10 +22,10 @@ from indextables.store import Store
 
 __all__ = [
     "Mode",
-    "Planned",
+    "WritePlan",
     "Replace",
     "SplitUploads",
-    "Written",
+    "WriteResult",
     "covered",
     "finish_write",
     "plan_write",
@@ -36,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """A table after a write, and whether the write made a version."""
 
     log: TransactionLog
@@ -46,14 +45,14 @@ class Written:
 
 def write_table(
     store: Store, data: object, *, mode: Mode, partition_by: Sequence[str], options: Options, engine: str
-) -> Written:
+) -> WriteResult:
     """Write rows into the table at the store's root."""
     log = TransactionLog(store, options, engine=engine)
     reader = as_reader(data)
     planned, snapshot = plan_write(log, reader.schema, mode=mode, partition_by=partition_by, options=options)
     if planned is None:
         assert snapshot is not None
-        return Written(log, snapshot, committed=False)
+        return WriteResult(log, snapshot, committed=False)
     uploads = SplitUploads(store, planned.target, options)
     try:
         adds = uploads.write(planned.stored(reader))
@@ -61,4 +60,4 @@ def write_table(
         uploads.delete_uncommitted()
         raise
     after, committed = finish_write(log, planned, adds, options, snapshot)
-    return Written(log, after, committed)
+    return WriteResult(log, after, committed)

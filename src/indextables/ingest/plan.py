@@ -1,7 +1,7 @@
 """A write before and after its rows: what is agreed on first, and the one version at the end.
 
 ```
-plan_write ─► Planned ─► splits, in this process or in many ─► finish_write ─► one version
+plan_write ─► WritePlan ─► splits, in this process or in many ─► finish_write ─► one version
 ```
 
 A plan can be sent to other processes. It names the version it was made from, and the commit checks that
@@ -27,9 +27,9 @@ from indextables.errors import (
 )
 from indextables.ingest.replace import Replace, covered, matching, removes, replacing
 from indextables.ingest.target import Mode, Target, existing_table, new_table
-from indextables.log.clock import HOUR_MS, local_time_ms
 from indextables.log.commit import check_uploads
 from indextables.log.conflict import OVERWRITE, Draft, check_since
+from indextables.log.environment import HOUR_MS, local_time_ms
 from indextables.log.format.actions import Add, Metadata, Remove, Txn
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import TransactionLog
@@ -41,7 +41,7 @@ from indextables.schema.conversion import cast_stream
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class WritePlan:
     """A write that may begin: what the rows become, what they replace, and the version it relies on."""
 
     target: Target
@@ -68,7 +68,7 @@ def plan_write(
     declared: pa.Schema | None = None,
     replace: Replace | None = None,
     where: Callable[[pa.Schema], Predicate] | None = None,
-) -> tuple[Planned | None, Snapshot | None]:
+) -> tuple[WritePlan | None, Snapshot | None]:
     """Check a write against the table, and say what it does; no plan if there is nothing to write.
 
     `declared` are the columns that a table without a log was created with; a catalog knows them. `replace`
@@ -86,7 +86,7 @@ def plan_write(
         condition = None if where is None else where(target.schema)
         if replaced is Replace.WHERE and asked is not None:
             condition = parse_condition(asked, target.schema)
-        return Planned(target, mode, replaced, condition, False, None, None), None
+        return WritePlan(target, mode, replaced, condition, False, None, None), None
     if mode is Mode.ERROR:
         raise TableExistsError(log.store.url)
     if mode is Mode.IGNORE or _has_batch(snapshot, options):
@@ -109,13 +109,13 @@ def plan_write(
     if whole is Mode.APPEND and mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         raise OptionError("overwriteSchema replaces the schema of all rows, so all rows must be overwritten")
     target = existing_table(snapshot, incoming, partition_by, options, whole)
-    planned = Planned(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
+    planned = WritePlan(target, mode, replace, condition, only_matching, snapshot.key, snapshot.metadata)
     return planned, snapshot
 
 
 def finish_write(
     log: TransactionLog,
-    planned: Planned,
+    planned: WritePlan,
     adds: Sequence[Add],
     options: Options,
     base: Snapshot | None = None,
@@ -143,7 +143,7 @@ def finish_write(
 
 
 def _prepared(
-    log: TransactionLog, planned: Planned, adds: Sequence[Add], options: Options, base: Snapshot | None
+    log: TransactionLog, planned: WritePlan, adds: Sequence[Add], options: Options, base: Snapshot | None
 ) -> tuple[Draft | None, Snapshot]:
     """The commit of a planned write and what it starts from; no draft if there is nothing to commit.
 
@@ -154,7 +154,7 @@ def _prepared(
         base = _created(log, planned.target.metadata)
         if base is None:
             base = log.snapshot()
-            again = _planned_again(planned, base, options)
+            again = _plan_again(planned, base, options)
             if again is None:
                 delete_uncommitted(log.store, [add.path for add in adds])
                 return None, base
@@ -209,7 +209,7 @@ def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
         raise failed from error
 
 
-def _planned_again(planned: Planned, other: Snapshot, options: Options) -> Planned | None:
+def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WritePlan | None:
     """A first write, planned for the table that another writer made at the same time.
 
     Nothing if there is nothing to write any more. The splits are written already, so the other table must
@@ -233,7 +233,7 @@ def _planned_again(planned: Planned, other: Snapshot, options: Options) -> Plann
     )
     if not same or replace is Replace.WHERE:
         raise _other_table(other.url, "its columns, partitions or indexing differ")
-    return Planned(target, planned.mode, replace, None, False, other.key, other.metadata)
+    return WritePlan(target, planned.mode, replace, None, False, other.key, other.metadata)
 
 
 def _other_table(url: str, problem: str) -> IndexTablesError:
@@ -244,7 +244,7 @@ def _other_table(url: str, problem: str) -> IndexTablesError:
 
 
 def _draft(
-    planned: Planned,
+    planned: WritePlan,
     metadata: Metadata | None,
     adds: Sequence[Add],
     options: Options,

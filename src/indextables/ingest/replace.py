@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from indextables.errors import IndexTablesError, PredicateError, SchemaError
 from indextables.log.format.actions import Add, Remove
 from indextables.log.format.files import from_adds, removes_of
-from indextables.log.pruning.judge import judge, prune
+from indextables.log.pruning.metrics_evaluator import evaluate_metrics, prune
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate, evaluate, to_sql
 from indextables.schema.values import parse_values
@@ -69,8 +69,8 @@ def replacing(
 def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
     """The splits all of whose rows the condition is true for; refused if it is true for part of a split."""
     files = snapshot.files(where)
-    judged = judge(files, where, snapshot.schema, snapshot.partition_columns)
-    partly = files.filter(pc.and_not(judged.may, judged.must))
+    evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
+    partly = files.filter(pc.and_not(evaluation.inclusive, evaluation.strict))
     if partly.num_rows:
         by = ", ".join(snapshot.partition_columns) or "none"
         raise PredicateError(
@@ -79,7 +79,7 @@ def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
             f"that covers whole partitions (the partition columns: {by}), or read, filter and overwrite "
             "the table"
         )
-    return files.filter(judged.must)
+    return files.filter(evaluation.strict)
 
 
 def matching(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa.RecordBatch]:

@@ -1,21 +1,143 @@
 """Batches into splits on the store, one set of partition values each, cut at the target size."""
 
+import shutil
+import tempfile
 import uuid
-from collections.abc import Iterator
-from typing import IO, cast
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.data_files import add_action, delete_uncommitted, split_path
-from indextables.ingest.partitions import Spool, Values
+from indextables.errors import StoreError
 from indextables.ingest.target import Target
-from indextables.log.clock import local_time_ms
+from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import TEMP_DIRECTORY
+from indextables.schema.values import format_values
 from indextables.split.writer import SplitWriter
 from indextables.store import Store
+
+# How many spool files are open at once; the others are closed and opened again.
+_OPEN_FILES = 128
+
+Values = tuple[str | None, ...]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Spool:
+    """Rows by partition: put batches in, take each partition's rows out again."""
+
+    def __init__(self, columns: Sequence[str], folder: str | None) -> None:
+        """`columns` are the partition columns; files go below `folder` (none: the system's)."""
+        self._columns = tuple(columns)
+        with _reported(folder or tempfile.gettempdir()):
+            self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
+        self._names: dict[Values, Path] = {}
+        self._open: OrderedDict[Values, tuple[pa.NativeFile, pa.ipc.RecordBatchStreamWriter]] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        """Delete the files when done."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete the files; what was not written to the end is not needed any more."""
+        for files in self._open.values():
+            for file in reversed(files):
+                with suppress(OSError):  # a full disk, again
+                    file.close()
+        self._open.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Sort a batch's rows into their partitions."""
+        for values, rows in by_partition(batch, self._columns):
+            with _reported(self._folder):
+                self._writer(values, batch.schema).write_batch(rows)
+
+    def partitions(self) -> Iterator[tuple[Values, Iterator[pa.RecordBatch]]]:
+        """Each partition with its rows, in the order in which they came."""
+        with _reported(self._folder):
+            for values in list(self._open):
+                self._close(values)
+        for values, path in self._names.items():
+            yield values, _read(path)
+            path.unlink(missing_ok=True)
+
+    def _writer(self, values: Values, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+        if values in self._open:
+            self._open.move_to_end(values)
+            return self._open[values][1]
+        if len(self._open) >= _OPEN_FILES:
+            self._close(next(iter(self._open)))
+        path = self._names.setdefault(values, self._folder / f"{len(self._names)}.arrows")
+        # A file may hold several streams, one after the other: each time it is opened starts one.
+        sink = pa.OSFile(str(path), mode="ab")
+        writer = pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        self._open[values] = (sink, writer)
+        return writer
+
+    def _close(self, values: Values) -> None:
+        sink, writer = self._open[values]
+        writer.close()
+        sink.close()
+        del self._open[values]
+
+
+def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """The rows of a batch by the values of the partition columns, as the log writes them."""
+    if batch.num_rows == 0:
+        return
+    codes: Numbers = np.zeros(batch.num_rows, dtype=np.int64)
+    dictionaries = []
+    for name in columns:
+        texts = format_values(batch.column(name), partition=True)
+        encoded = pc.dictionary_encode(texts, null_encoding="encode")
+        dictionaries.append(encoded.dictionary)
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    found, starts = np.unique(codes[order], return_index=True)
+    ends = [*starts[1:], batch.num_rows]
+    for code, start, end in zip(found.tolist(), starts, ends, strict=True):
+        yield _values(code, dictionaries), batch.take(pa.array(order[start:end]))
+
+
+def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
+    values: list[str | None] = []
+    for dictionary in reversed(dictionaries):
+        code, position = divmod(code, len(dictionary))
+        values.append(dictionary[position].as_py())
+    return tuple(reversed(values))
+
+
+@contextmanager
+def _reported(folder: str | Path) -> Iterator[None]:
+    """What goes wrong in the temporary folder, as our error."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"rows cannot be sorted by partition in the temporary folder {folder} "
+            f"({error.strerror or error}); make room there, or set spark.indextables.{TEMP_DIRECTORY.key} "
+            "to a folder with room"
+        ) from error
+
+
+def _read(path: Path) -> Iterator[pa.RecordBatch]:
+    with _reported(path.parent), pa.OSFile(str(path)) as source:
+        end = source.size()
+        while source.tell() < end:
+            yield from pa.ipc.open_stream(source)
 
 
 class SplitUploads:

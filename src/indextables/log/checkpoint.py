@@ -24,14 +24,12 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
-from indextables.log.carried import Carried, encode_carried
-from indextables.log.commit import Backoff, Chance
 from indextables.log.conflict import without_registry
+from indextables.log.environment import Environment
 from indextables.log.format.actions import Action, CommitInfo, MergeSkip, Metadata, Protocol
 from indextables.log.format.files import to_adds
 from indextables.log.format.json_checkpoint import encode_checkpoint
-from indextables.log.format.manifest import encode_manifest
-from indextables.log.format.manifest_order import bounds_of, sorted_by_partition
+from indextables.log.format.manifest import bounds_of, encode_manifest, sorted_by_partition
 from indextables.log.format.names import (
     MANIFEST_FOLDER,
     STATE_FILE,
@@ -45,7 +43,9 @@ from indextables.log.format.protocol import STATES
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
     ManifestInfo,
+    StateHeader,
     StateManifest,
+    encode_header,
     encode_state,
     resolve_manifest_path,
 )
@@ -54,6 +54,7 @@ from indextables.log.segment import listing_from
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.store.backoff import Backoff
 
 # Errors of storage that another attempt does not mend.
 _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
@@ -69,7 +70,7 @@ _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpointed:
+class CheckpointResult:
     """What a checkpoint left behind."""
 
     version: int
@@ -125,12 +126,12 @@ def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
     return all(path in there or loader.log.exists(path) for path in paths)
 
 
-def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> Checkpointed:
+def checkpoint(loader: Loader, snapshot: Snapshot, env: Environment, *, compact: bool) -> CheckpointResult:
     """Write the state of a snapshot, unless there is one at its version already."""
     options = loader.options
     with metrics.timed("indextables.state.write.duration_ms"):
         if options.get(opt.STATE_FORMAT) == "json":
-            return _write_json(loader, snapshot, chance)
+            return _write_json(loader, snapshot, env)
         backoff = Backoff(options.get(opt.STATE_RETRY_BASE_MS), options.get(opt.STATE_RETRY_MAX_MS))
         attempts = options.get(opt.STATE_RETRY_ATTEMPTS)
         created: _CreatedState | None = None
@@ -138,33 +139,33 @@ def checkpoint(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: b
         attempt = 1
         while True:
             try:
-                created = created or _create_state(loader, snapshot, chance, compact=compact)
+                created = created or _create_state(loader, snapshot, env, compact=compact)
                 if created.written and not checked:
-                    _check_state(loader, snapshot, created, chance)
+                    _check_state(loader, snapshot, created, env)
                 # From here on others may rely on the state, so it is never taken back.
                 checked = True
                 if created.written:
                     _point_at(loader, created.state)
-                return _told(created.state, compacted=created.compacted, written=created.written)
+                return _result(created.state, compacted=created.compacted, written=created.written)
             except _HOPELESS:
                 raise
             except StoreError:
                 if attempt >= attempts:
                     raise
-            chance.sleep(backoff.seconds(attempt, chance.jitter()))
+            env.sleep(backoff.seconds(attempt, env.jitter()))
             attempt += 1
 
 
-def existing(snapshot: Snapshot) -> Checkpointed | None:
+def existing(snapshot: Snapshot) -> CheckpointResult | None:
     """The state that stands at a snapshot's version, if there is one."""
     state = snapshot.base.state
     if state is None or snapshot.base.version != snapshot.version:
         return None
-    return _told(state, compacted=False, written=False)
+    return _result(state, compacted=False, written=False)
 
 
-def _told(state: StateManifest, *, compacted: bool, written: bool) -> Checkpointed:
-    return Checkpointed(
+def _result(state: StateManifest, *, compacted: bool, written: bool) -> CheckpointResult:
+    return CheckpointResult(
         state.state_version,
         AVRO_STATE,
         compacted,
@@ -186,7 +187,7 @@ class _CreatedState:
     started_ms: tuple[int, int]
 
 
-def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact: bool) -> _CreatedState:
+def _create_state(loader: Loader, snapshot: Snapshot, env: Environment, *, compact: bool) -> _CreatedState:
     options = loader.options
     codec = _CODECS[options.get(opt.STATE_COMPRESSION)]
     level = options.get(opt.STATE_COMPRESSION_LEVEL)
@@ -197,8 +198,8 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
         or base.state is None
         or not is_complete(loader, base.state, base.folder)
     )
-    started_ms = _clocks_ms(chance)
-    writer = _StateWriter(loader, snapshot, chance, codec, level)
+    started_ms = _clocks_ms(env)
+    writer = _StateWriter(loader, snapshot, env, codec, level)
     state = writer.compacted() if compact else writer.incremental()
     if not _has_version(loader, snapshot) or not (compact or _has_base(loader, snapshot)):
         raise _base_expired(loader, snapshot)
@@ -209,11 +210,11 @@ def _create_state(loader: Loader, snapshot: Snapshot, chance: Chance, *, compact
     return _CreatedState(state, compact, written, started_ms)
 
 
-def _clocks_ms(chance: Chance) -> tuple[int, int]:
-    return chance.now_ms(), int(time.monotonic() * 1000)
+def _clocks_ms(env: Environment) -> tuple[int, int]:
+    return env.now_ms(), int(time.monotonic() * 1000)
 
 
-def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, chance: Chance) -> None:
+def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env: Environment) -> None:
     """Refuse to rely on a state if manifests that it refers to were, or are about to be, deleted.
 
     Cleaning deletes a state first, then looks which states there are, then deletes manifests that none of
@@ -231,7 +232,7 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, cha
         loader.log.delete([state_file(snapshot.version)])
         raise _base_expired(loader, snapshot)
     state = created.state
-    elapsed_ms = max(now - then for now, then in zip(_clocks_ms(chance), created.started_ms, strict=True))
+    elapsed_ms = max(now - then for now, then in zip(_clocks_ms(env), created.started_ms, strict=True))
     if (
         elapsed_ms > MAX_CHECKPOINT_MS
         or not (created.compacted or _has_base(loader, snapshot))
@@ -269,7 +270,7 @@ def _base_expired(loader: Loader, snapshot: Snapshot) -> StateExpiredError:
 class _StateWriter:
     loader: Loader
     snapshot: Snapshot
-    chance: Chance
+    env: Environment
     codec: str
     level: int
 
@@ -316,7 +317,7 @@ class _StateWriter:
 
     def _write_manifest(self, entries: pa.Table) -> ManifestInfo:
         partition_columns = self.snapshot.partition_columns
-        path = f"{MANIFEST_FOLDER}/manifest-{self.chance.token()}.avro"
+        path = f"{MANIFEST_FOLDER}/manifest-{self.env.token()}.avro"
         data = encode_manifest(
             entries, partition_columns=partition_columns, codec=self.codec, level=self.level
         )
@@ -344,7 +345,7 @@ class _StateWriter:
     ) -> StateManifest:
         snapshot = self.snapshot
         protocol = _at_least_current(snapshot.protocol)
-        carried = Carried(
+        header = StateHeader(
             protocol=protocol,
             timestamp=snapshot.timestamp,
             token=snapshot.token,
@@ -355,7 +356,7 @@ class _StateWriter:
         return StateManifest(
             format_version=1,
             state_version=snapshot.version,
-            created_at=self.chance.now_ms(),
+            created_at=self.env.now_ms(),
             num_files=num_files,
             total_bytes=total_bytes,
             manifests=manifests,
@@ -363,7 +364,7 @@ class _StateWriter:
             schema_registry=registry,
             protocol_version=max(protocol.min_reader_version, protocol.min_writer_version),
             metadata=_metadata_with(snapshot.metadata, registry),
-            extra=encode_carried(carried),
+            extra=encode_header(header),
         )
 
 
@@ -424,7 +425,7 @@ def _point_at(loader: Loader, state: StateManifest) -> None:
     )
 
 
-def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpointed:
+def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> CheckpointResult:
     """The older form: the whole table as a list of actions."""
     listed = snapshot.files()
     actions: list[Action] = [
@@ -440,7 +441,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
         *_live_skips(snapshot, listed),
         *to_adds(listed),
     ]
-    written = encode_checkpoint(actions, version=snapshot.version, now_ms=chance.now_ms())
+    written = encode_checkpoint(actions, version=snapshot.version, now_ms=env.now_ms())
     if not _has_version(loader, snapshot):
         raise _base_expired(loader, snapshot)
     for name, data in written.files.items():
@@ -456,9 +457,9 @@ def _write_json(loader: Loader, snapshot: Snapshot, chance: Chance) -> Checkpoin
             size=len(actions),
             size_in_bytes=sum(len(data) for data in written.files.values()),
             num_files=listed.num_rows,
-            created_time=chance.now_ms(),
+            created_time=env.now_ms(),
             parts=written.parts,
             checkpoint_id=written.checkpoint_id,
         ),
     )
-    return Checkpointed(snapshot.version, "json", True, listed.num_rows, 0, 0, written=True)
+    return CheckpointResult(snapshot.version, "json", True, listed.num_rows, 0, 0, written=True)

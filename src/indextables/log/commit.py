@@ -16,9 +16,7 @@ afterwards. From the moment a create was sent, every failure means that the outc
 proven that the version is not ours.
 """
 
-import random
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,7 +37,6 @@ from indextables.errors import (
     StoreError,
     TableNotFoundError,
 )
-from indextables.log.clock import local_time_ms, store_time_ms
 from indextables.log.conflict import (
     Draft,
     check_batches,
@@ -47,6 +44,7 @@ from indextables.log.conflict import (
     check_snapshot,
     without_registry,
 )
+from indextables.log.environment import Environment
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata
 from indextables.log.format.names import Listing
@@ -66,43 +64,15 @@ from indextables.log.segment import (
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
 from indextables.store import Store
+from indextables.store.backoff import Backoff
 
 # How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
 _LISTINGS = 3
 _LOOKUPS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Chance:
-    """Clocks, ids and waiting, given from outside so that a race can be replayed."""
-
-    now_ms: Callable[[], int] = local_time_ms
-    # The clock that stamps the files of a log folder.
-    store_time_ms: Callable[[Store], int] = store_time_ms
-    token: Callable[[], str] = lambda: random.SystemRandom().randbytes(16).hex()
-    sleep: Callable[[float], None] = time.sleep
-    jitter: Callable[[], float] = random.random
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before attempt 2, 3, ...: twice as long each time, up to a cap, with jitter."""
-
-    base_ms: int
-    max_ms: int
-
-    def seconds(self, attempt: int, jitter: float) -> float:
-        """The wait after a failed attempt (the first is 1); jitter is between 0 and 1.
-
-        >>> [Backoff(100, 5000).seconds(n, 1.0) for n in (1, 2, 3, 10)]
-        [0.1, 0.2, 0.4, 5.0]
-        """
-        whole_ms = min(float(self.base_ms) * 2.0 ** (attempt - 1), float(self.max_ms))
-        return whole_ms / 1000 * (0.5 + jitter / 2)
-
-
 def commit(
-    table: Store, loader: Loader, draft: Draft, base: Snapshot, chance: Chance, engine: str
+    table: Store, loader: Loader, draft: Draft, base: Snapshot, env: Environment, engine: str
 ) -> Snapshot:
     """Make the draft the next version of the table; the snapshot it leads to.
 
@@ -113,7 +83,7 @@ def commit(
         CommitUnknownError: the version may exist, now or later; the draft's files must stay.
         IndexTablesError: any other one has `not_committed` set: nothing refers to the draft's files.
     """
-    running = _Commit(table, loader, draft, chance, engine, chance.token())
+    running = _Commit(table, loader, draft, env, engine, env.token())
     try:
         return running.run(base)
     except CommitUnknownError:
@@ -129,7 +99,9 @@ def commit(
         raise running.unknown(str(error)) from error
 
 
-def create_table(table: Store, loader: Loader, draft: Draft, chance: Chance, engine: str) -> Snapshot | None:
+def create_table(
+    table: Store, loader: Loader, draft: Draft, env: Environment, engine: str
+) -> Snapshot | None:
     """Write version 0 of a table; the snapshot at it, or none if there is a table already.
 
     What others have committed to the new table since is not in that snapshot: it would look as if the
@@ -137,14 +109,14 @@ def create_table(table: Store, loader: Loader, draft: Draft, chance: Chance, eng
     """
     assert draft.metadata is not None
     assert draft.protocol is not None
-    running = _Commit(table, loader, draft, chance, engine, chance.token())
-    info = _info(draft, running.token, timestamp=chance.now_ms(), engine=engine)
+    running = _Commit(table, loader, draft, env, engine, env.token())
+    info = _info(draft, running.token, timestamp=env.now_ms(), engine=engine)
     actions: list[Action] = [info, draft.protocol, draft.metadata]
     try:
         created = running.create(0, actions)
         if running.pending is not None and not created:
             created = running.is_ours(0)
-        if not created or running.confirm(0, None) is not _Verdict.COMMITTED:
+        if not created or running.confirm(0, None) is not _Created.COMMITTED:
             return None
         return loader.replay([(0, actions)])
     except CommitUnknownError:
@@ -158,8 +130,8 @@ def create_table(table: Store, loader: Loader, draft: Draft, chance: Chance, eng
 def check_uploads(table: Store, adds: Sequence[Add]) -> None:
     """Refuse to name splits that are gone, where it cannot be seen whether there was a purge since the base.
 
-    A commit after a version of a purge is refused by `log.purged` if its splits are old; this is for commits
-    that start from a newer version than their splits were written for.
+    A commit after a version of a purge is refused by `log.conflict` if its splits are old; this is for
+    commits that start from a newer version than their splits were written for.
 
     Raises:
         SplitError: a split does not exist.
@@ -175,11 +147,11 @@ def check_uploads(table: Store, adds: Sequence[Add]) -> None:
         )
 
 
-class _Verdict(Enum):
+class _Created(Enum):
     """Whether a version file that holds our commit is a version of the table."""
 
     COMMITTED = auto()
-    OVERTAKEN = auto()
+    SUPERSEDED = auto()
 
 
 @dataclass(slots=True)
@@ -193,7 +165,7 @@ class _Commit:
     table: Store
     loader: Loader
     draft: Draft
-    chance: Chance
+    env: Environment
     engine: str
     token: str
     pending: int | None = None
@@ -219,15 +191,15 @@ class _Commit:
             if options.get(opt.PROTOCOL_CHECK):
                 check_writable(current.protocol, current.url)
             version = current.version + 1
-            now_ms = self.chance.now_ms()
+            now_ms = self.env.now_ms()
             actions = _actions(self.draft, current, token=self.token, now_ms=now_ms, engine=self.engine)
             if self.create(version, actions):
-                if self.confirm(version, current) is _Verdict.COMMITTED:
+                if self.confirm(version, current) is _Created.COMMITTED:
                     return current.then([(version, actions)], self.token)
                 # The table went on from another version of this number; only its newest one can tell.
                 current = self.start_over(current)
             if attempt < attempts:
-                self.chance.sleep(backoff.seconds(attempt, self.chance.jitter()))
+                self.env.sleep(backoff.seconds(attempt, self.env.jitter()))
         if self.pending is not None:
             current = self.catch_up(current)
             if self.committed:
@@ -287,7 +259,7 @@ class _Commit:
         for place, (version, actions) in enumerate(winners):
             if _has_token(actions, self.token):
                 self.pending = version
-                if self.confirm(version, None) is _Verdict.COMMITTED:
+                if self.confirm(version, None) is _Created.COMMITTED:
                     return self.loader.extend(current, later[: place + 1])
                 return self.start_over(current)
             if version == self.pending:
@@ -304,7 +276,7 @@ class _Commit:
             raise self.replaced(current.version) from None
         if self.pending is not None:
             if latest.token_at(self.pending) == self.token:
-                self._settle()
+                self._mark_committed()
                 return latest
             if latest.token_at(self.pending) is None:
                 raise self.unknown(self.cause or "the versions in between were cleaned up")
@@ -318,7 +290,7 @@ class _Commit:
         check_uploads(self.table, self.draft.adds)
         return latest
 
-    def confirm(self, version: int, base: Snapshot | None) -> _Verdict:
+    def confirm(self, version: int, base: Snapshot | None) -> _Created:
         """Whether the version that was created is one of the table.
 
         A truncation forgets all versions before a state. If it forgets a version that others made while this
@@ -328,31 +300,35 @@ class _Commit:
         """
         for _ in range(_LISTINGS - 1):
             try:
-                return self._judge(version, base)
+                return self._check_created(version, base)
             except CorruptLogError:
                 continue  # a state that was listed is gone: cleaned up, or taken back by its writer
-        return self._judge(version, base)
+        return self._check_created(version, base)
 
-    def _judge(self, version: int, base: Snapshot | None) -> _Verdict:
+    def _check_created(self, version: int, base: Snapshot | None) -> _Created:
         loader = self.loader
         listing = listing_from(loader.log, max(version - 1, 0))
         newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
             found = _token_in(loader.lineage_of(state), state.version, version)
             if found is not None:
-                return self._settle() if found == self.token else self._withdraw(version)
+                return self._mark_committed() if found == self.token else self._delete_version_file(version)
         if newer:
             return self._by_splits()
         following_token = self._base_token_after(listing, version)
         if following_token is not None:
-            return self._settle() if following_token == self.token else self._withdraw(version)
+            return (
+                self._mark_committed()
+                if following_token == self.token
+                else self._delete_version_file(version)
+            )
         if base is not None and not self._is_base(listing, base):
             again = full_listing(loader.log)
             if self._is_base(again, base) or again.latest != version:
                 raise self.unknown("the version before it cannot be found")
-            self._withdraw(version)
+            self._delete_version_file(version)
             raise self.replaced(base.version)
-        return self._settle()
+        return self._mark_committed()
 
     def is_ours(self, version: int) -> bool:
         """Whether the file at a pending version is ours; raises if it is absent, since it may yet appear."""
@@ -381,21 +357,21 @@ class _Commit:
         actions = self.loader.version(VersionFile(version + 1, stamp_of(info)))
         return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
 
-    def _by_splits(self) -> _Verdict:
+    def _by_splits(self) -> _Created:
         """A state of another engine, or one far ahead, has no tokens; that our splits are live tells too."""
         loader = self.loader
         paths = {add.path for add in self.draft.adds}
         latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
         if paths and paths <= set(latest.files()["path"].to_pylist()):
-            return self._settle()
+            return self._mark_committed()
         raise self.unknown("the versions after it were cleaned up at that moment")
 
-    def _settle(self) -> _Verdict:
+    def _mark_committed(self) -> _Created:
         # Still pending: an error on the way back must not look like a failed commit.
         self.committed = True
-        return _Verdict.COMMITTED
+        return _Created.COMMITTED
 
-    def _withdraw(self, version: int) -> _Verdict:
+    def _delete_version_file(self, version: int) -> _Created:
         """Remove our file from behind a state, or from another table: no version needs it.
 
         Another table may have a version of this number by now, which must stay.
@@ -406,7 +382,7 @@ class _Commit:
             if _has_token(version_file.decode(data, f"{self.loader.log.url}/{path}"), self.token):
                 self.loader.log.delete([path])
         self.pending = None
-        return _Verdict.OVERTAKEN
+        return _Created.SUPERSEDED
 
     def replaced(self, version: int, problem: str = "") -> CommitConflictError:
         """What to raise when the table is not the one that the draft was made for."""

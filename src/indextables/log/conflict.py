@@ -2,15 +2,20 @@
 
 Appends rely on the table's metadata only, so they never conflict with each other. Whatever removes splits
 relies on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
-against another removal of the same splits fail, and lets splits appended in between survive it (the
-order is then: first this commit, then the append). Two overwrites of the same rows never both stand, be
-it all rows, those of a partition or those of a condition: one of them should have removed what the other
-wrote. Whatever changes the metadata relies on nobody else having changed it, and, if it changes the schema,
-the partition columns or the indexing, on nobody having added splits: they were written for what was.
+against another removal of the same splits fail, and lets splits appended in between survive it (the order
+is then: first this commit, then the append). Two overwrites of the same rows never both stand, be it all
+rows, those of a partition or those of a condition: one of them should have removed what the other wrote.
+Whatever changes the metadata relies on nobody else having changed it, and, if it changes the schema, the
+partition columns or the indexing, on nobody having added splits: they were written for what was.
 PROTOCOL.md, "Conflicts", has the whole table.
+
+A purge deletes files that no version refers to and that are older than its retention. The files of a write
+that still runs are referred to by no version either. So a purge first commits a version with the time up to
+which it deletes; a commit that started before that version must not add files of that age (PROTOCOL.md,
+"Purge").
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError
+from indextables.log.environment import CLOCK_SKEW_MS
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
-from indextables.log.purged import PURGE, purge_problem
 from indextables.log.snapshot import Snapshot
 from indextables.options.indexing import INDEXING_PREFIX
 
@@ -191,3 +196,24 @@ def _describe(actions: Sequence[Action]) -> str:
         return "written by another engine"
     when = datetime.fromtimestamp(info.timestamp / 1000, tz=UTC).isoformat(timespec="seconds")
     return f"{info.operation} at {when}"
+
+
+PURGE = "PURGE"
+_BEFORE = "before"
+_RETENTION = "retentionHours"
+
+
+def purge_parameters(before_ms: int, retention_hours: float) -> dict[str, str]:
+    """What the version of a purge says: files up to this time are deleted."""
+    return {_BEFORE: str(before_ms), _RETENTION: f"{retention_hours:g}"}
+
+
+def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
+    """Why splits cannot be added after a purge that their write did not know of; None if they can."""
+    oldest = min(adds, key=lambda add: add.modification_time, default=None)
+    if oldest is None:
+        return None
+    said = purge.operation_parameters.get(_BEFORE, "")
+    if said.isascii() and said.isdigit() and oldest.modification_time - CLOCK_SKEW_MS > int(said[:20]):
+        return None
+    return f"{oldest.path} is so old that that purge may have deleted it: no version named it then"

@@ -1,14 +1,38 @@
-"""What was done to a table, version by version, and which version a time means."""
+"""What the files of the log say about the past of a table.
 
-from collections.abc import Sequence
+The history of its versions, the actions of each file, the changes since a version, the outcome of a commit,
+and the splits that any version refers to.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from indextables.errors import VersionNotFoundError
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
-from indextables.log.format.names import Listing
+from indextables.log.format.files import to_adds
+from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.manifest import read_manifest
+from indextables.log.format.names import Listing, version_file
+from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.segment import Base, Segment, VersionFile, earliest, reachable, stamp_of
+from indextables.log.replay import Delta
+from indextables.log.retention import ExpiredFiles
+from indextables.log.segment import (
+    Base,
+    Segment,
+    VersionFile,
+    bases,
+    earliest,
+    reachable,
+    segment_at,
+    stamp_of,
+    version_files,
+)
+from indextables.log.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +74,7 @@ def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
     if low == 0:
         raise VersionNotFoundError(
             loader.log.url.rsplit("/", 1)[0],
-            f"the version of {_told(timestamp)}",
+            f"the version of {_time_text(timestamp)}",
             earliest(listing),
             listing.latest if listing.latest is not None else -1,
         )
@@ -67,8 +91,8 @@ def commit_time(loader: Loader, listing: Listing, version: int) -> int:
     if (info := listing.states.get(version)) is not None:
         base = Base(version, info.path, is_state=True, stamp=stamp_of(info))
         state = loader.state(base)
-        carried = loader.carried(base, state)
-        return (carried.timestamp if carried else None) or state.created_at
+        header = loader.header(base, state)
+        return (header.timestamp if header else None) or state.created_at
     info = listing.checkpoints[version]
     base = Base(version, info.path, is_state=False, stamp=stamp_of(info))
     return loader.load(Segment(version, base, ())).timestamp or info.modified_ms
@@ -104,10 +128,175 @@ def _shown_by(actions: Sequence[Action]) -> str:
     return "CREATE TABLE" if any(isinstance(a, Metadata) for a in actions) else "UNKNOWN"
 
 
-def _told(timestamp: int) -> str:
+def _time_text(timestamp: int) -> str:
     """A time as people write it, or its number if no calendar reaches so far."""
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return f"{timestamp} milliseconds since 1970"
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+# So many version files are read at a time: their actions are objects.
+_SLICE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileActions:
+    """The actions of one file of the log; a state or checkpoint tells those that make up its version."""
+
+    version: int
+    path: str
+    actions: list[Action]
+    is_checkpoint: bool
+
+
+def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> Iterator[LogFileActions]:
+    """The newest base and the versions after it; or every version file that is there."""
+    if everything:
+        wanted = sorted(listing.versions)
+    else:
+        segment = segment_at(loader.log, listing, None)
+        if segment.base is not None:
+            start = Segment(segment.base.version, segment.base, (), segment.earlier_states)
+            yield LogFileActions(
+                segment.base.version, segment.base.path, _of_base(loader, start), is_checkpoint=True
+            )
+        wanted = [file.version for file in segment.versions]
+    for start_at in range(0, len(wanted), _SLICE):
+        numbers = wanted[start_at : start_at + _SLICE]
+        files = [file for v in numbers for file in version_files(listing, range(v, v + 1))]
+        for version, actions in loader.versions(files):
+            yield LogFileActions(version, version_file(version), actions, is_checkpoint=False)
+
+
+def _of_base(loader: Loader, segment: Segment) -> list[Action]:
+    snapshot = loader.load(segment)
+    return [snapshot.protocol, snapshot.metadata, *snapshot.skips.values(), *to_adds(snapshot.files())]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The net change between two versions.
+
+    `added` lists the splits that are live now and were not then, as a file list; `removed` lists the paths
+    that were live then and are not now. Splits that came and went in between are in neither. A merge shows
+    as added and removed splits whose `dataChange` is false.
+    """
+
+    since: int
+    version: int
+    added: pa.Table
+    removed: pa.Array
+
+
+def changes_since(loader: Loader, listing: Listing, since: int, now: Snapshot) -> Changes:
+    """The changes after version `since` (-1: from nothing), up to a snapshot.
+
+    While the version files are there, only they are read. Otherwise the two file lists are compared.
+    """
+    if not -1 <= since <= now.version:
+        raise VersionNotFoundError(now.url, f"version {since}", earliest(listing), now.version)
+    between = range(since + 1, now.version + 1)
+    if all(version in listing.versions for version in between):
+        delta = Delta().then(loader.versions(version_files(listing, between)))
+        removed = [p for p in delta.removed if p not in delta.fresh and p not in delta.added]
+        added = delta.files()
+        added = added.filter(pc.is_in(added["path"], value_set=pa.array(list(delta.fresh), pa.string())))
+        return Changes(since, now.version, added, pa.array(removed, pa.string()))
+    then = loader.load(segment_at(loader.log, listing, since)).files()
+    live = now.files()
+    added = live.filter(pc.invert(pc.is_in(live["path"], value_set=_paths(then))))
+    gone = then.filter(pc.invert(pc.is_in(then["path"], value_set=_paths(live))))
+    return Changes(since, now.version, added, _paths(gone))
+
+
+def _paths(listed: pa.Table) -> pa.Array:
+    return listed["path"].combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What became of a commit.
+
+    `committed` is true if the commit is in the table, and `version` says where. It is false if the commit is
+    proven to be absent for good: another commit stands at its version. It is None while the version that it
+    was to become does not exist: the request may still arrive. Any other commit settles that.
+    """
+
+    committed: bool | None
+    version: int | None = None
+
+
+def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | None) -> CommitOutcome:
+    """Look for a token in the lineages of states and in version files."""
+    occupied = False
+    newest = -1
+    for base in bases(listing):
+        newest = max(newest, base.version)
+        for steps, found in enumerate(reversed(loader.lineage_of(base))):
+            if found == token:
+                return CommitOutcome(committed=True, version=base.version - steps)
+            occupied = occupied or (found is not None and base.version - steps == version)
+    if occupied:
+        return CommitOutcome(committed=False)
+    # Behind the newest base only the version in question: what else is there is in no lineage any more.
+    numbers = sorted(v for v in listing.versions if version is None or v > newest or v == version)
+    for start in range(0, len(numbers), _SLICE):
+        files = [f for v in numbers[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
+        for number, actions in loader.versions(files):
+            if any(isinstance(a, CommitInfo) and a.token == token for a in actions):
+                return CommitOutcome(committed=True, version=number)
+    taken = version is not None and version > newest and version in listing.versions
+    return CommitOutcome(committed=False if taken else None)
+
+
+def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> pa.Array:
+    """The paths of all splits that are live at some version that can be read once `gone` is deleted.
+
+    A version is a state or checkpoint and the version files after it, so these are the splits that are live
+    at one of the former and those that one of the latter adds. A file that cannot be read is an error: what
+    it names is not known.
+    """
+    parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
+    left = sorted(set(listing.versions) - set(gone.versions))
+    for start in range(0, len(left), _SLICE):
+        wanted = [f for v in left[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
+        parts += [_added(actions) for _, actions in loader.versions(wanted)]
+    if not parts:
+        return pa.array([], pa.string())
+    return pc.unique(pa.chunked_array(parts, pa.string()))
+
+
+def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
+    """The entries of all manifests, less those that every state that refers to them has taken out."""
+    infos = [(v, info) for v, info in listing.states.items() if v not in gone.states]
+    if listing.misfiled is not None and listing.misfiled.path not in gone.leading:
+        infos.append((0, listing.misfiled))
+    hidden: dict[str, set[str]] = {}
+    entries: dict[str, int] = {}
+    for version, info in infos:
+        if info is listing.misfiled:
+            state = decode_state(loader.get(info.path), f"{loader.log.url}/{info.path}")
+        else:
+            state = loader.state(Base(version, info.path, is_state=True, stamp=stamp_of(info)))
+        tombstones = set(state.tombstones)
+        for manifest in state.manifests:
+            path = resolve_manifest_path(manifest.path, info.path.rsplit("/", 1)[0])
+            hidden[path] = hidden[path] & tombstones if path in hidden else tombstones
+            entries[path] = manifest.num_entries
+    for path, count in entries.items():
+        paths = read_manifest(loader.log, path, entries=count, columns=["path"])["path"].combine_chunks()
+        if hidden[path]:
+            taken = pa.array(list(hidden[path]), pa.string())
+            paths = paths.filter(pc.invert(pc.is_in(paths, value_set=taken)))
+        yield paths
+
+
+def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
+    for version in sorted(set(listing.checkpoints) - set(gone.checkpoints)):
+        yield _added(read_checkpoint(loader.log, version))
+
+
+def _added(actions: Iterable[Action]) -> pa.Array:
+    return pa.array([action.path for action in actions if isinstance(action, Add)], pa.string())

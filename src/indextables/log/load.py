@@ -8,15 +8,13 @@ from typing import TypeVar
 
 from indextables import metrics
 from indextables.errors import CorruptLogError, ObjectMissingError
-from indextables.log import cache as caches
-from indextables.log.carried import Carried, decode_carried
 from indextables.log.format import files, version_file
 from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
 from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.protocol import check_not_companion, check_readable
-from indextables.log.format.state_manifest import StateManifest, decode_state
+from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
 from indextables.log.replay import Delta
 from indextables.log.segment import (
     Base,
@@ -29,6 +27,7 @@ from indextables.log.segment import (
     version_files,
 )
 from indextables.log.snapshot import BaseState, Fallback, FileLists, Snapshot
+from indextables.log.snapshot_cache import METADATA, VERSIONS, cache_limits
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store
@@ -40,9 +39,6 @@ R = TypeVar("R")
 _MAX_WARNED = 1000
 
 _logger = logging.getLogger(__name__)
-
-VERSIONS: caches.Cache[list[Action]] = caches.Cache()
-METADATA: caches.Cache[Metadata] = caches.Cache()
 
 
 class Loader:
@@ -57,14 +53,14 @@ class Loader:
 
     def load(self, segment: Segment) -> Snapshot:
         """The snapshot that a segment describes."""
-        base, carried, metadata, protocol = self._base(segment)
+        base, header, metadata, protocol = self._base(segment)
         versions = self.versions(segment.versions)
-        check_lineage(self.log.url, carried.own_token, versions)
+        check_lineage(self.log.url, header.own_token, versions)
         delta = Delta().then(versions)
         metadata = delta.metadata or metadata
         if metadata is None:
             metadata = self._find_metadata(segment)
-        token = delta.token if segment.versions else carried.own_token or self._own_token(segment)
+        token = delta.token if segment.versions else header.own_token or self._own_token(segment)
         snapshot = Snapshot(
             reader=self,
             version=segment.version,
@@ -73,8 +69,8 @@ class Loader:
             base=base,
             delta=delta,
             identity=token or repr(segment.stamp),
-            timestamp=_latest(delta.timestamp, carried.timestamp, _foreign_time(segment.versions, versions)),
-            carried=carried if carried.whole else None,
+            timestamp=_latest(delta.timestamp, header.timestamp, _foreign_time(segment.versions, versions)),
+            header=header if header.whole else None,
             fallback=Fallback(segment.version, token, frozenset({base.version})),
         )
         return self.checked(snapshot)
@@ -160,8 +156,8 @@ class Loader:
     def lineage_of(self, base: Base) -> tuple[str | None, ...]:
         """The tokens of the last versions up to a base, as it says; empty if another engine wrote it."""
         if base.is_state:
-            carried = self.carried(base, self.state(base))
-            return tuple(carried.commits) if carried else ()
+            header = self.header(base, self.state(base))
+            return tuple(header.commits) if header else ()
         infos = (a for a in read_checkpoint(self.log, base.version) if isinstance(a, CommitInfo))
         return tuple(next((info.lineage for info in infos), ()))
 
@@ -188,7 +184,7 @@ class Loader:
 
     def version(self, wanted: VersionFile) -> list[Action]:
         """The actions of one version."""
-        keep = caches.keeping(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
+        keep = cache_limits(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
         found = VERSIONS.get(self.log.cache_scope, wanted, ttl_ms=keep.ttl_ms) if keep.capacity else None
         if found is not None:
             return found
@@ -212,9 +208,9 @@ class Loader:
             )
         return state
 
-    def carried(self, base: Base, state: StateManifest) -> Carried | None:
+    def header(self, base: Base, state: StateManifest) -> StateHeader | None:
         """What a state says in its header; nothing when another engine wrote it."""
-        return decode_carried(state.extra, f"{self.log.url}/{base.path}")
+        return decode_header(state.extra, f"{self.log.url}/{base.path}")
 
     def get(self, path: str) -> bytes:
         """A file of the log that must be there."""
@@ -223,14 +219,14 @@ class Loader:
         except ObjectMissingError:
             raise CorruptLogError(f"{self.log.url}/{path}", "the file is missing") from None
 
-    def _base(self, segment: Segment) -> tuple[BaseState, Carried, Metadata | None, Protocol | None]:
+    def _base(self, segment: Segment) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
         base = segment.base
         if base is None:
-            return BaseState(), Carried(), None, None
+            return BaseState(), StateHeader(), None, None
         if not base.is_state:
             return self._checkpoint(base)
         state = self.state(base)
-        carried = self.carried(base, state) or Carried(timestamp=state.created_at, whole=False)
+        header = self.header(base, state) or StateHeader(timestamp=state.created_at, whole=False)
         protocol = Protocol(
             min_reader_version=state.protocol_version, min_writer_version=state.protocol_version
         )
@@ -239,17 +235,17 @@ class Loader:
         metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
         return (
             BaseState(base.version, folder, state),
-            carried,
+            header,
             state.metadata,
-            carried.protocol or protocol,
+            header.protocol or protocol,
         )
 
-    def _checkpoint(self, base: Base) -> tuple[BaseState, Carried, Metadata | None, Protocol | None]:
+    def _checkpoint(self, base: Base) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
         actions = read_checkpoint(self.log, base.version)
         info = next((a for a in actions if isinstance(a, CommitInfo)), None)
         # Its time is that of the version, not that of every split.
         delta = Delta().then([(base.version, [a for a in actions if a is not info])])
-        carried = Carried(
+        header = StateHeader(
             timestamp=info.timestamp if info else None,
             token=info.token if info else None,
             lineage=info.lineage if info else [],
@@ -257,19 +253,19 @@ class Loader:
             txns=list(delta.txns.values()),
         )
         listed = delta.files() if delta.added else files.FILES.empty_table()
-        return BaseState(base.version, "", None, listed), carried, delta.metadata, delta.protocol
+        return BaseState(base.version, "", None, listed), header, delta.metadata, delta.protocol
 
-    def recall(self, version: int) -> Carried:
+    def recall(self, version: int) -> StateHeader:
         """What a state of another engine has no field for: the batches of streams, and skipped splits.
 
         The version files up to it, as far as they are there, and earlier states of ours say it.
         """
         listing = full_listing(self.log)
-        told, start = Carried(), 0
+        told, start = StateHeader(), 0
         for earlier in sorted((v for v in listing.states if v < version), reverse=True):
             info = listing.states[earlier]
             base = Base(earlier, info.path, is_state=True, stamp=stamp_of(info))
-            found = self.carried(base, self.state(base))
+            found = self.header(base, self.state(base))
             if found is not None:
                 told, start = found, earlier + 1
                 break
@@ -278,11 +274,11 @@ class Loader:
         delta = Delta().then(self.versions(wanted))
         skips = {s.path: s for s in told.mergeskips if s.path not in delta.removed} | delta.skips
         txns = {t.app_id: t for t in told.txns} | delta.txns
-        return Carried(mergeskips=list(skips.values()), txns=list(txns.values()))
+        return StateHeader(mergeskips=list(skips.values()), txns=list(txns.values()))
 
     def _find_metadata(self, segment: Segment) -> Metadata:
         """The newest metadata before a state that has none, as older writers left it out."""
-        keep = caches.keeping(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
+        keep = cache_limits(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
         found = (
             METADATA.get(self.log.cache_scope, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
         )

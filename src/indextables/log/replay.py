@@ -17,7 +17,7 @@ from indextables.log.format.actions import (
     Remove,
     Txn,
 )
-from indextables.log.format.escaped import with_unescaped_partitions
+from indextables.log.format.files import with_unescaped_partitions
 
 # How many tokens of the last versions a snapshot and a state keep.
 LINEAGE_LENGTH = 100

@@ -26,7 +26,7 @@ MIN_MANIFEST_AGE_HOURS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredFiles:
     """Files of the log that no retained version needs: by kind, and all of their paths."""
 
     versions: tuple[int, ...] = ()
@@ -73,14 +73,14 @@ class Retention:
         )
 
 
-def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> Expired:
+def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
     """What has outlived its retention."""
     pointer = read_pointer(loader.log)
     before_ms = now_ms - retention.manifest_ms
     anchor = _anchor(
         loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
     )
-    found = Expired()
+    found = ExpiredFiles()
     if anchor is not None:
         kept = pointer.version if pointer else None
         states = set(_old_states(listing, anchor, retention, kept, now_ms))
@@ -90,20 +90,22 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
             for v, info in listing.versions.items()
             if v <= anchor.version and v != listing.latest and info.modified_ms < now_ms - retention.log_ms
         )
-        found = Expired(
-            versions=tuple(sorted(set(versions) - told)) if _says_all(loader, listing, anchor) else (),
+        found = ExpiredFiles(
+            versions=tuple(sorted(set(versions) - told))
+            if _is_self_contained(loader, listing, anchor)
+            else (),
             states=tuple(sorted(states - told)),
             checkpoints=tuple(sorted(v for v in listing.checkpoints if v < anchor.version and v != kept)),
         )
     return _with_paths(loader, listing, found, now_ms - retention.manifest_ms)
 
 
-def _says_all(loader: Loader, listing: Listing, anchor: Base) -> bool:
+def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
     """Whether a base leaves nothing out that only the versions before it tell."""
     if not anchor.is_state:
         return True
     state = _readable(loader, listing, anchor.version)
-    return state is not None and loader.carried(anchor, state) is not None
+    return state is not None and loader.header(anchor, state) is not None
 
 
 def _metadata_of_the_rest(loader: Loader, listing: Listing, gone: set[int]) -> set[int]:
@@ -126,9 +128,9 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
         return None
 
 
-def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> Expired:
+def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
     """Everything that only versions before this one need; there will have to be a base at it."""
-    found = Expired(
+    found = ExpiredFiles(
         versions=tuple(sorted(v for v in listing.versions if v < version)),
         states=tuple(sorted(v for v in listing.states if v < version)),
         checkpoints=tuple(sorted(v for v in listing.checkpoints if v < version)),
@@ -146,7 +148,7 @@ def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapsho
         raise StateExpiredError(f"{loader.log.url}/{state_folder(version)}")
 
 
-def delete(loader: Loader, found: Expired) -> int:
+def delete(loader: Loader, found: ExpiredFiles) -> int:
     """Delete what was decided on; how many files.
 
     What leads readers on goes first, so that an interruption leaves nothing that leads nowhere. A state may
@@ -231,7 +233,9 @@ def _old_states(
     )
 
 
-def _with_paths(loader: Loader, listing: Listing, found: Expired, manifests_before_ms: int) -> Expired:
+def _with_paths(
+    loader: Loader, listing: Listing, found: ExpiredFiles, manifests_before_ms: int
+) -> ExpiredFiles:
     leading = [listing.versions[v].path for v in found.versions]
     leading += [listing.checkpoints[v].path for v in found.checkpoints]
     leading += [listing.states[v].path for v in found.states]
@@ -246,7 +250,7 @@ def _with_paths(loader: Loader, listing: Listing, found: Expired, manifests_befo
         if version in found.checkpoints
         or (version not in listing.checkpoints and info.modified_ms < manifests_before_ms)
     )
-    return Expired(
+    return ExpiredFiles(
         found.versions,
         found.states,
         found.checkpoints,

@@ -21,16 +21,20 @@ import pyarrow.compute as pc
 
 from indextables import metrics
 from indextables.errors import CorruptLogError
-from indextables.log.carried import Carried
-from indextables.log.distinct import surely_distinct
 from indextables.log.format import files
 from indextables.log.format.actions import Action, MergeSkip, Metadata, Protocol, Txn
-from indextables.log.format.escaped import unescaped_bounds, with_unescaped_partitions
+from indextables.log.format.files import unescaped_bounds, with_unescaped_partitions
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.protocol import companion_error
 from indextables.log.format.schema_registry import registry_of
-from indextables.log.format.state_manifest import Bounds, ManifestInfo, StateManifest, resolve_manifest_path
-from indextables.log.pruning.judge import bounds_may_match, prune
+from indextables.log.format.state_manifest import (
+    Bounds,
+    ManifestInfo,
+    StateHeader,
+    StateManifest,
+    resolve_manifest_path,
+)
+from indextables.log.pruning.metrics_evaluator import bounds_may_match, prune
 from indextables.log.replay import LINEAGE_LENGTH, Delta
 from indextables.predicate import Predicate
 from indextables.schema.spark import to_arrow
@@ -84,7 +88,7 @@ class SnapshotReader(Protocol_):
     def parallelism(self) -> int:
         """How many manifests are read at once."""
 
-    def recall(self, version: int) -> Carried:
+    def recall(self, version: int) -> StateHeader:
         """What a state of another engine has no field for."""
 
     def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
@@ -125,7 +129,7 @@ class Snapshot:
     identity: str
     timestamp: int | None = None
     # None if the base does not say it all: then the reader recalls it.
-    carried: Carried | None = field(default=Carried(), repr=False)
+    header: StateHeader | None = field(default=StateHeader(), repr=False)
     fallback: Fallback | None = field(default=None, compare=False, repr=False)
     # An earlier snapshot whose file list may be kept, and what came since.
     since: tuple[SnapshotKey, Delta] | None = field(default=None, compare=False, repr=False)
@@ -178,14 +182,14 @@ class Snapshot:
         return {**{t.app_id: t for t in self._before.txns}, **self.delta.txns}
 
     @cached_property
-    def _before(self) -> Carried:
+    def _before(self) -> StateHeader:
         """What the base says beyond its list of splits."""
-        return self._source.recall(self.base.version) if self.carried is None else self.carried
+        return self._source.recall(self.base.version) if self.header is None else self.header
 
     @cached_property
     def lineage(self) -> tuple[str | None, ...]:
         """The tokens of the last versions, this one last; none where another engine committed."""
-        before = self.carried.commits if isinstance(self.carried, Carried) else ()
+        before = self.header.commits if isinstance(self.header, StateHeader) else ()
         return (*before, *self.delta.lineage)[-LINEAGE_LENGTH:]
 
     @property
@@ -363,3 +367,43 @@ def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
     numbered = whole.select(["path"]).append_column("row", pa.array(np.arange(whole.num_rows)))
     last = numbered.group_by("path").aggregate([("row", "max")])["row_max"]
     return whole if len(last) == whole.num_rows else whole.take(last.sort())
+
+
+# Names of splits end in something random; this much of it tells them apart.
+_WORDS = 4
+_WORD_BYTES = 8
+_TAIL_BYTES = _WORDS * _WORD_BYTES
+# Odd, with bits all over: what a tail's words are multiplied by, so that each bit of the product counts.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+def surely_distinct(texts: pa.ChunkedArray) -> bool:
+    """Whether the ends of the texts already differ; false says nothing.
+
+    Texts with different ends are different, so true is never wrong. Several times as fast as counting.
+    """
+    hashes = [_tail_hashes(chunk) for chunk in texts.chunks if len(chunk)]
+    if not hashes:
+        return True
+    ordered = np.sort(np.concatenate(hashes))
+    return bool((ordered[1:] != ordered[:-1]).all())
+
+
+def _tail_hashes(texts: pa.StringArray) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """A number for each text that depends on its last bytes only; nulls and short texts give 0."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    long_enough = np.diff(ends) >= _TAIL_BYTES
+    hashes = np.zeros(len(texts), np.uint64)
+    if data is None or len(data) < _WORD_BYTES:
+        return hashes
+    # A word at every byte of the data, aligned or not; nothing is copied.
+    words = np.ndarray((len(data) - _WORD_BYTES + 1,), np.uint64, buffer=data, strides=(1,))
+    wanted = ends[1:][long_enough]
+    mixed = np.zeros(len(wanted), np.uint64)
+    for word in range(_WORDS):
+        mixed = (mixed ^ words[wanted - _TAIL_BYTES + word * _WORD_BYTES]) * _FACTOR
+        mixed ^= mixed >> _HALF
+    hashes[long_enough] = mixed
+    return hashes

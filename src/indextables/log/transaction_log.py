@@ -17,26 +17,34 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log import retention
-from indextables.log.changes import Changes, changes_since
 from indextables.log.checkpoint import (
-    Checkpointed,
+    CheckpointResult,
     checkpoint,
     existing,
     is_complete,
     needs_compaction,
 )
-from indextables.log.commit import Chance, commit, create_table
+from indextables.log.commit import commit, create_table
 from indextables.log.conflict import Draft
+from indextables.log.environment import Environment
 from indextables.log.format.actions import CommitInfo, Metadata
 from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
 from indextables.log.format.pointer import read_pointer
 from indextables.log.format.protocol import check_writable, new_table_protocol
-from indextables.log.history import HistoryEntry, history, version_at
-from indextables.log.known import FileLists, KnownSnapshots, invalidate
+from indextables.log.history import (
+    Changes,
+    CommitOutcome,
+    HistoryEntry,
+    LogFileActions,
+    changes_since,
+    commit_outcome,
+    history,
+    log_file_actions,
+    referenced_splits,
+    version_at,
+)
 from indextables.log.load import Loader
-from indextables.log.named import named_splits
-from indextables.log.outcome import CommitOutcome, commit_outcome
 from indextables.log.segment import (
     Stamp,
     current_segment,
@@ -46,7 +54,7 @@ from indextables.log.segment import (
     segments_at,
 )
 from indextables.log.snapshot import Snapshot, SnapshotKey
-from indextables.log.told import Told, told
+from indextables.log.snapshot_cache import FileListCache, SnapshotCache, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import Store
@@ -68,16 +76,16 @@ class TransactionLog:
     """The history of the table whose root `store` is."""
 
     def __init__(
-        self, store: Store, options: Options | None = None, *, engine: str, chance: Chance | None = None
+        self, store: Store, options: Options | None = None, *, engine: str, env: Environment | None = None
     ) -> None:
-        """`engine` signs commits; `chance` is the clock and the dice, replaceable in tests."""
+        """`engine` signs commits; `env` is the clock and the dice, replaceable in tests."""
         self.store = store
         self.options = options or Options()
         self.engine = engine
-        self._chance = chance or Chance()
+        self._env = env or Environment()
         log = store.at(LOG_FOLDER)
-        self._loader = Loader(log, self.options, FileLists(log.cache_scope, self.options))
-        self._known = KnownSnapshots(self._loader)
+        self._loader = Loader(log, self.options, FileListCache(log.cache_scope, self.options))
+        self._snapshots = SnapshotCache(self._loader, self.options)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -98,12 +106,12 @@ class TransactionLog:
             wanted = version if timestamp is None else version_at(self._loader, listing, timestamp)
             segments = segments_at(self._loader.log, listing, wanted)
             first = segments[0]
-            known = self._known.get(first)
+            known = self._snapshots.get(first)
             if known is not None:
                 return self._loader.checked(known)
-            return self._known.put(first, self._loader.load_first(segments))
+            return self._snapshots.put(first, self._loader.load_first(segments))
 
-        return self._settled(read)
+        return self._retry_if_cleaned(read)
 
     def snapshot_of(self, key: SnapshotKey) -> Snapshot | None:
         """The snapshot that something was planned from, in another process maybe; none if it was cleaned up.
@@ -134,16 +142,18 @@ class TransactionLog:
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What was done to the table, newest first."""
         self._check_supported()
-        return self._settled(lambda listing: history(self._loader, listing, limit))
+        return self._retry_if_cleaned(lambda listing: history(self._loader, listing, limit))
 
     def reachable(self) -> list[int]:
         """Every version that the files there are should allow to read, in order."""
         return list(reachable(full_listing(self._loader.log)))
 
-    def told(self, *, everything: bool = False) -> list[Told]:
+    def file_actions(self, *, everything: bool = False) -> list[LogFileActions]:
         """What the files of the log say: the newest base and later versions, or every version there is."""
         self._check_supported()
-        return self._settled(lambda listing: list(told(self._loader, listing, everything=everything)))
+        return self._retry_if_cleaned(
+            lambda listing: list(log_file_actions(self._loader, listing, everything=everything))
+        )
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
         """What changed after a version (-1: from nothing), or after a time; give one of them."""
@@ -156,7 +166,7 @@ class TransactionLog:
             assert start is not None
             return changes_since(self._loader, listing, start, now)
 
-        return self._settled(read)
+        return self._retry_if_cleaned(read)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -174,7 +184,7 @@ class TransactionLog:
         )
         if full_listing(self._loader.log).latest is not None:
             return None
-        return create_table(self.store, self._loader, draft, self._chance, self.engine)
+        return create_table(self.store, self._loader, draft, self._env, self.engine)
 
     def check_writable(self, snapshot: Snapshot) -> None:
         """Refuse a table that our writes might harm, before work is done for it."""
@@ -183,13 +193,13 @@ class TransactionLog:
 
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
         """Make the draft, which was made from `base`, the next version."""
-        after = commit(self.store, self._loader, draft, base, self._chance, self.engine)
+        after = commit(self.store, self._loader, draft, base, self._env, self.engine)
         if after.token is not None:
-            self._known.put_newest(after, None)
+            self._snapshots.put_newest(after, None)
         self._checkpoint_if_due(draft, after, upgraded=after.protocol != base.protocol)
         return after
 
-    def checkpoint(self, *, compact: bool = True) -> Checkpointed:
+    def checkpoint(self, *, compact: bool = True) -> CheckpointResult:
         """Write a state now; by default a compacted one.
 
         A state is never rewritten. If the newest version has one that is not clean, or that cannot be read,
@@ -201,21 +211,21 @@ class TransactionLog:
             self.check_writable(snapshot)
             found = existing(snapshot)
             sound = found is not None and self._is_complete(snapshot)
-            if found is not None and not (json and _says_all(snapshot)):
+            if found is not None and not (json and _is_self_contained(snapshot)):
                 if not json and sound and (not compact or self._is_clean(snapshot)):
                     return found
                 snapshot = self._commit_empty(snapshot)
             elif found is None and not json and self._loader.log.exists(state_file(snapshot.version)):
                 # The version is not read from the state that stands at it, so that one is damaged.
                 snapshot = self._commit_empty(snapshot)
-            made = checkpoint(self._loader, snapshot, self._chance, compact=compact)
+            made = checkpoint(self._loader, snapshot, self._env, compact=compact)
             if made.written or not compact:
                 return made
             # Another one wrote a state of this version first, and it need not be a clean one.
 
     def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
         empty = Draft(operation="CHECKPOINT")
-        return commit(self.store, self._loader, empty, snapshot, self._chance, self.engine)
+        return commit(self.store, self._loader, empty, snapshot, self._env, self.engine)
 
     def _is_complete(self, snapshot: Snapshot) -> bool:
         """Whether all manifests of the state that a snapshot is read from are there."""
@@ -229,23 +239,25 @@ class TransactionLog:
             token: the commit's token.
             version: the version that it was to become, if it is known.
         """
-        return self._settled(lambda listing: commit_outcome(self._loader, listing, token, version))
+        return self._retry_if_cleaned(lambda listing: commit_outcome(self._loader, listing, token, version))
 
     # --- upkeep ----------------------------------------------------------------------------------
 
-    def expired(self, *, log_hours: float | None = None) -> retention.Expired:
+    def expired(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """Files of the log that have outlived their retention; nothing is deleted."""
-        return self._expired(log_hours, self._chance.now_ms())
+        return self._expired(log_hours, self._env.now_ms())
 
-    def _expired(self, log_hours: float | None, now_ms: int) -> retention.Expired:
+    def _expired(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
         kept = retention.Retention.of(self.options, log_hours=log_hours)
-        return self._settled(lambda listing: retention.expired(self._loader, listing, kept, now_ms=now_ms))
+        return self._retry_if_cleaned(
+            lambda listing: retention.expired(self._loader, listing, kept, now_ms=now_ms)
+        )
 
     def store_time_ms(self) -> int:
         """The time by the clock that stamps the table's files."""
-        return self._chance.store_time_ms(self._loader.log)
+        return self._env.store_time_ms(self._loader.log)
 
-    def clean(self, *, log_hours: float | None = None) -> retention.Expired:
+    def clean(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """Delete what has outlived its retention; what was deleted."""
         self.check_writable(self.snapshot())
         found = self._expired(log_hours, self.store_time_ms())
@@ -253,12 +265,12 @@ class TransactionLog:
         invalidate(self._loader.log.url)
         return found
 
-    def named_splits(self, *, without: retention.Expired | None = None) -> pa.Array:
+    def referenced_splits(self, *, without: retention.ExpiredFiles | None = None) -> pa.Array:
         """The paths of all splits that some version names; `without` are files of the log not to ask."""
-        gone = without or retention.Expired()
-        return self._settled(lambda listing: named_splits(self._loader, listing, gone))
+        gone = without or retention.ExpiredFiles()
+        return self._retry_if_cleaned(lambda listing: referenced_splits(self._loader, listing, gone))
 
-    def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.Expired]:
+    def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.ExpiredFiles]:
         """Forget all versions before the newest one; the version that stays and what goes.
 
         A state of another engine does not say all that earlier files tell, so an empty version is committed
@@ -271,7 +283,7 @@ class TransactionLog:
                 continue  # another truncation at the same time was faster
         return self._truncate(dry_run=dry_run)
 
-    def _truncate(self, *, dry_run: bool) -> tuple[int, retention.Expired]:
+    def _truncate(self, *, dry_run: bool) -> tuple[int, retention.ExpiredFiles]:
         snapshot, _ = self._read_newest()
         self.check_writable(snapshot)
         version = snapshot.version
@@ -280,16 +292,16 @@ class TransactionLog:
             version = version if dry_run else self._checkpoint_at_least(snapshot)
         elif not self._is_confirmed(snapshot):
             version = version + 1 if dry_run else self._checkpoint_at_least(self._commit_empty(snapshot))
-        now_ms = self._chance.now_ms() if dry_run else self.store_time_ms()
+        now_ms = self._env.now_ms() if dry_run else self.store_time_ms()
         before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
 
-        def read(listing: Listing) -> retention.Expired:
+        def read(listing: Listing) -> retention.ExpiredFiles:
             found = retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
             if found.leading and not dry_run:
                 retention.check_base(self._loader, listing, version, snapshot)
             return found
 
-        found = self._settled(read)
+        found = self._retry_if_cleaned(read)
         if not dry_run:
             retention.delete(self._loader, found)
             invalidate(self._loader.log.url)
@@ -311,16 +323,16 @@ class TransactionLog:
             return False
         if not pointer.is_state:
             read_checkpoint(self._loader.log, snapshot.version)
-        return _says_all(snapshot) and self._is_complete(snapshot)
+        return _is_self_contained(snapshot) and self._is_complete(snapshot)
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
         """The version of a sound state that is not older than a snapshot."""
-        made = checkpoint(self._loader, snapshot, self._chance, compact=True)
+        made = checkpoint(self._loader, snapshot, self._env, compact=True)
         return made.version if made.written else self.checkpoint().version
 
     # --- within ----------------------------------------------------------------------------------
 
-    def _settled(self, read: Callable[[Listing], T]) -> T:
+    def _retry_if_cleaned(self, read: Callable[[Listing], T]) -> T:
         """What is read by a listing; what is cleaned up meanwhile leads to another try with a new one."""
         listing = full_listing(self._loader.log)
         for left in range(_LISTINGS, -1, -1):
@@ -337,14 +349,14 @@ class TransactionLog:
 
     def _newest(self) -> Snapshot:
         """The newest snapshot: from the newest one known here, by what came after it."""
-        known = self._known.newest()
+        known = self._snapshots.newest()
         if known is None:
-            return self._known.put_newest(*self._read_newest())
+            return self._snapshots.put_newest(*self._read_newest())
         snapshot, stamp = known
         progress = progress_since(self._loader.log, snapshot.version, stamp)
         if not progress.follows or (stamp is None and not self._still_there(snapshot)):
             invalidate(self._loader.log.url)
-            return self._known.put_newest(*self._read_newest())
+            return self._snapshots.put_newest(*self._read_newest())
         try:
             later = self._loader.extend(snapshot, progress.later)
             newest = progress.newest
@@ -353,8 +365,8 @@ class TransactionLog:
                 later = replace(self._loader.load(newest), since=later.since)
         except CorruptLogError:
             # Cleaned up since it was listed; or damaged, and then reading from scratch says so.
-            return self._known.put_newest(*self._read_newest())
-        return self._known.put_newest(later, progress.stamp)
+            return self._snapshots.put_newest(*self._read_newest())
+        return self._snapshots.put_newest(later, progress.stamp)
 
     def _still_there(self, snapshot: Snapshot) -> bool:
         """Whether the version that was committed here is the one on storage, not one of a newer table."""
@@ -379,7 +391,7 @@ class TransactionLog:
             segments = segments_at(self._loader.log, listing, None)
             return self._loader.load_first(segments), segments[0].stamp
 
-        return self._settled(read)
+        return self._retry_if_cleaned(read)
 
     def _checkpoint_if_due(self, draft: Draft, after: Snapshot, *, upgraded: bool) -> None:
         """A state now and then. That it fails never fails the commit it follows.
@@ -395,14 +407,14 @@ class TransactionLog:
                 # From what is on storage now, so that the newest state is the one that is extended.
                 newest, _ = self._read_newest()
                 if existing(newest) is None:
-                    checkpoint(self._loader, newest, self._chance, compact=merged)
+                    checkpoint(self._loader, newest, self._env, compact=merged)
             except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
 
     def _is_clean(self, snapshot: Snapshot) -> bool:
         """Whether compacting the state at a snapshot would change nothing."""
         state = snapshot.base.state
-        if state is None or state.tombstones or not _says_all(snapshot):
+        if state is None or state.tombstones or not _is_self_contained(snapshot):
             return False
         if state.num_files == 0:
             return not state.manifests
@@ -410,7 +422,7 @@ class TransactionLog:
         return len(state.manifests) <= best and not needs_compaction(snapshot, self.options)
 
 
-def _says_all(snapshot: Snapshot) -> bool:
+def _is_self_contained(snapshot: Snapshot) -> bool:
     """Whether the state that a snapshot starts from leaves nothing out that earlier files tell."""
     state = snapshot.base.state
-    return state is not None and state.metadata is not None and snapshot.carried is not None
+    return state is not None and state.metadata is not None and snapshot.header is not None

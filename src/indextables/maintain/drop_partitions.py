@@ -9,7 +9,7 @@ from indextables.errors import CommitConflictError
 from indextables.log.conflict import Draft
 from indextables.log.format.files import removes_of
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.partitions import distinct_partitions, in_partitions, partition_condition
+from indextables.maintain.listing import distinct_partitions, in_partitions, partition_condition
 from indextables.options import log as opt
 from indextables.predicate import to_sql
 

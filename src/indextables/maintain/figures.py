@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from indextables.log.checkpoint import needs_compaction
 from indextables.log.snapshot import Snapshot
-from indextables.maintain.partitions import in_partitions
+from indextables.maintain.listing import in_partitions
 from indextables.options import Options
 from indextables.predicate import Predicate
 from indextables.schema.statistics import null_counts

@@ -1,24 +1,166 @@
 """Long work under a name: how far it is, how it ended, and waiting for it.
 
-The processes of a machine know of each other's jobs (`job_files`).
+The processes of a machine know of each other's jobs.
 """
 
+import contextlib
+import json
+import logging
 import os
+import re
 import secrets
 import socket
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from indextables.errors import CommandError
-from indextables.maintain import job_files
 from indextables.options import Options
 from indextables.options import maintenance as opt
+from indextables.private_folder import NotPrivateError, make_private
+
+_SUFFIX = ".json"
+_ID = re.compile(r"[0-9a-f]{12}")
+# The file of a job, and one that is being written.
+_NAME = re.compile(r"[0-9a-f]{12}\.(json|[0-9a-f]{8})")
+_MOST_BYTES = 1 << 20
+_MOST_PROCESSES = 1 << 31
+
+_logger = logging.getLogger(__name__)
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """What the file of a job says; fields that a newer release adds are passed over."""
+
+    id: str
+    kind: str
+    table: str
+    status: str
+    host: str
+    owner: int
+    total: int = 0
+    done: int = 0
+    total_batches: int = 0
+    done_batches: int = 0
+    error: str | None = None
+    started: float = 0.0
+    ended: float | None = None
+    born: str = ""
+    before: int = 0
+
+
+def folder() -> Path | None:
+    """Where the files are; None if this user cannot have such a folder."""
+    found = Path(tempfile.gettempdir()).absolute() / f"indextables-jobs-{os.geteuid()}"
+    try:
+        make_private(found)
+    except (NotPrivateError, OSError) as error:
+        _warn(str(found), str(error))
+        return None
+    return found
+
+
+@lru_cache(maxsize=16)
+def _warn(path: str, problem: str) -> None:
+    """Once for a folder: others do not see this process's jobs."""
+    _logger.warning("jobs are listed in their own process only: %s cannot be used (%s)", path, problem)
+
+
+def save(job_id: str, record: dict[str, Any]) -> None:
+    """Write what is known of a job; a reader sees all of it or what was there before."""
+    home = folder()
+    if home is None or _ID.fullmatch(job_id) is None:
+        return
+    arriving = home / f"{job_id}.{secrets.token_hex(4)}"
+    with contextlib.suppress(OSError):
+        arriving.write_text(json.dumps(record))
+        arriving.replace(home / (job_id + _SUFFIX))
+
+
+def load(job_id: str) -> JobRecord | None:
+    """What is known of a job."""
+    home = folder()
+    if home is None or _ID.fullmatch(job_id) is None:
+        return None
+    return _read(home / (job_id + _SUFFIX))
+
+
+def load_all() -> Iterator[JobRecord]:
+    """What is known of all jobs of this machine, in no order."""
+    for path in _files():
+        if path.suffix == _SUFFIX and (record := _read(path)) is not None:
+            yield record
+
+
+def remove_older(seconds: float) -> None:
+    """Remove files that nothing was written to for so long, of jobs that are over."""
+    for path in _files():
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime < seconds:
+                continue
+            record = _read(path)
+            if record is None or record.ended is not None or not alive(record.owner, record.born):
+                path.unlink()
+
+
+def _files() -> Iterator[Path]:
+    """The files with names of ours; whatever else is in the folder is left alone."""
+    home = folder()
+    if home is None:
+        return
+    try:
+        names = [path for path in home.iterdir() if _NAME.fullmatch(path.name) is not None]
+    except OSError:
+        return
+    for path in names:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def born(process: int) -> str:
+    """When a process was started, as its system counts; empty where that is not told."""
+    try:
+        # The name of a program, in parentheses, may hold blanks; the fields after it do not.
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return fields[19]
+
+
+def alive(process: int, since: str) -> bool:
+    """Whether a process still runs, and is the one that was started then."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return born(process) == since
+
+
+def _read(path: Path) -> JobRecord | None:
+    """The record in a file; None if it is no file, or no record of a job."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:  # noqa: PTH123 - it is open already
+            data = file.read(_MOST_BYTES)
+        record = msgspec.json.decode(data, type=JobRecord)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    ours = record.id + _SUFFIX == path.name and 0 < record.owner < _MOST_PROCESSES
+    return record if ours else None
+
 
 # How long is waited where nothing is said.
 _LOOK_EVERY_S = 0.05
@@ -149,7 +291,7 @@ def begin(
     """
     made = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
     made.owner = made.owner if owner is None else owner
-    made.born = job_files.born(made.owner)
+    made.born = born(made.owner)
     kept_ms = options.get(opt.JOB_RETENTION_MS)
     with _lock:
         now = time.time()
@@ -157,7 +299,7 @@ def begin(
             del _jobs[old.id]
         if owner is None:
             _jobs[made.id] = made
-    job_files.remove_older(kept_ms / 1000)
+    remove_older(kept_ms / 1000)
     _save(made)
     return made
 
@@ -206,7 +348,7 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
     """The jobs of this machine, oldest first."""
     with _lock:
         own = dict(_jobs)
-    told = (_of(record) for record in job_files.load_all() if record.id not in own)
+    told = (_of(record) for record in load_all() if record.id not in own)
     others = (_judged(each) for each in told if each is not None)
     found = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
     return sorted(found, key=lambda j: j.started)
@@ -237,7 +379,7 @@ def _now(each: Job) -> Job:
     with _lock:
         if each.id in _jobs:
             return _jobs[each.id]
-    record = job_files.load(each.id)
+    record = load(each.id)
     told = None if record is None else _of(record)
     return each if told is None else _judged(told)
 
@@ -246,7 +388,7 @@ def _change(job_id: str, change: Callable[[Job], None]) -> None:
     with _lock:
         found = _jobs.get(job_id)
     if found is None:
-        record = job_files.load(job_id)
+        record = load(job_id)
         found = None if record is None else _of(record)
     if found is not None and found.ended is None:
         change(found)
@@ -255,7 +397,7 @@ def _change(job_id: str, change: Callable[[Job], None]) -> None:
             found.finished.set()
 
 
-def _of(record: job_files.JobRecord) -> Job | None:
+def _of(record: JobRecord) -> Job | None:
     """The job of a record; None if it is of a kind, or in a state, that only a newer release has."""
     try:
         kind, status = JobKind(record.kind), JobStatus(record.status)
@@ -267,7 +409,7 @@ def _of(record: job_files.JobRecord) -> Job | None:
 def _judged(found: Job) -> Job:
     """A job whose process is gone has failed."""
     here = found.host == socket.gethostname()
-    if found.ended is None and here and not job_files.alive(found.owner, found.born):
+    if found.ended is None and here and not alive(found.owner, found.born):
         found.status, found.ended = JobStatus.FAILED, time.time()
         found.error = "the process that it ran in is gone"
     return found
@@ -281,7 +423,7 @@ def _save(made: Job, *, now: bool = True) -> None:
             _saved[made.id] = time.monotonic()
         else:
             _saved.pop(made.id, None)
-    job_files.save(made.id, {name: getattr(made, name) for name in _KEPT})
+    save(made.id, {name: getattr(made, name) for name in _KEPT})
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
 becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
 split that is damaged stays live, is left out of its group and rests for a day (`mergeskip`). Where storage
-fails, the whole group is left as it is: a split that storage did not deliver rests for minutes, other groups
-go on.
+fails, the whole group is left as it is: a split that storage did not deliver rests for minutes, other
+groups go on.
 """
 
 import time
@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.errors import (
     IndexTablesError,
+    ObjectMissingError,
     OptionError,
+    SplitError,
     StoreError,
     UnavailableSplitError,
     UnreadableSplitError,
@@ -30,13 +32,93 @@ from indextables.log.format.actions import Add, MergeSkip
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.maintain.jobs import Job, JobKind, job
-from indextables.maintain.partitions import in_partitions, partition_condition
-from indextables.maintain.sources import MergeFacts, SourceRef, damage, open_source
+from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
-from indextables.split.merge import MergeSource, merge_splits
+from indextables.schema.values import parse_values
+from indextables.split.footer import PARQUET_TAG, read_footer
+from indextables.split.mapping import Mapping, mapping_for
+from indextables.split.merge import MergeSource, merge_splits, source_error
+from indextables.split.quickwit import bundle_rows
 from indextables.store import Store
+from indextables.table_properties import indexing_options
+
+
+@dataclass(frozen=True, slots=True)
+class MergeContext:
+    """What every task must know of the table; without secrets."""
+
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    mapping: Mapping
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, options: Options) -> "MergeContext":
+        """The context of a snapshot."""
+        effective = options.over(indexing_options(snapshot))
+        mapping = mapping_for(snapshot.schema, effective, snapshot.partition_columns)
+        return cls(snapshot.schema, snapshot.partition_columns, mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """A split as the log names it."""
+
+    path: str
+    size: int
+    ours: bool
+
+    @classmethod
+    def of(cls, add: Add) -> "SourceRef":
+        """From the action that added it."""
+        return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()))
+
+
+def open_source(
+    store: Store, ref: SourceRef, context: MergeContext, values: dict[str, str | None], options: Options
+) -> MergeSource:
+    """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
+    if not ref.ours:
+        return MergeSource(ref.path, lambda: _original(store, ref, context, values, options))
+    try:
+        return MergeSource.of(store, read_footer(store, ref.path, ref.size), context.schema)
+    except (SplitError, StoreError, OSError) as error:
+        raise source_error(ref.path, error) from error
+
+
+def damage(store: Store, ref: SourceRef) -> str | None:
+    """Why a split that could not be fetched never can be; nothing if storage may deliver it another time."""
+    try:
+        size = store.head(ref.path).size
+    except ObjectMissingError:
+        return "the file is missing"
+    except StoreError:
+        return None
+    return None if size == ref.size else f"the file has {size} bytes, and the log says {ref.size}"
+
+
+def _original(
+    store: Store, ref: SourceRef, context: MergeContext, values: dict[str, str | None], options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the original's split, with the partition values that only the log has."""
+    try:
+        for batch in bundle_rows(store, ref.path, context.schema, options, ref.size):
+            yield _with_partition(batch, context, values)
+    except (SplitError, StoreError, OSError) as error:
+        raise source_error(ref.path, error) from error
+
+
+def _with_partition(
+    batch: pa.RecordBatch, context: MergeContext, values: dict[str, str | None]
+) -> pa.RecordBatch:
+    for name in context.partition_columns:
+        field = context.schema.field(name)
+        parsed = parse_values(pa.array([values.get(name)], pa.string()), field.type, partition=True)
+        column = pa.repeat(parsed.values[0], batch.num_rows)
+        batch = batch.set_column(context.schema.get_field_index(name), field, column)
+    return batch
+
 
 T = TypeVar("T")
 
@@ -50,11 +132,11 @@ class MergeTask:
 
     sources: tuple[SourceRef, ...]
     partition_values: dict[str, str | None]
-    facts: MergeFacts = field(repr=False)
+    context: MergeContext = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeTaskResult:
     """What became of a task: the new split and the paths it holds, and what was left out, with reasons.
 
     `skipped` are damaged splits, `unavailable` splits that storage did not deliver, `failed` reasons why a
@@ -70,7 +152,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What a merge did to the table, and what it left as it was (see `Merged`)."""
+    """What a merge did to the table, and what it left as it was (see `MergeTaskResult`)."""
 
     merged_splits: int = 0
     new_splits: int = 0
@@ -81,7 +163,9 @@ class MergeOutcome:
     unavailable: tuple[tuple[str, str], ...] = ()
     failed: tuple[str, ...] = ()
 
-    def then(self, results: Sequence[Merged], sizes: dict[str, int], version: int | None) -> "MergeOutcome":
+    def then(
+        self, results: Sequence[MergeTaskResult], sizes: dict[str, int], version: int | None
+    ) -> "MergeOutcome":
         """With one more pass."""
         done = [r for r in results if r.add is not None]
         return MergeOutcome(
@@ -119,9 +203,9 @@ def plan(
     for add in file_lists.to_adds(candidates):
         values = tuple((add.partition_values or {}).items())
         by_partition.setdefault(values, []).append(SourceRef.of(add))
-    facts = MergeFacts.of(snapshot, options)
+    context = MergeContext.of(snapshot, options)
     tasks = [
-        MergeTask(tuple(group), dict(values), facts)
+        MergeTask(tuple(group), dict(values), context)
         for values, refs in by_partition.items()
         for group in _packed(refs, target_bytes, most)
         # A split of the original alone is worth it too: it becomes one of ours.
@@ -130,7 +214,7 @@ def plan(
     return sorted(tasks, key=lambda task: -len(task.sources))
 
 
-def run(task: MergeTask, store: Store, options: Options) -> Merged:
+def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
     """Merge one group into a new split; damaged sources are left out.
 
     Nothing that storage does raises here: the group is left as it is, and the result says why.
@@ -139,9 +223,9 @@ def run(task: MergeTask, store: Store, options: Options) -> Merged:
     skipped: list[tuple[str, str]] = []
     while len(left) > 1 or (left and not left[0].ours):
         try:
-            sources = [open_source(store, ref, task.facts, task.partition_values, options) for ref in left]
+            sources = [open_source(store, ref, task.context, task.partition_values, options) for ref in left]
             add = _merged(task, sources, store, options)
-            return Merged(add, tuple(ref.path for ref in left), tuple(skipped))
+            return MergeTaskResult(add, tuple(ref.path for ref in left), tuple(skipped))
         except UnreadableSplitError as error:
             skipped.append((error.path, error.problem))
             left = [ref for ref in left if ref.path != error.path]
@@ -150,14 +234,14 @@ def run(task: MergeTask, store: Store, options: Options) -> Merged:
                 skipped.append((error.path, problem))
                 left = [ref for ref in left if ref.path != error.path]
                 continue
-            return Merged(None, (), tuple(skipped), unavailable=((error.path, error.problem),))
+            return MergeTaskResult(None, (), tuple(skipped), unavailable=((error.path, error.problem),))
         except (StoreError, OSError) as error:
-            return Merged(None, (), tuple(skipped), failed=(str(error),))
-    return Merged(None, (), tuple(skipped))
+            return MergeTaskResult(None, (), tuple(skipped), failed=(str(error),))
+    return MergeTaskResult(None, (), tuple(skipped))
 
 
 def finish(
-    log: TransactionLog, snapshot: Snapshot, results: Sequence[Merged], options: Options, now_ms: int
+    log: TransactionLog, snapshot: Snapshot, results: Sequence[MergeTaskResult], options: Options, now_ms: int
 ) -> Snapshot:
     """One version: merged splits in, their sources out, unreadable ones marked."""
     gone = pa.array([path for r in results if r.add for path in r.paths], pa.string())
@@ -178,7 +262,7 @@ def finish(
 
 
 @dataclass(frozen=True, slots=True)
-class MergeWish:
+class MergeOptions:
     """What a merge is asked for; what is not said is as the options say."""
 
     target_bytes: int
@@ -196,7 +280,7 @@ class MergeWish:
         where: str | None = None,
         max_new_splits: int | None = None,
         max_sources: int | None = None,
-    ) -> "MergeWish":
+    ) -> "MergeOptions":
         """Checked: sizes and numbers that make sense, a condition on partition columns."""
         target = options.get(opt.MERGE_TARGET_SIZE) if target_bytes is None else target_bytes
         if max_new_splits is not None and max_new_splits < 1:
@@ -207,7 +291,7 @@ class MergeWish:
         return cls(cls.sized(target).target_bytes, condition, max_new_splits, max_sources)
 
     @classmethod
-    def sized(cls, target_bytes: int) -> "MergeWish":
+    def sized(cls, target_bytes: int) -> "MergeOptions":
         """All splits, merged to about this size."""
         if target_bytes < opt.MIN_MERGE_TARGET:
             raise OptionError(f"a target size of {target_bytes} bytes is too small; give 1M or more")
@@ -231,7 +315,7 @@ class MergeWish:
 def merge(
     log: TransactionLog,
     options: Options,
-    wish: MergeWish | None = None,
+    merge_options: MergeOptions | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
     before: MergeOutcome | None = None,
@@ -240,16 +324,16 @@ def merge(
 
     `before` is what a first pass elsewhere did already.
     """
-    wish = wish or MergeWish.of(log.snapshot(), options)
+    merge_options = merge_options or MergeOptions.of(log.snapshot(), options)
     with job(JobKind.MERGE, log.store.url, options) as record:
-        return merge_as(record, log, options, wish, progress=progress, before=before)
+        return merge_as(record, log, options, merge_options, progress=progress, before=before)
 
 
 def merge_as(
     record: Job,
     log: TransactionLog,
     options: Options,
-    wish: MergeWish,
+    merge_options: MergeOptions,
     *,
     progress: Callable[[int, int], None] | None = None,
     before: MergeOutcome | None = None,
@@ -259,7 +343,7 @@ def merge_as(
     for _ in range(options.get(opt.MERGE_MAX_PASSES) - (before is not None)):
         snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
         log.check_writable(snapshot)
-        tasks = wish.tasks(snapshot, options, outcome, now_ms)
+        tasks = merge_options.tasks(snapshot, options, outcome, now_ms)
         if not tasks:
             break
         batches = batched(tasks, options)
@@ -290,8 +374,8 @@ def _run_batch(
     now_ms: int,
     record: Job,
     progress: Callable[[int, int], None] | None,
-) -> tuple[list[Merged], dict[str, int], int | None]:
-    results: list[Merged] = []
+) -> tuple[list[MergeTaskResult], dict[str, int], int | None]:
+    results: list[MergeTaskResult] = []
     try:
         for task in batch:
             results.append(run(task, log.store, options))
@@ -308,7 +392,7 @@ def _run_batch(
 
 
 def commit_batch(
-    log: TransactionLog, snapshot: Snapshot, results: Sequence[Merged], options: Options, now_ms: int
+    log: TransactionLog, snapshot: Snapshot, results: Sequence[MergeTaskResult], options: Options, now_ms: int
 ) -> int | None:
     """The version that a batch makes; none if nothing came of it."""
     try:
@@ -335,17 +419,17 @@ def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator
 
 def _merged(task: MergeTask, sources: Sequence[MergeSource], store: Store, options: Options) -> Add:
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
-    facts = task.facts
+    context = task.context
     started_ms = time.time_ns() // 1_000_000
     with store.open_upload(path) as sink:
         built = merge_splits(
-            sources, cast("IO[bytes]", sink), facts.schema, facts.mapping, options, task.partition_values
+            sources, cast("IO[bytes]", sink), context.schema, context.mapping, options, task.partition_values
         )
     return add_action(path, built, data_change=False, started_ms=started_ms)
 
 
 def _skips(
-    snapshot: Snapshot, results: Iterable[Merged], options: Options, now_ms: int
+    snapshot: Snapshot, results: Iterable[MergeTaskResult], options: Options, now_ms: int
 ) -> Iterator[MergeSkip]:
     if not options.get(opt.SKIP_TRACKING):
         return

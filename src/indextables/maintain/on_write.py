@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.jobs import JobKind, job
-from indextables.maintain.merge import MergeOutcome, MergeWish, merge_as
+from indextables.maintain.merge import MergeOptions, MergeOutcome, merge_as
 from indextables.maintain.purge import purge, retention_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 def check(options: Options) -> None:
     """Refuse what could only fail after the write: a target too small, a retention too short."""
     if options.get(opt.MERGE_ON_WRITE):
-        MergeWish.sized(options.get(opt.MERGE_TARGET))
+        MergeOptions.sized(options.get(opt.MERGE_TARGET))
     if options.get(opt.PURGE_ON_WRITE):
         retention_of(options, options.get(opt.PURGE_SPLIT_HOURS))
 
@@ -41,7 +41,7 @@ def check(options: Options) -> None:
 class Due:
     """A merge that there is enough work for; a batch of merged splits becomes one version."""
 
-    wish: MergeWish
+    merge_options: MergeOptions
     batch: int
 
     def options(self, given: Options) -> Options:
@@ -53,10 +53,10 @@ def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
     """The merge that a write should start now, if it should start one."""
     if not options.get(opt.MERGE_ON_WRITE):
         return None
-    wish = MergeWish.sized(options.get(opt.MERGE_TARGET))
+    merge_options = MergeOptions.sized(options.get(opt.MERGE_TARGET))
     batch = max(1, int(processors * options.get(opt.BATCH_CPU_FRACTION)))
-    tasks = wish.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
-    return Due(wish, batch) if len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES)) else None
+    tasks = merge_options.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
+    return Due(merge_options, batch) if len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES)) else None
 
 
 def purges_after(writes: int, options: Options) -> bool:
@@ -77,7 +77,7 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
         if wanted is None:
             return
         with job(JobKind.MERGE, log.store.url, options) as record:
-            outcome = merge_as(record, log, wanted.options(options), wanted.wish)
+            outcome = merge_as(record, log, wanted.options(options), wanted.merge_options)
         for path, reason in outcome.skipped + outcome.unavailable:
             _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
         for reason in outcome.failed:

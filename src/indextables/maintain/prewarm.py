@@ -11,8 +11,8 @@ import pyarrow as pa
 from indextables.errors import CommandError, IndexTablesError, StoreError
 from indextables.log.snapshot import Snapshot
 from indextables.maintain.jobs import Job, JobKind, start
-from indextables.maintain.partitions import in_partitions, partition_condition
-from indextables.maintain.sources import MergeFacts
+from indextables.maintain.listing import in_partitions, partition_condition
+from indextables.maintain.merge import MergeContext
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate.names import suggestion
@@ -209,7 +209,7 @@ def _columns(
     snapshot: Snapshot, fields: Sequence[str], options: Options
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     known = {name.lower(): name for name in snapshot.schema.names}
-    mapping = MergeFacts.of(snapshot, options).mapping
+    mapping = MergeContext.of(snapshot, options).mapping
     indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.fields_of(f)]
     left_out = [f for f in fields if f.lower() not in known or not mapping.fields_of(f)]
     strict = options.get(opt.PREWARM_FAIL_ON_MISSING)

@@ -10,7 +10,7 @@ check the writer protocol ─► the log forgets versions that outlived their re
 ```
 
 The version comes before the first deletion: a write that began before it and has files of that age fails
-instead of naming files that are being deleted (`log.purged`). How old a file is, is the store's to say: its
+instead of naming files that are being deleted (`log.conflict`). How old a file is, is the store's to say: its
 times are compared with the time of an object that the purge itself writes there.
 
 The listing is never in memory as a whole; the paths that the log names are, as one Arrow array.
@@ -27,26 +27,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import CommitConflictError, CredentialsError, OptionError, StoreError
-from indextables.log.clock import local_time_ms
-from indextables.log.conflict import Draft
-from indextables.log.format.names import LOG_FOLDER
+from indextables.log.conflict import PURGE, Draft, purge_parameters
+from indextables.log.environment import local_time_ms
+from indextables.log.format.names import LOG_FOLDER, relative_paths
 from indextables.log.format.protocol import check_writable
-from indextables.log.format.split_paths import relative_paths
-from indextables.log.purged import PURGE, purge_parameters
-from indextables.log.retention import Expired
+from indextables.log.retention import ExpiredFiles
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.folder import OwnFolder, split_of
+from indextables.maintain.listing import TableListing, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.log import PROTOCOL_CHECK
 from indextables.store import ObjectInfo, Store
+from indextables.store.backoff import Backoff
 
 HOUR_MS = 3_600_000
 # So many files of the listing are compared with the log at once, and so many are deleted by one call.
 _LISTED = 50_000
 _BATCH = 1000
-_FIRST_PAUSE_S = 0.2
+_BACKOFF = Backoff(base_ms=200, max_ms=60_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class PurgePlan:
 
     retention_hours: float
     before_ms: int
-    expired: Expired
+    expired: ExpiredFiles
     # Sorted.
     named: pa.Array
     version: int
@@ -143,10 +142,10 @@ def plan_purge(
     now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
         found = log.expired(log_hours=log_hours)
-        named = log.named_splits(without=found)
+        named = log.referenced_splits(without=found)
     else:
         found = log.clean(log_hours=log_hours)
-        named = log.named_splits()
+        named = log.referenced_splits()
     return PurgePlan(
         kept,
         # A table at version 0 may be one whose first write, or repair, has not named its splits yet.
@@ -165,12 +164,12 @@ def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
     after = log.commit(draft, _same_table(plan, log.snapshot()))
     if after.version == plan.version + 1:
         return replace(plan, version=after.version)
-    return replace(plan, named=_sorted(log.named_splits(), after.url), version=after.version)
+    return replace(plan, named=_sorted(log.referenced_splits(), after.url), version=after.version)
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
     """Batches of files that no version names and that are old enough, from the listing."""
-    listed = OwnFolder(store).files()
+    listed = TableListing(store).files()
     while chunk := list(islice(listed, _LISTED)):
         old = [info for info in chunk if info.modified_ms <= plan.before_ms]
         if not old:
@@ -187,7 +186,7 @@ def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
     problem = ""
     for attempt in range(options.get(opt.PURGE_RETRIES) + 1):
         if attempt:
-            time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+            _BACKOFF.sleep(attempt)
         try:
             store.delete(batch.paths)
         except CredentialsError:

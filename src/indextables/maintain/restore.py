@@ -13,13 +13,13 @@ from indextables.log.format.actions import Add, Metadata
 from indextables.log.format.files import removes_of, to_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.presence import missing
+from indextables.maintain.listing import missing
 
 RESTORE = "RESTORE"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What came back and what left; no version if the table was what it should be already."""
 
     restored_version: int
@@ -30,7 +30,9 @@ class Restored:
     bytes_removed: int
 
 
-def restore(log: TransactionLog, *, version: int | None = None, timestamp: int | None = None) -> Restored:
+def restore(
+    log: TransactionLog, *, version: int | None = None, timestamp: int | None = None
+) -> RestoreResult:
     """Make an earlier version (or the newest one of a time, in milliseconds since 1970) the newest.
 
     Splits that are appended meanwhile stay: the order is then first the restore, then the append.
@@ -45,7 +47,7 @@ def restore(log: TransactionLog, *, version: int | None = None, timestamp: int |
     metadata = _changed(then.metadata, now.metadata)
     figures = (back.num_rows, gone.num_rows, _bytes(back), _bytes(gone))
     if not back.num_rows and not gone.num_rows and metadata is None:
-        return Restored(then.version, None, *figures)
+        return RestoreResult(then.version, None, *figures)
     _check_present(log, then, back)
     draft = Draft(
         operation=RESTORE,
@@ -56,7 +58,7 @@ def restore(log: TransactionLog, *, version: int | None = None, timestamp: int |
         reuses_files=True,
     )
     after = log.commit(draft, now)
-    return Restored(then.version, after.version, *figures)
+    return RestoreResult(then.version, after.version, *figures)
 
 
 def with_mappings(adds: list[Add], snapshot: Snapshot) -> list[Add]:

@@ -5,7 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from indextables.log.pruning.judge import judge
+from indextables.log.pruning.metrics_evaluator import evaluate_metrics
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Predicate
@@ -93,9 +93,11 @@ def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitR
 def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicate | None = None) -> int:
     """How many rows the condition is true for; from the log alone where it can tell."""
     files = snapshot.files(where)
-    judged = judge(files, where, snapshot.schema, snapshot.partition_columns)
+    evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
     known = files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
-    counted = [must and has for must, has in zip(judged.must.to_pylist(), known.to_pylist(), strict=True)]
+    counted = [
+        must and has for must, has in zip(evaluation.strict.to_pylist(), known.to_pylist(), strict=True)
+    ]
     total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
     table, splits = plan_splits(snapshot, where, options, files)
     works = [

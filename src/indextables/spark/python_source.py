@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
 
 from indextables.errors import OptionError, SchemaError
-from indextables.ingest import Mode, Planned, SplitUploads, finish_write, plan_write
+from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, plan_write
 from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
@@ -35,7 +35,7 @@ from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, lo
 from indextables.spark.planner.task_assignment import assign_splits
 from indextables.spark.tasks import valid_texts
 from indextables.spark.wire import dumps
-from indextables.store import Passport
+from indextables.store import StoreWithCredentials
 from indextables.version import ENGINE
 
 
@@ -83,7 +83,7 @@ class Reader(DataSourceReader):
     """
 
     def __init__(self, table: TableLocation, schema: StructType) -> None:
-        self._passport = table.store.passport()
+        self._table_store = table.store.with_credentials()
         self._options = table.options
         self._columns = schema.fieldNames()
         self._snapshot = table.snapshot()
@@ -100,7 +100,7 @@ class Reader(DataSourceReader):
         if not isinstance(partition, SplitPartition):
             return iter(())
         spec, splits = pickle.loads(partition.pickled)  # noqa: S301 - written by `partitions`
-        return execute(spec, splits, self._passport.open())
+        return execute(spec, splits, self._table_store.open())
 
 
 class SplitsWritten(WriterCommitMessage):
@@ -114,11 +114,11 @@ class Writer(DataSourceArrowWriter):
     """Writes rows, and commits them as one version."""
 
     def __init__(self, table: TableLocation, schema: StructType, mode: Mode) -> None:
-        self._passport: Passport = table.store.passport()
+        self._table_store: StoreWithCredentials = table.store.with_credentials()
         self._options: Options = _without_background(table.options)
         _reject_months(schema, ())
         on_write.check(self._options)
-        self._planned: Planned | None
+        self._planned: WritePlan | None
         self._planned, _ = plan_write(
             table.log, to_arrow(schema.json()), mode=mode, partition_by=(), options=table.options
         )
@@ -127,7 +127,7 @@ class Writer(DataSourceArrowWriter):
         """Write the rows of a task."""
         if self._planned is None:
             return SplitsWritten(())
-        uploads = SplitUploads(self._passport.open(), self._planned.target, self._options)
+        uploads = SplitUploads(self._table_store.open(), self._planned.target, self._options)
         try:
             return SplitsWritten(uploads.write(self._planned.stored(valid_texts(iterator))))
         except BaseException:
@@ -138,7 +138,7 @@ class Writer(DataSourceArrowWriter):
         """Commit the splits of all tasks as one version."""
         if self._planned is None:
             return
-        log = TransactionLog(self._passport.open(), self._options, engine=ENGINE)
+        log = TransactionLog(self._table_store.open(), self._options, engine=ENGINE)
         _, committed = finish_write(log, self._planned, _adds(messages), self._options)
         if committed:
             on_write.after_write(log, self._options)

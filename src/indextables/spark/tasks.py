@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from indextables import metrics
 from indextables.errors import IndexTablesError, SchemaError
-from indextables.ingest import Planned, SplitUploads
+from indextables.ingest import SplitUploads, WritePlan
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.read import AggregateSpec, ScanSpec, execute
 from indextables.read.table_context import SplitRef
 from indextables.spark.wire import to_wire, wire_schema
 from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
-from indextables.store import Passport, Store
+from indextables.store import Store, StoreWithCredentials
 
 ERROR = "error"
 METRICS = "_metrics"
@@ -40,8 +40,8 @@ _COMMAND_SCHEMA = pa.schema([(RESULT, pa.binary()), (ERROR, pa.string())])
 class ReadFunction:
     """Reads the splits of a task; Spark pickles it by reference to this module."""
 
-    def __init__(self, passport: Passport, spec: ScanSpec | AggregateSpec) -> None:
-        self._passport = passport
+    def __init__(self, table_store: StoreWithCredentials, spec: ScanSpec | AggregateSpec) -> None:
+        self._table_store = table_store
         self._spec = spec
 
     @property
@@ -52,7 +52,7 @@ class ReadFunction:
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the splits, whose pickle is the only value of the input; then a batch with metrics."""
         _make_ready()
-        store = self._passport.open()
+        store = self._table_store.open()
         for batch in given:
             for blob in batch.column(0):
                 splits: tuple[SplitRef, ...] = pickle.loads(blob.as_py())  # noqa: S301 - our planner's
@@ -139,8 +139,10 @@ class WriteFunction:
     Without a plan there is nothing to write, and the rows are left alone.
     """
 
-    def __init__(self, passport: Passport, planned: Planned | None, options: Options) -> None:
-        self._passport = passport
+    def __init__(
+        self, table_store: StoreWithCredentials, planned: WritePlan | None, options: Options
+    ) -> None:
+        self._table_store = table_store
         self._planned = planned
         self._options = options
 
@@ -158,8 +160,8 @@ class WriteFunction:
         else:
             yield _message_batch(_encoder.encode(adds), None)
 
-    def _written(self, planned: Planned, batches: Iterator[pa.RecordBatch]) -> list[Add]:
-        uploads = SplitUploads(self._passport.open(), planned.target, self._options)
+    def _written(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
+        uploads = SplitUploads(self._table_store.open(), planned.target, self._options)
         try:
             return uploads.write(planned.stored(valid_texts(batches)))
         except BaseException:
@@ -204,8 +206,8 @@ def adds_of(messages: Sequence[bytes]) -> list[Add]:
 class CommandFunction:
     """Runs the tasks of a command; Spark pickles it by reference to this module."""
 
-    def __init__(self, passport: Passport | None, run: Callable[[Any, Any], Any]) -> None:
-        self._passport = passport
+    def __init__(self, table_store: StoreWithCredentials | None, run: Callable[[Any, Any], Any]) -> None:
+        self._table_store = table_store
         self._run = run
 
     @property
@@ -215,7 +217,7 @@ class CommandFunction:
 
     def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of the tasks, whose pickles are the input; of a task that fails, its error message."""
-        store = None if self._passport is None else self._passport.open()
+        store = None if self._table_store is None else self._table_store.open()
         for batch in given:
             for blob in batch.column(0):
                 try:

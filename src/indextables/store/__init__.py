@@ -4,9 +4,16 @@
 when asked so, listed in order, with errors of ours and no secret in them.
 """
 
-from indextables.store.access import CacheScope
 from indextables.store.backend import ObjectInfo, Sink
-from indextables.store.credentials import CredentialsProvider
-from indextables.store.handle import Passport, Store, open_store
+from indextables.store.credentials import CacheScope, CredentialsProvider
+from indextables.store.handle import Store, StoreWithCredentials, open_store
 
-__all__ = ["CacheScope", "CredentialsProvider", "ObjectInfo", "Passport", "Sink", "Store", "open_store"]
+__all__ = [
+    "CacheScope",
+    "CredentialsProvider",
+    "ObjectInfo",
+    "StoreWithCredentials",
+    "Sink",
+    "Store",
+    "open_store",
+]

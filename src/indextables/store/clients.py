@@ -1,8 +1,8 @@
 """Clients of object stores, one for each purpose: reading, writing, and claiming a name.
 
 They differ in patience. A stalled read is cut off soon and repeated. A write may take as long as its bytes
-need. A claim (create-if-absent) is never repeated by the client itself, so that the handle sees every answer
-that leaves open what happened.
+need. A claim (create-if-absent) is never repeated by the client itself, so that the handle sees every
+answer that leaves open what happened.
 """
 
 from datetime import timedelta

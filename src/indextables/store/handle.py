@@ -3,6 +3,8 @@
 import os
 import secrets
 import stat
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,13 +20,22 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.options import Options, cloud
-from indextables.store.access import CacheScope, reader_digest
 from indextables.store.backend import Backend, MaybeCreated, ObjectInfo, Sink
-from indextables.store.backoff import pause
-from indextables.store.connect import connect
-from indextables.store.credentials import CredentialsProvider, Identity
-from indextables.store.location import Kind, Location, is_whole_url, locate, relative_to
-from indextables.store.paths import check, check_folder, join
+from indextables.store.backoff import Backoff
+from indextables.store.clients import Clients, MemoryClients, RemoteClients
+from indextables.store.credentials import CacheScope, CredentialsProvider, Identity, reader_digest
+from indextables.store.local import LocalBackend
+from indextables.store.location import (
+    Kind,
+    Location,
+    check,
+    check_folder,
+    is_whole_url,
+    join,
+    locate,
+    relative_to,
+)
+from indextables.store.remote import RemoteBackend
 
 # inside the class `list` is a method, so the types of lists are named out here
 _Parts = list[bytes]
@@ -35,6 +46,7 @@ _Names = list[str]
 FETCHED = "indextables.store.fetched_bytes"
 
 _DELETE_BATCH = 1000
+_BACKOFF = Backoff(base_ms=50, max_ms=5000)
 
 
 def open_store(
@@ -55,8 +67,8 @@ class Store:
     """Objects below a URL. Paths are relative to it and joined by "/"; a whole URL below it is one, too.
 
     Every write is atomic: readers see an object whole or not at all. A handle may be shared by threads. It
-    does not work in a forked child (open a new one there), and its pickle carries no secrets (`passport`
-    does).
+    does not work in a forked child (open a new one there), and its pickle carries no secrets; that of
+    `with_credentials()` does.
     """
 
     __slots__ = ("_backend", "_identity", "_location", "_pid", "_reader", "url")
@@ -189,7 +201,7 @@ class Store:
         attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
         for attempt in range(attempts):
             if attempt:
-                pause(attempt - 1)
+                _BACKOFF.sleep(attempt)
             try:
                 backend.create(key, data)
             except MaybeCreated as maybe:
@@ -269,9 +281,9 @@ class Store:
         self._use()
         return Store(self._location.at(prefix), self._identity, self._reader)
 
-    def passport(self) -> "Passport":
+    def with_credentials(self) -> "StoreWithCredentials":
         """This store with its secrets, to send to the tasks of a job; never to be kept."""
-        return Passport(self.url, self._identity)
+        return StoreWithCredentials(self.url, self._identity)
 
     def __reduce__(self) -> tuple[Any, ...]:
         owner = os.getpid() if self._location.kind is Kind.MEMORY else 0
@@ -301,7 +313,7 @@ class Store:
         return replace(info, path=info.path[len(root) + 1 :]) if root else info
 
 
-class Passport:
+class StoreWithCredentials:
     """A store's URL with its secrets, for shipping to the tasks of a running job.
 
     Its pickle carries the secrets, so it belongs on the wire to a worker and nowhere else: never into a
@@ -315,14 +327,14 @@ class Passport:
         self._identity = identity
 
     def open(self) -> Store:
-        """The store, in the process that received the passport."""
+        """The store, in the process that received the with_credentials."""
         return Store(locate(self.url), self._identity)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Passport, (self.url, self._identity)
+        return StoreWithCredentials, (self.url, self._identity)
 
     def __repr__(self) -> str:
-        return f"Passport({self.url!r})"
+        return f"StoreWithCredentials({self.url!r})"
 
 
 def _arrive(url: str, identity: Identity, owner: int) -> Store:
@@ -330,3 +342,50 @@ def _arrive(url: str, identity: Identity, owner: int) -> Store:
     if owner not in (0, os.getpid()):
         raise StoreError(f"{url} is the memory of process {owner} and cannot be reached from {os.getpid()}")
     return Store(locate(url), identity)
+
+
+_MOST_KEPT = 64
+_BEHAVIOUR = ("cloud.", "s3.")
+
+_lock = threading.Lock()
+_remotes: OrderedDict[tuple[Any, ...], Clients] = OrderedDict()
+_memories: dict[str, MemoryClients] = {}
+_of_parents: list[object] = []
+
+
+def connect(location: Location, identity: Identity, reader: str) -> Backend:
+    """The backend for a location. Opening the same store again costs next to nothing.
+
+    `reader` is the digest of the identity: handles share connections only if they have the same credentials.
+    """
+    if location.kind is Kind.LOCAL:
+        return LocalBackend()
+    return RemoteBackend(location, identity, _clients(location, identity, reader))
+
+
+def _clients(location: Location, identity: Identity, reader: str) -> Clients:
+    with _lock:
+        if location.kind is Kind.MEMORY:
+            return _memories.setdefault(location.bucket, MemoryClients())
+        behaviour = frozenset(
+            item for item in identity.options.values.items() if item[0].startswith(_BEHAVIOUR)
+        )
+        key = (location.kind, location.bucket, location.host, behaviour, reader)
+        clients = _remotes.pop(key, None) or RemoteClients(location, identity)
+        _remotes[key] = clients
+        while len(_remotes) > _MOST_KEPT:
+            _remotes.popitem(last=False)
+        return clients
+
+
+def _forget() -> None:
+    """A forked child connects by itself; the parent's lock may be held for ever.
+
+    The parent's clients are not let go: ending them takes threads that the child does not have.
+    """
+    global _lock, _remotes, _memories
+    _of_parents.append((_remotes, _memories))
+    _lock, _remotes, _memories = threading.Lock(), OrderedDict(), {}
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -27,7 +27,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
-from indextables.store.paths import check_size, join
+from indextables.store.location import check_size, join
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
@@ -55,18 +55,18 @@ class LocalBackend:
 
     def get(self, key: str) -> bytes:
         """The whole file."""
-        with _told(key), _open_file(key) as file:
+        with _translate_os_errors(key), _open_file(key) as file:
             check_size(_url(key), os.fstat(file.fileno()).st_size)
             return file.read()
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Parts of a file; short where it ends earlier."""
-        with _told(key), _open_file(key) as file:
+        with _translate_os_errors(key), _open_file(key) as file:
             return [_read_exactly(file.fileno(), start, end) for start, end in ranges]
 
     def head(self, key: str) -> ObjectInfo:
         """Size and time of a file; a folder is not an object."""
-        with _told(key):
+        with _translate_os_errors(key):
             found = os.stat(_path(key))
             if not stat.S_ISREG(found.st_mode):
                 raise ObjectMissingError(_url(key))
@@ -97,22 +97,22 @@ class LocalBackend:
 
     def put(self, key: str, data: bytes) -> None:
         """Write a file, replacing one that is there."""
-        with _told(key):
+        with _translate_os_errors(key):
             _write(key, lambda file: _write_all(file, data), _rename)
 
     def create(self, key: str, data: bytes) -> None:
         """Write a file if there is none; who made one that is there is the handle's question."""
-        with _told(key):
+        with _translate_os_errors(key):
             _write(key, lambda file: _write_all(file, data), _link)
 
     def upload(self, key: str, local_file: str) -> int:
         """Copy a local file in, atomically."""
-        with _told(key), open(local_file, "rb", buffering=0) as source:
+        with _translate_os_errors(key), open(local_file, "rb", buffering=0) as source:
             return _write(key, lambda file: _copy(source, file), _rename)
 
     def open_upload(self, key: str) -> Sink:
         """Write a file piece by piece."""
-        with _told(key):
+        with _translate_os_errors(key):
             return _LocalSink(key, *_open_temporary(_path(key)))
 
     def delete(self, keys: Sequence[str], root: str) -> int:
@@ -120,7 +120,7 @@ class LocalBackend:
         deleted = 0
         folders = set()
         for key in keys:
-            with _told(key):
+            with _translate_os_errors(key):
                 try:
                     os.unlink(_path(key))
                 except (FileNotFoundError, NotADirectoryError):
@@ -140,7 +140,7 @@ class LocalBackend:
                 continue
             for name in filter(_TEMPORARY.fullmatch, names):
                 full = os.path.join(path, name)
-                with _told(full[1:]):
+                with _translate_os_errors(full[1:]):
                     try:
                         if os.lstat(full).st_mtime_ns // 1_000_000 < before_ms:
                             os.unlink(full)
@@ -151,7 +151,7 @@ class LocalBackend:
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         """What a folder holds, in the order of whole keys: a folder's name counts with its slash."""
-        with _told(folder):
+        with _translate_os_errors(folder):
             try:
                 with os.scandir(_path(folder)) as found:
                     entries = [
@@ -175,11 +175,11 @@ class _LocalSink(Sink):
         self._temporary, self._file = temporary, file
 
     def _add(self, data: memoryview) -> None:
-        with _told(self._key):
+        with _translate_os_errors(self._key):
             _write_all(self._file, data)
 
     def _publish(self) -> None:
-        with _told(self._key):
+        with _translate_os_errors(self._key):
             _finish(self._file, self._temporary, _path(self._key), _rename)
 
     def _discard(self) -> None:
@@ -195,7 +195,7 @@ def _url(key: str) -> str:
 
 
 @contextmanager
-def _told(key: str) -> Iterator[None]:
+def _translate_os_errors(key: str) -> Iterator[None]:
     """Turn what the operating system says into our errors."""
     try:
         yield
@@ -232,7 +232,7 @@ def _object(key: str, found: os.stat_result) -> ObjectInfo:
 
 
 def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
-    with _told(key):
+    with _translate_os_errors(key):
         try:
             found = entry.stat()
         except FileNotFoundError:  # deleted since the folder was read

@@ -1,7 +1,8 @@
-"""Where a table is: a URL or a path, read into its parts.
+"""Where a table is: a URL or a path, read into its parts; and paths of objects below it.
 
-What follows the scheme is taken as written, without percent decoding: Spark and Hadoop write URLs that
-way, and partition folders legitimately contain "%".
+What follows the scheme is taken as written, without percent decoding: Spark and Hadoop write URLs that way,
+and partition folders legitimately contain "%". A path is names joined by "/", relative to the store's root;
+names that some store cannot keep are refused on all.
 """
 
 import os
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from indextables.errors import StoreError
-from indextables.store.paths import check_folder, join
+from indextables.limits import MAX_OBJECT
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
@@ -150,7 +151,8 @@ def relative_to(url: str, root: Location) -> str:
     whole = locate(url).url
     if not whole.startswith(f"{root.url}/"):
         raise StoreError(
-            f"{whole} is not below {root.url}; open the table by the URL that its log uses, or REPAIR it"
+            f"the path {whole} is not below {root.url}; open the table by the URL that its log uses, or "
+            "REPAIR it"
         )
     return whole.removeprefix(f"{root.url}/")
 
@@ -198,3 +200,71 @@ def _bucket(name: str, scheme: str) -> str:
 def _without_user(text: str) -> str:
     """A URL as it may be shown: up to the last '@' there may be a user and a password."""
     return re.sub(r"(:/+).*@", r"\1***@", text, count=1, flags=re.DOTALL)
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST = 1024  # bytes: the limit of S3, GCS and Azure for a whole key
+
+
+def check(path: str) -> str:
+    """The path of an object, if it is one.
+
+    >>> check("day=2024-01-01/part%2F1 x.split")
+    'day=2024-01-01/part%2F1 x.split'
+    >>> check("../etc")
+    Traceback (most recent call last):
+    indextables.errors.StoreError: path '../etc' has a part '..'; write it without '.' and '..'
+    """
+    if not path:
+        raise StoreError("the path of an object is empty; name the object, relative to the store's root")
+    if (control := _CONTROL.search(path)) is not None:
+        raise StoreError(
+            f"path {path!r} has the control character {control[0]!r}, which not every store can keep; "
+            "escape it, for example as %0A"
+        )
+    if "\\" in path:
+        raise StoreError(f"path '{path}' has a backslash, which Azure takes for a slash; escape it as %5C")
+    for part in path.split("/"):
+        if part == "":
+            raise StoreError(
+                f"path '{path}' has an empty part; write it relative to the store's root, with single slashes"
+            )
+        if part in (".", ".."):
+            raise StoreError(f"path '{path}' has a part '{part}'; write it without '.' and '..'")
+    try:
+        length = len(path.encode())
+    except UnicodeEncodeError:
+        raise StoreError(f"path {path!r} is not valid Unicode (a lone surrogate); rename it") from None
+    if length > _LONGEST:
+        raise StoreError(
+            f"path '{path[:60]}...' has {length} bytes; object stores allow {_LONGEST}; use shorter names"
+        )
+    return path
+
+
+def check_folder(prefix: str) -> str:
+    """A folder's path, without a slash at its end; the root is the empty one.
+
+    >>> check_folder("day=1/")
+    'day=1'
+    """
+    folder = prefix.removesuffix("/")
+    return check(folder) if folder else ""
+
+
+def check_size(url: str, size: int) -> None:
+    """Refuse to read an object into memory that no table has: whole objects are small."""
+    if size > MAX_OBJECT:
+        raise StoreError(
+            f"{url} has {size} bytes, and no object that is read as a whole has more than {MAX_OBJECT}; "
+            "it is damaged, or no part of a table"
+        )
+
+
+def join(folder: str, path: str) -> str:
+    """A path below a folder; either may be empty.
+
+    >>> join("table", "_transaction_log"), join("", "x"), join("table", "")
+    ('table/_transaction_log', 'x', 'table')
+    """
+    return f"{folder}/{path}" if folder and path else folder or path

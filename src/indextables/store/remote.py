@@ -15,9 +15,7 @@ from indextables.options import cloud
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Client, Clients
 from indextables.store.credentials import Identity
-from indextables.store.location import Kind, Location
-from indextables.store.paths import check_size, join
-from indextables.store.ranges import cut, merged
+from indextables.store.location import Kind, Location, check_size, join
 from indextables.store.translate import cause, refused, translate
 
 T = TypeVar("T")
@@ -104,7 +102,7 @@ class RemoteBackend:
             obstore.put(client, key, data, mode="create", use_multipart=False)
         except _FAILURES as error:
             if refused(error):
-                failure = self._told_of_write(error, key)
+                failure = self._translate_write_error(error, key)
             else:
                 failure = MaybeCreated(cause(error, self._identity))
         else:
@@ -167,7 +165,7 @@ class RemoteBackend:
         try:
             return call(client)
         except _FAILURES as error:
-            failure = self._told_of_write(error, key)
+            failure = self._translate_write_error(error, key)
         raise failure
 
     def _client(self, choose: Callable[[], Client]) -> Client:
@@ -183,7 +181,7 @@ class RemoteBackend:
             failure = translate(error, self._location.url, self._location.kind, self._identity)
         raise failure
 
-    def _told_of_write(self, error: Exception, key: str) -> StoreError:
+    def _translate_write_error(self, error: Exception, key: str) -> StoreError:
         told = translate(error, self._url(key), self._location.kind, self._identity)
         if isinstance(told, ObjectMissingError):  # a write needs no object, so it is the bucket
             return StoreError(
@@ -265,3 +263,39 @@ def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
     modified_ms = int(meta["last_modified"].timestamp() * 1000)
     return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")
+
+
+_GAP_BYTES = 1 << 20
+
+Range = tuple[int, int]
+
+
+def merged(ranges: Sequence[Range]) -> list[Range]:
+    """The fewest ranges that cover these, without bridging gaps of more than 1 MiB.
+
+    >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
+    [(0, 30), (5000000, 5000010)]
+    """
+    found: list[Range] = []
+    for start, end in sorted(ranges):
+        if found and start - found[-1][1] <= _GAP_BYTES:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def cut(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
+    """Each range out of the merged ones that were fetched; short where a part is.
+
+    >>> cut([(2, 4), (0, 1)], [(0, 4)], [memoryview(b"abcd")])
+    [b'cd', b'a']
+    """
+    cuts: dict[Range, bytes] = {}
+    at = 0
+    for start, end in sorted(ranges):
+        while fetched[at][1] < end:
+            at += 1
+        first = fetched[at][0]
+        cuts[start, end] = bytes(parts[at][start - first : end - first])
+    return [cuts[wanted] for wanted in ranges]

@@ -1,8 +1,8 @@
 """Version files: one action a line, plain or packed with gzip (PROTOCOL.md, "Version files").
 
-Three forms are read: plain JSON lines, gzip, and gzip behind the two bytes `01 01` that older writers
-put in front. Gzip, which has a checksum, is written unless options say otherwise. Plain text of ours has one
-in its first and last line, which are the same.
+Three forms are read: plain JSON lines, gzip, and gzip behind the two bytes `01 01` that older writers put
+in front. Gzip, which has a checksum, is written unless options say otherwise. Plain text of ours has one in
+its first and last line, which are the same.
 """
 
 from collections.abc import Iterable

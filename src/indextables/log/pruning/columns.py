@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from indextables.log.format.nested import list_parts, lookup, owners_of
-from indextables.log.pruning.literal import to_scale
+from indextables.log.pruning.literals import to_scale
 from indextables.schema.statistics import PARQUET_TAG
 from indextables.schema.type_info import is_collated
 from indextables.schema.values import parse_values

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from indextables.log.pruning.columns import Known, Mask, as_mask
-from indextables.log.pruning.literal import Threshold, threshold, to_scale
+from indextables.log.pruning.literals import Threshold, threshold, to_scale
 from indextables.predicate import (
     Always,
     And,
@@ -44,7 +44,7 @@ _FEW_FILES = 16
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-class Verdict(NamedTuple):
+class TruthMasks(NamedTuple):
     """What a condition can be, for each file."""
 
     true: Mask
@@ -72,9 +72,9 @@ class Source(Protocol):
         """Where it may have a value."""
 
 
-def evaluate(predicate: Predicate, source: Source, *, nulls: bool) -> Verdict:
+def evaluate(predicate: Predicate, source: Source, *, nulls: bool) -> TruthMasks:
     """Judge a condition; without `nulls` no effort is made to tell whether it can be unknown."""
-    return _Judge(source, nulls=nulls).judge(predicate)
+    return _Evaluator(source, nulls=nulls).evaluate(predicate)
 
 
 class _Sides(NamedTuple):
@@ -86,22 +86,24 @@ class _Sides(NamedTuple):
     high_from: Mask
 
 
-class _Judge:
+class _Evaluator:
     def __init__(self, source: Source, *, nulls: bool) -> None:
         self._source = source
         self._nulls = nulls
 
-    def judge(self, predicate: Predicate) -> Verdict:
+    def evaluate(self, predicate: Predicate) -> TruthMasks:
         match predicate:
             case And(parts):
                 return self._joined(parts, every=True)
             case Or(parts):
                 return self._joined(parts, every=False)
             case Not(part):
-                inner = self.judge(part)
-                return Verdict(inner.false, inner.true, inner.null)
+                inner = self.evaluate(part)
+                return TruthMasks(inner.false, inner.true, inner.null)
             case Always(value):
-                return Verdict(self._all(value is True), self._all(value is False), self._all(value is None))
+                return TruthMasks(
+                    self._all(value is True), self._all(value is False), self._all(value is None)
+                )
             case IsNull(column):
                 return self._is_null(column)
             case Compare(op, column, value):
@@ -118,35 +120,35 @@ class _Judge:
     def _all(self, value: bool) -> Mask:  # noqa: FBT001 - the value itself
         return np.full(self._source.count, value, dtype=np.bool_)
 
-    def _unknown(self) -> Verdict:
-        return Verdict(self._all(True), self._all(True), self._all(True))
+    def _unknown(self) -> TruthMasks:
+        return TruthMasks(self._all(True), self._all(True), self._all(True))
 
-    def _joined(self, parts: Sequence[Predicate], *, every: bool) -> Verdict:
+    def _joined(self, parts: Sequence[Predicate], *, every: bool) -> TruthMasks:
         true, false, null = self._all(every), self._all(not every), self._all(False)
         for part in parts:
-            one = self.judge(part)
+            one = self.evaluate(part)
             true = true & one.true if every else true | one.true
             false = false | one.false if every else false & one.false
             null = null | one.null
-        return Verdict(true, false, null)
+        return TruthMasks(true, false, null)
 
-    def _is_null(self, column: Column) -> Verdict:
+    def _is_null(self, column: Column) -> TruthMasks:
         field = self._source.field_of(column.path)
         if field is None:
-            return Verdict(self._all(True), self._all(True), self._all(False))
-        return Verdict(self._source.may_null(field), self._source.may_value(field), self._all(False))
+            return TruthMasks(self._all(True), self._all(True), self._all(False))
+        return TruthMasks(self._source.may_null(field), self._source.may_value(field), self._all(False))
 
-    def _of_values(self, field: pa.Field, known: Known, true: Mask, false: Mask) -> Verdict:
+    def _of_values(self, field: pa.Field, known: Known, true: Mask, false: Mask) -> TruthMasks:
         """The verdict on a condition that is unknown for null and else true or false."""
         may_value = self._source.may_value(field)
         null = self._source.may_null(field) if self._nulls else self._all(True)
-        return Verdict(known.spread(true) & may_value, known.spread(false) & may_value, null)
+        return TruthMasks(known.spread(true) & may_value, known.spread(false) & may_value, null)
 
-    def _compare(self, op: Op, column: Column, value: pa.Scalar) -> Verdict:
+    def _compare(self, op: Op, column: Column, value: pa.Scalar) -> TruthMasks:
         if not value.is_valid:
             if op is Op.NULL_SAFE:
                 return self._is_null(column)
-            return Verdict(self._all(False), self._all(False), self._all(True))
+            return TruthMasks(self._all(False), self._all(False), self._all(True))
         field = self._source.field_of(column.path)
         point = None if field is None else threshold(value, field.type)
         if field is None or point is None:
@@ -160,13 +162,13 @@ class _Judge:
         verdict = self._of_values(field, known, true, false)
         return self._null_safe(column, verdict) if op is Op.NULL_SAFE else verdict
 
-    def _null_safe(self, column: Column, equal: Verdict) -> Verdict:
+    def _null_safe(self, column: Column, equal: TruthMasks) -> TruthMasks:
         """`<=>` is false, not unknown, for a null beside a value."""
-        return Verdict(equal.true, equal.false | self._is_null(column).true, self._all(False))
+        return TruthMasks(equal.true, equal.false | self._is_null(column).true, self._all(False))
 
-    def _in(self, listed: In) -> Verdict:
+    def _in(self, listed: In) -> TruthMasks:
         if not listed.values:
-            return Verdict(self._all(False), self._all(True), self._all(True))
+            return TruthMasks(self._all(False), self._all(True), self._all(True))
         field = self._source.field_of(listed.column.path)
         if field is None:
             return self._unknown()
@@ -184,10 +186,10 @@ class _Judge:
             verdict = self._of_values(field, known, *_among(known, usable)) if whole else self._unknown()
         # Beside a null in the list, whatever is not found is unknown.
         if len(present) < len(listed.values):
-            return Verdict(verdict.true, self._all(False), self._all(True))
+            return TruthMasks(verdict.true, self._all(False), self._all(True))
         return verdict
 
-    def _text(self, kind: TextMatchKind, column: Column, text: str) -> Verdict:
+    def _text(self, kind: TextMatchKind, column: Column, text: str) -> TruthMasks:
         field = self._source.field_of(column.path)
         if field is None or not pt.is_string(field.type):
             return self._unknown()
@@ -204,7 +206,7 @@ class _Judge:
             return self._unknown()
         return self._of_values(field, known, *_starting(known, text))
 
-    def _like(self, like: Like) -> Verdict:
+    def _like(self, like: Like) -> TruthMasks:
         parts = _like_parts(like)
         field = self._source.field_of(like.column.path)
         if parts is None or field is None or not pt.is_string(field.type):
@@ -220,7 +222,7 @@ class _Judge:
             matches = as_mask(pc.match_substring_regex(known.texts, f"(?s)^(?:{meaning})$"))
             return self._of_values(field, known, matches, ~matches)
         starts = self._text(TextMatchKind.STARTS, like.column, prefix)
-        return Verdict(starts.true, self._all(True), self._all(True))
+        return TruthMasks(starts.true, self._all(True), self._all(True))
 
 
 def _sides(known: Known, point: Threshold) -> _Sides:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.pruning.judge import judge
+from indextables.log.pruning.metrics_evaluator import evaluate_metrics
 from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_parts
 from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
 from indextables.read.table_context import TableContext, are_parquet, partition_values
@@ -30,8 +30,8 @@ def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask
         return None, none
     if any(a.function not in _FROM_STATISTICS for a in spec.aggregates) or not files.num_rows:
         return None, none
-    judged = judge(files, spec.where, table.schema, table.partition_columns)
-    sure = _mask(judged.must) & _mask(files["numRecords"].is_valid().combine_chunks())
+    evaluation = evaluate_metrics(files, spec.where, table.schema, table.partition_columns)
+    sure = _mask(evaluation.strict) & _mask(files["numRecords"].is_valid().combine_chunks())
     if not sure.any():
         return None, none
     entries = _FileStatistics(files, table, partitions)

@@ -65,7 +65,7 @@ def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
     if not isinstance(planned, TaskSet):
         return {"done": True}, [_stream(planned)]
-    function = CommandFunction(context.store.passport() if context.table else None, planned.run)
+    function = CommandFunction(context.store.with_credentials() if context.table else None, planned.run)
     tasks = [pickle.dumps(task) for task in planned.tasks]
     reply: dict[str, Any] = {"done": False}
     if planned.job is not None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import PredicateError
-from indextables.log.pruning.order import First
+from indextables.log.pruning.metrics_evaluator import First
 from indextables.predicate import Always, Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial
@@ -81,7 +81,7 @@ class _Plan:
             return
         schema = StructType.fromJson(json.loads(self.request["schema"]))
         result = StructType([*schema.fields, StructField(METRICS, StringType())])
-        self.function = dumps((ReadFunction(context.location.store.passport(), spec), result))
+        self.function = dumps((ReadFunction(context.location.store.with_credentials(), spec), result))
         for task in tasks:
             self.partitions.append({"kind": "task", "executor": task.executor})
             self.blobs.append(dumps(task.splits))

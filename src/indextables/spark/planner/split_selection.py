@@ -5,8 +5,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.log.pruning.judge import judge, prune, split_partition_conjuncts
-from indextables.log.pruning.order import First, may_hold_first
+from indextables.log.pruning.metrics_evaluator import (
+    First,
+    evaluate_metrics,
+    may_hold_first,
+    prune,
+    split_partition_conjuncts,
+)
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import Predicate
 
@@ -42,7 +47,7 @@ class SplitSelection:
         """Only the splits that may hold one of the first rows of an order."""
         if not self.files.num_rows:
             return self
-        certain = judge(self.files, where, snapshot.schema, snapshot.partition_columns).must
+        certain = evaluate_metrics(self.files, where, snapshot.schema, snapshot.partition_columns).strict
         sure = certain.to_numpy(zero_copy_only=False)
         keep = may_hold_first(self.files, first, sure, snapshot.schema, snapshot.partition_columns)
         return self if keep.all() else replace(self, files=self.files.filter(pa.array(keep)))

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from indextables.data_files import delete_uncommitted
 from indextables.errors import PredicateError, TableNotFoundError
-from indextables.ingest import Mode, Planned, Replace, finish_write, plan_write, removes
+from indextables.ingest import Mode, Replace, WritePlan, finish_write, plan_write, removes
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
@@ -51,7 +51,7 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         replace=None if replace is None else Replace(replace),
         where=None if filters is None else partial(_condition, filters),
     )
-    function = WriteFunction(table.store.passport(), planned, table.options.public())
+    function = WriteFunction(table.store.with_credentials(), planned, table.options.public())
     shuffle = None if planned is None else _shuffle(planned, table.options)
     reply = {} if shuffle is None else {"shuffle": shuffle}
     return reply, [pickle.dumps((function, _RESULT)), pickle.dumps(planned)]
@@ -60,7 +60,7 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Commit the splits of all tasks as one version; if that certainly failed, the splits are deleted."""
     table = locate_table(request)
-    planned: Planned | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
+    planned: WritePlan | None = pickle.loads(blobs[0])  # noqa: S301 - this planner wrote it
     if planned is None:
         return {"metrics": _metrics(())}, ()
     adds = adds_of(blobs[1:])
@@ -119,7 +119,7 @@ def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
     return conjunction(understood) or Always(True)
 
 
-def _shuffle(planned: Planned, options: Options) -> Mapping[str, Any] | None:
+def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
     """How rows are distributed before they are written; None if they are not."""
     distribution = options.get(opt.DISTRIBUTION_MODE)
     if not options.get(opt.OPTIMIZE_WRITE) or distribution == "none":
@@ -152,7 +152,7 @@ def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any
     if due is not None:
         most = due.batch * options.get(after.BATCHES_AT_ONCE)
         commands["merge"] = (
-            f"MERGE SPLITS {_TABLE} TARGET SIZE {due.wish.target_bytes} MAX DEST SPLITS {most}"
+            f"MERGE SPLITS {_TABLE} TARGET SIZE {due.merge_options.target_bytes} MAX DEST SPLITS {most}"
         )
         commands["options"] = {MERGE_BATCH.key.lower(): str(due.batch)}
     return {"upkeep": commands}

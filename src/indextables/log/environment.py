@@ -1,8 +1,14 @@
-"""The clock that stamps a store's files. What may be deleted depends on it alone (PROTOCOL.md, "Clocks")."""
+"""Time and randomness as the log uses them, and the clock of the store (PROTOCOL.md, "Clocks").
 
+What may be deleted depends on the clock that stamps the store's files alone.
+"""
+
+import random
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from indextables.errors import StoreError
 from indextables.store import Store
@@ -41,3 +47,15 @@ def store_time_ms(log: Store) -> int:
             "set the clock that is wrong, and repeat"
         )
     return now
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Clocks, tokens and waiting; tests replace them to replay a race."""
+
+    now_ms: Callable[[], int] = local_time_ms
+    # The clock that stamps the files of a log folder.
+    store_time_ms: Callable[[Store], int] = store_time_ms
+    token: Callable[[], str] = lambda: random.SystemRandom().randbytes(16).hex()
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from indextables.log import known
-from indextables.log.cache import Cache, keeping
+from indextables.log import snapshot_cache
 from indextables.log.checkpoint import checkpoint
-from indextables.log.known import cache_statistics, invalidate
+from indextables.log.snapshot_cache import Cache, cache_limits, cache_statistics, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import open_store
 from tests.log_tables import generations as made
-from tests.log_tables.build import a_log, a_table, append, chance, overwrite, paths_of, remove
+from tests.log_tables.build import a_log, a_table, append, env, overwrite, paths_of, remove
 from tests.log_tables.watched import WatchedStore
 
 OFF = {"transaction.cache.enabled": "false"}
@@ -187,7 +186,7 @@ def test_a_value_put_twice_counts_once():
 def test_times_to_live_from_the_precise_to_the_general():
     def ttl(**given: str) -> int:
         options = Options.parse({key.replace("_", "."): value for key, value in given.items()})
-        return keeping(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY).ttl_ms
+        return cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY).ttl_ms
 
     precise = {"transaction_cache_snapshot_ttl_ms": "5"}
     general = {"transaction_cache_ttl_ms": "7"}
@@ -248,7 +247,7 @@ def test_a_state_that_appears_before_the_known_version_misleads_nobody(tmp_path)
     append(other, "b.split")
     remove(other, "a.split")
     assert paths_of(log.snapshot()) == ["b.split"]
-    checkpoint(other._loader, early, chance(), compact=True)
+    checkpoint(other._loader, early, env(), compact=True)
     append(other, "c.split")
     assert paths_of(log.snapshot()) == ["b.split", "c.split"]
     invalidate()
@@ -324,7 +323,7 @@ def test_a_table_that_was_deleted_is_gone(tmp_path):
     shutil.rmtree(tmp_path / "t")
     with pytest.raises(Exception, match="no table at"):
         log.snapshot()
-    assert known.NEWEST.statistics().entries == 0
+    assert snapshot_cache.NEWEST.statistics().entries == 0
 
 
 @pytest.mark.server

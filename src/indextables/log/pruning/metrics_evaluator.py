@@ -1,0 +1,259 @@
+"""Which files may hold a row that a condition wants, and which hold no other.
+
+`files` are entries of a snapshot: `partitionValues`, `minValues`, `maxValues`, `stats` and `splitTags` are
+read, any of which may be absent. Nothing is skipped on a guess: a statistic that cannot be read, or that
+its writer may have cut or left a NaN out of, bounds nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from indextables.log.pruning.columns import Entries, Known, Mask, as_mask, find_field
+from indextables.log.pruning.literals import to_scale
+from indextables.log.pruning.tree import evaluate
+from indextables.predicate import And, Predicate, columns_of, conjuncts, has_search
+from indextables.schema.type_info import is_collated
+from indextables.schema.values import NULL_PARTITION, parse_values
+
+_READ = ("partitionValues", "minValues", "maxValues", "stats", "splitTags")
+
+
+class MetricsEvaluation(NamedTuple):
+    """For each file: may some row match, and do all rows match for certain."""
+
+    inclusive: pa.BooleanArray
+    strict: pa.BooleanArray
+
+
+def prune(
+    files: pa.Table, predicate: Predicate | None, schema: pa.Schema, partition_columns: Sequence[str]
+) -> pa.BooleanArray:
+    """For each file: may it hold a row for which the condition is true?"""
+    return _evaluate(files, predicate, schema, partition_columns, certain=False).inclusive
+
+
+def evaluate_metrics(
+    files: pa.Table, predicate: Predicate | None, schema: pa.Schema, partition_columns: Sequence[str]
+) -> MetricsEvaluation:
+    """For each file: may some of its rows match, and must all of them?
+
+    Where `must` equals `may`, the rows that match can be counted from the log alone.
+    """
+    return _evaluate(files, predicate, schema, partition_columns, certain=True)
+
+
+def bounds_may_match(
+    predicate: Predicate | None,
+    bounds: Mapping[str, tuple[str | None, str | None]],
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    *,
+    ordered: bool,
+) -> bool:
+    """Whether a manifest with these bounds of its partition values may hold an entry that is wanted.
+
+    `ordered` says that the bounds were found by the columns' types (`manifest.bounds_of`); other
+    writers compared them as numbers if they looked like numbers, so theirs say nothing about texts and
+    decimals.
+    """
+    if predicate is None:
+        return True
+    source = ManifestBounds(bounds, schema, partition_columns, ordered=ordered)
+    return bool(evaluate(predicate, source, nulls=False).true[0])
+
+
+def split_partition_conjuncts(
+    predicate: Predicate | None, partition_columns: Sequence[str]
+) -> tuple[Predicate | None, Predicate | None]:
+    """The AND-ed parts that speak of partition columns only, and the others; None for no part."""
+    names = {name.lower() for name in partition_columns}
+    mine: list[Predicate] = []
+    others: list[Predicate] = []
+    for part in conjuncts(predicate):
+        columns = list(columns_of(part))
+        only = bool(columns) and all(len(c.path) == 1 and c.path[0].lower() in names for c in columns)
+        (mine if only and not has_search(part) else others).append(part)
+    return _joined(mine), _joined(others)
+
+
+def _evaluate(
+    files: pa.Table,
+    predicate: Predicate | None,
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    *,
+    certain: bool,
+) -> MetricsEvaluation:
+    if predicate is None:
+        every = pa.array(np.ones(files.num_rows, dtype=np.bool_))
+        return MetricsEvaluation(every, every)
+    may = [np.zeros(0, dtype=np.bool_)]
+    must = [np.zeros(0, dtype=np.bool_)]
+    for batch in files.select([name for name in _READ if name in files.column_names]).to_batches():
+        verdict = evaluate(predicate, Entries(batch, schema, partition_columns), nulls=certain)
+        may.append(verdict.true)
+        must.append(verdict.true & ~verdict.false & ~verdict.null)
+    return MetricsEvaluation(pa.array(np.concatenate(may)), pa.array(np.concatenate(must)))
+
+
+def _joined(parts: list[Predicate]) -> Predicate | None:
+    if len(parts) > 1:
+        return And(tuple(parts))
+    return parts[0] if parts else None
+
+
+# Texts of which the order is that of the dates: years of four digits.
+_PLAIN_YEAR = r"^[0-9]{4}-"
+
+
+class ManifestBounds:
+    """One manifest, of which only the least and the greatest partition values are known."""
+
+    count = 1
+
+    def __init__(
+        self,
+        bounds: Mapping[str, tuple[str | None, str | None]],
+        schema: pa.Schema,
+        partition_columns: Sequence[str],
+        *,
+        ordered: bool,
+    ) -> None:
+        self._bounds = bounds
+        self._schema = schema
+        self._partitions = {name.lower() for name in partition_columns}
+        self._ordered = ordered
+
+    def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
+        """The column of the table that a condition names."""
+        return find_field(self._schema, path)
+
+    def known(self, column: pa.Field) -> Known:
+        """The column's bounds, where there are any that can be relied upon."""
+        least, greatest = self._bounds.get(column.name, (None, None))
+        if (
+            column.name.lower() not in self._partitions
+            or is_collated(column)
+            or least is None
+            or greatest is None
+        ):
+            return Known(1)
+        texts = pa.array(
+            [None if text == NULL_PARTITION else text for text in (least, greatest)], pa.string()
+        )
+        if not self._ordered and not _in_order(texts, column.type):
+            return Known(1)
+        values = to_scale(parse_values(texts, column.type).values)
+        if values is None:
+            return Known(1)
+        low, high = values.slice(0, 1), values.slice(1, 1)
+        if as_mask(pc.greater(low, high)).any():
+            return Known(1)
+        return Known(1, low, high)
+
+    def may_null(self, column: pa.Field) -> Mask:  # noqa: ARG002 - bounds are silent about nulls
+        """Bounds leave nulls out, so there may be some."""
+        return np.ones(1, dtype=np.bool_)
+
+    def may_value(self, column: pa.Field) -> Mask:  # noqa: ARG002 - absent bounds may just be unknown ones
+        """There may be values."""
+        return np.ones(1, dtype=np.bool_)
+
+
+def _in_order(texts: pa.Array, arrow: pa.DataType) -> bool:
+    """Whether an order of texts that look like numbers by number, and of others by letter, is the type's own.
+
+    It is not for strings, where both looks may occur and even equal bounds can hide a value, nor for
+    decimals, of which doubles tell only so many apart.
+    """
+    if pt.is_date(arrow) or pt.is_timestamp(arrow):
+        return all(as_mask(pc.match_substring_regex(texts, _PLAIN_YEAR)))
+    return bool(pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_boolean(arrow))
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first `count` rows by a column; equal rows come in any order, or in that of further columns."""
+
+    column: str
+    count: int
+    ascending: bool
+    nulls_first: bool
+
+
+def may_hold_first(
+    files: pa.Table, first: First, certain: Mask, schema: pa.Schema, partition_columns: Sequence[str]
+) -> Mask:
+    """For each file: may it hold one of the first rows?
+
+    `certain` says of which files all rows are wanted, whatever else a query asks for.
+    """
+    keep = np.ones(files.num_rows, dtype=np.bool_)
+    column = find_field(schema, (first.column,))
+    if column is None or not files.num_rows:
+        return keep
+    found = [_ends(Entries(batch, schema, partition_columns), column) for batch in files.to_batches()]
+    if any(ends is None for ends in found):
+        return keep
+    ends = _Ends.joined([ends for ends in found if ends is not None])
+    # The end that comes first in the order, and the one that comes last.
+    near, far = (ends.low, ends.high) if first.ascending else (ends.high, ends.low)
+    counts = files["numRecords"].combine_chunks()
+    sure = certain & ~ends.may_null & as_mask(far.is_valid()) & as_mask(counts.is_valid())
+    if first.ascending:
+        sure &= ~ends.open_ended
+    places = np.flatnonzero(sure)
+    direction = "ascending" if first.ascending else "descending"
+    order = places[np.asarray(pc.array_sort_indices(far.take(pa.array(places)), order=direction))]
+    rows = np.cumsum(counts.take(pa.array(order)).to_numpy(zero_copy_only=False))
+    enough = int(np.searchsorted(rows, first.count))
+    if enough == len(rows):
+        return keep
+    limit = far[order[enough]]
+    behind = pc.greater(near, limit) if first.ascending else pc.less(near, limit)
+    keep = ~as_mask(behind)
+    if not first.ascending:
+        keep |= ends.open_ended
+    return keep | ends.may_null if first.nulls_first else keep
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """The bounds of a column in each file, null where they are not known, and what else matters of it."""
+
+    low: pa.Array
+    high: pa.Array
+    open_ended: Mask
+    may_null: Mask
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Ends"]) -> "_Ends":
+        return cls(
+            pa.concat_arrays([part.low for part in parts]),
+            pa.concat_arrays([part.high for part in parts]),
+            np.concatenate([part.open_ended for part in parts]),
+            np.concatenate([part.may_null for part in parts]),
+        )
+
+
+def _ends(entries: Entries, column: pa.Field) -> _Ends | None:
+    known = entries.known(column)
+    if known.low is None or known.high is None:
+        return None
+    low, high = known.low, known.high
+    if known.codes is not None:
+        codes = pa.array(known.codes)
+        low, high = low.take(codes), high.take(codes)
+    if known.unsure is not None:
+        unsure = pa.array(known.unsure)
+        low, high = (pc.if_else(unsure, pa.scalar(None, end.type), end) for end in (low, high))
+    open_ended = np.zeros(entries.count, dtype=np.bool_)
+    if known.open_ended is not None:
+        open_ended = known.open_ended if known.codes is None else known.open_ended[known.codes]
+    return _Ends(low, high, open_ended, entries.may_null(column))

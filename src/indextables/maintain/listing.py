@@ -1,0 +1,158 @@
+"""The splits of a table: as a listing of its folder shows them, by partition, and which of them exist."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from indextables.errors import PredicateError, SchemaError
+from indextables.log.format.names import LOG_FOLDER
+from indextables.log.snapshot import Snapshot
+from indextables.predicate import Predicate, columns_of, evaluate, has_search, parse_condition
+from indextables.schema.values import parse_values
+from indextables.store import ObjectInfo, Store
+
+SPLIT = ".split"
+_CHECKSUM = ".crc"
+
+
+def split_of(path: str) -> str | None:
+    """The split that a file is, or is the checksum of (Hadoop's, beside it); None for other files.
+
+    >>> split_of("day=1/.a.split.crc"), split_of("day=1/a.split"), split_of("day=1/a.txt")
+    ('day=1/a.split', 'day=1/a.split', None)
+    """
+    if path.endswith(SPLIT):
+        return path
+    if not path.endswith(SPLIT + _CHECKSUM):
+        return None
+    folder, slash, name = path.removesuffix(_CHECKSUM).rpartition("/")
+    return f"{folder}{slash}{name.removeprefix('.')}"
+
+
+class TableListing:
+    """Walks a table's folder, but not into other tables inside it (PROTOCOL.md, "Tables inside tables").
+
+    Any folder that holds a log is another table, whatever its name: `tenant=acme` may be a partition or a
+    table. A listing is sorted, so the log of a folder is seen before most of its other files; only for
+    names that sort before it, storage is asked. Only the folders above the current file are remembered.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # The folders above the current file, outermost first: whether each holds a log; None: not known yet.
+        self._above: list[tuple[str, bool | None]] = []
+
+    def files(self) -> Iterator[ObjectInfo]:
+        """Every split and checksum of a split that is this table's, sorted by path, one after the other."""
+        for info in self._store.list():
+            if info.path.startswith(f"{LOG_FOLDER}/"):
+                continue
+            self._descend(info.path)
+            if split_of(info.path) is None or self._in_another_table(info.path):
+                continue
+            # What a symbolic link of the local disk leads to belongs to somebody else.
+            if self._store.is_link(info.path):
+                continue
+            yield info
+
+    def _descend(self, path: str) -> None:
+        """Learn from the next path of the listing which folders it lies in."""
+        while self._above and not path.startswith(self._above[-1][0] + "/"):
+            self._above.pop()
+        start = len(self._above[-1][0]) + 1 if self._above else 0
+        while (end := path.find("/", start)) >= 0:
+            if path[start:end] == LOG_FOLDER:
+                if self._above:
+                    self._above[-1] = (self._above[-1][0], True)
+                return
+            self._above.append((path[:end], None))
+            start = end + 1
+
+    def _in_another_table(self, path: str) -> bool:
+        for number, (folder, held) in enumerate(self._above):
+            known = held
+            if known is None:
+                # Behind the place where its log would be listed, there is none; before it, storage is asked.
+                behind = path[len(folder) + 1 :] > f"{LOG_FOLDER}/"
+                known = not behind and self._is_table(folder)
+                self._above[number] = (folder, known)
+            if known:
+                return True
+        return False
+
+    def _is_table(self, folder: str) -> bool:
+        return next(self._store.list(f"{folder}/{LOG_FOLDER}"), None) is not None
+
+
+# Up to so many, each is asked for; beyond, one listing is cheaper.
+_FEW = 500
+_AT_ONCE = 16
+
+
+def missing(store: Store, paths: Sequence[str]) -> list[str]:
+    """The paths at which there is no file, in their order."""
+    if len(paths) <= _FEW:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            there = list(pool.map(store.exists, paths))
+        return [path for path, found in zip(paths, there, strict=True) if not found]
+    wanted = set(paths)
+    for info in TableListing(store).files():
+        wanted.discard(info.path)
+    # Names that are no splits, and splits below another table, are not in that listing.
+    return [path for path in paths if path in wanted and not store.exists(path)]
+
+
+def partition_condition(snapshot: Snapshot, where: str) -> Predicate:
+    """The condition, if it speaks of partition columns only."""
+    return check_partition_condition(snapshot, parse_condition(where, snapshot.schema))
+
+
+def check_partition_condition(snapshot: Snapshot, predicate: Predicate) -> Predicate:
+    """Refuse a condition that a split's partition values do not decide."""
+    own = snapshot.partition_columns
+    if not own:
+        raise PredicateError(
+            f"the table at {snapshot.url} is not partitioned, so WHERE has nothing to choose by; leave it out"
+        )
+    names = [column.name for column in columns_of(predicate)]
+    other = [name for name in names if name.lower() not in {column.lower() for column in own}]
+    if other or has_search(predicate):
+        raise PredicateError(
+            f"{other[0] if other else 'a search'} is not decided by a partition; WHERE takes conditions on "
+            f"the partition columns only: {', '.join(own)}"
+        )
+    if not names:
+        raise PredicateError(f"the condition names no partition column; they are: {', '.join(own)}")
+    return predicate
+
+
+def in_partitions(snapshot: Snapshot, where: Predicate | None) -> pa.Table:
+    """The live splits of the partitions for which the condition is true."""
+    files = snapshot.files(where)
+    if where is None or not files.num_rows:
+        return files
+    return files.filter(evaluate(where, typed_values(files, snapshot.schema, snapshot.partition_columns)))
+
+
+def typed_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    """The partition values of each split, typed."""
+    arrays = []
+    for name in columns:
+        texts = pc.map_lookup(files["partitionValues"], pa.scalar(name), "first")
+        texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+        parsed = parse_values(texts, schema.field(name).type, partition=True)
+        if parsed.unreadable.any():
+            row = int(parsed.unreadable.argmax())
+            raise SchemaError(
+                f"the partition value '{texts[row]}' of {name} in {files['path'][row]} is not a "
+                f"{schema.field(name).type}, so no condition decides about it; rewrite that partition"
+            )
+        arrays.append(parsed.values)
+    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in columns]))
+
+
+def distinct_partitions(files: pa.Table) -> int:
+    """How many partitions the splits are in."""
+    return len({tuple(entry or ()) for entry in files["partitionValues"].to_pylist()})
