@@ -28,49 +28,56 @@ _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the parts that are asked for. A missed target is said, but is no failure: machines differ."""
+    """Measure the parts and print the results. A missed target is reported, but is no failure."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
-    if unknown := set(asked.parts) - set(PARTS):
+    options = parser.parse_args(arguments)
+    if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    machine = _machine()
-    print(", ".join(f"{name} {value}" for name, value in machine.items()))
-    found: dict[str, list[Row]] = {}
-    for part in asked.parts or PARTS:
-        found[part] = _run(part, asked.rows, asked.runs)
-        print(f"\n{part}: medians of {asked.runs} runs\n\n{table(found[part])}", flush=True)
-    if asked.json:
-        values = {part: [row.values() for row in rows] for part, rows in found.items()}
-        asked.json.write_text(json.dumps({"machine": machine, "parts": values}, indent=2) + "\n")
-    missed = [row.name for rows in found.values() for row in rows if not all(t.met for t in row.targets)]
+    environment = _environment()
+    print(", ".join(f"{name} {value}" for name, value in environment.items()))
+    results: dict[str, list[Row]] = {}
+    for part in options.parts or PARTS:
+        results[part] = _run(part, options.rows, options.runs)
+        print(f"\n{part}: medians of {options.runs} runs\n\n{table(results[part])}", flush=True)
+    if options.json:
+        values = {part: [row.values() for row in rows] for part, rows in results.items()}
+        options.json.write_text(json.dumps({"machine": environment, "parts": values}, indent=2) + "\n")
+    missed = [row.name for rows in results.values() for row in rows if not all(t.met for t in row.targets)]
     if missed:
         print(f"\ntargets missed: {', '.join(missed)}")
     return 0
 
 
 def _run(part: str, rows: int | None, runs: int) -> list[Row]:
-    found = []
+    measured = []
     with tempfile.TemporaryDirectory(prefix="indextables-bench-") as folder:
         for row in importlib.import_module(PARTS[part]).run(Path(folder), rows=rows, runs=runs):
-            found.append(row)
+            measured.append(row)
             print(f"  {row.name}: {row.ours.median_ms:,.1f} ms", file=sys.stderr, flush=True)
-    return found
+    return measured
 
 
-def _machine() -> dict[str, str]:
-    named = {"cores": str(os.cpu_count()), "load": f"{os.getloadavg()[0]:.1f}"}
-    named["Python"] = platform.python_version()
-    return named | {library: version(library) for library in _LIBRARIES}
+def _environment() -> dict[str, str]:
+    values = {"cores": str(os.cpu_count()), "load": f"{os.getloadavg()[0]:.1f}"}
+    values["Python"] = platform.python_version()
+    return values | {library: version(library) for library in _LIBRARIES}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the engine.")
-    parser.add_argument("parts", nargs="*", help=f"which parts: {', '.join(PARTS)}")
+    parser.add_argument("parts", nargs="*", help=f"the parts to measure, by default all: {', '.join(PARTS)}")
     parser.add_argument(
-        "--rows", type=_positive, help="size of a part's largest table; targets need the default"
+        "--rows",
+        type=_positive,
+        help="the size of the largest table; targets apply to the default only",
     )
-    parser.add_argument("--runs", type=_positive, default=5, help="runs a median is taken of (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there for programs")
+    parser.add_argument(
+        "--runs",
+        type=_positive,
+        default=5,
+        help="the number of runs for a median (default 5)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file as JSON")
     return parser
 
 

@@ -1,8 +1,8 @@
-"""Time and memory of one piece of work, measured in a process of its own.
+"""Time and memory of a function, measured in a process of its own.
 
-A piece of work is a function named as `module:function`. Called with its arguments it returns `prepare`;
-`prepare()` makes everything ready, untimed, and returns what is to be measured. Nothing that an earlier
-measurement left behind (allocated memory, filled caches, threads) can help or harm a later one.
+The function is named as `module:function`. Called with its arguments it returns `prepare`; `prepare()` sets
+up, untimed, and returns the function to measure. Memory, caches and threads of one measurement cannot
+influence another one.
 """
 
 import gc
@@ -26,7 +26,7 @@ _STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a piece of work took: the median and the extremes of the runs, the first run, and memory.
+    """The result of a measurement: median, minimum and maximum of the runs, the first run, and memory.
 
     `cpu_ms` is the median of the processor's time, all threads together, which other work on the machine
     changes less. `first_ms` is the first run in the process; it warms libraries and is not among the runs.
@@ -44,13 +44,13 @@ class Measured:
 
 
 def measure(work: str, *arguments: object, runs: int, warm_seconds: float = 0) -> Measured:
-    """Measure a piece of work in a fresh process.
+    """Measure a function in a new process.
 
     Args:
         work: `module:function`.
-        arguments: what the function is called with; plain values.
-        runs: how many runs the median is taken of.
-        warm_seconds: for how long it is done over and over after the first run, before the runs.
+        arguments: its arguments, as JSON values.
+        runs: the number of runs of which the median is taken.
+        warm_seconds: how long it is repeated between the first run and the measured ones.
     """
     figures = [json.dumps(arguments), str(runs), str(warm_seconds)]
     command = [sys.executable, "-m", "bench.measure", work, *figures]
@@ -86,7 +86,7 @@ def measure_command(*command: str, runs: int) -> Measured:
 
 
 def ratio(ours: Measured, other: Measured) -> float:
-    """How many times as long ours took."""
+    """Return our time as a multiple of the other."""
     return ours.median_ms / other.median_ms
 
 

@@ -1,4 +1,4 @@
-"""What a part of the measurements found, as a table for people and as JSON for programs."""
+"""Results of a part: a table for people, JSON for programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,7 @@ from bench.measure import Measured, ratio
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure should be: at most so many milliseconds or megabytes, at least so many times."""
+    """The limit of a figure: a maximum of milliseconds or megabytes, or a minimum ratio."""
 
     value: float
     limit: float
@@ -18,12 +18,12 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether it is reached."""
+        """Whether the figure is within the limit."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     @property
     def text(self) -> str:
-        """The target and the verdict."""
+        """The limit, and whether it is met."""
         wanted = f"{'>=' if self.at_least else '<'} {self.limit:g} {self.unit}"
         if self.met:
             return f"{wanted} ok"
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement, what others took for the same, by their names, and its targets."""
+    """One measurement, those of others for the same work, by name, and the targets."""
 
     name: str
     ours: Measured
@@ -40,7 +40,7 @@ class Row:
     targets: tuple[Target, ...] = ()
 
     def values(self) -> dict[str, Any]:
-        """The row for programs."""
+        """Return the row for programs."""
         return {
             "name": self.name,
             **asdict(self.ours),
@@ -56,7 +56,7 @@ _FIGURES = ("median ms", "range", "CPU ms", "first ms", "peak MB")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows for people, as a Markdown table, so that it can be pasted into a page."""
+    """Return the rows as a Markdown table."""
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     headings = ["", *_FIGURES, *(text for name in others for text in (f"{name} ms", "ratio")), "target"]
     cells = [headings, *(_cells(row, others) for row in rows)]
