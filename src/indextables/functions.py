@@ -1,6 +1,6 @@
 """Search in the DataFrame API: the SQL operators and functions as functions of columns.
 
-They work in a session that was made with `indextables.configure` or `indextables.attach`.
+They work in a session set up by `indextables.configure` or `indextables.attach`.
 
 >>> from indextables.functions import indexquery, score  # doctest: +SKIP
 >>> df.where(indexquery("message", "timeout OR refused")).orderBy(score().desc()).limit(10)  # doctest: +SKIP

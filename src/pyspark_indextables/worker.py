@@ -46,10 +46,10 @@ def _call(infile: IO[bytes], outfile: IO[bytes]) -> None:
     operation = _read(infile).decode()
     request = _read(infile).decode()
     blobs = [_read(infile) for _ in range(_read_int(infile))]
-    reply, made = answer(operation, request, blobs)
+    reply, reply_blobs = answer(operation, request, blobs)
     _write(reply, outfile)
-    outfile.write(struct.pack("!i", len(made)))
-    for blob in made:
+    outfile.write(struct.pack("!i", len(reply_blobs)))
+    for blob in reply_blobs:
         _write(blob, outfile)
 
 

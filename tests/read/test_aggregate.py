@@ -366,7 +366,7 @@ def test_an_aggregate_over_no_rows_is_one_row(tmp_path):
             "two result columns have the same name",
         ),
         ([Aggregate(Function.MAX, "st")], [], PredicateError, "needs values with an order"),
-        ([Aggregate(Function.COUNT)], [Histogram("t", 1.0)], PredicateError, "made of numbers"),
+        ([Aggregate(Function.COUNT)], [Histogram("t", 1.0)], PredicateError, "buckets need numbers"),
         ([Aggregate(Function.COUNT)], [DateHistogram("n", 1)], PredicateError, "date or timestamp"),
     ],
 )

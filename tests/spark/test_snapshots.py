@@ -156,7 +156,7 @@ def test_a_view_made_before_its_columns_were_replaced_is_refused(spark, changed,
     finally:
         spark.conf.unset("spark.indextables.read.inline.maxRows")
     said = str(caught.value)
-    assert "Make the DataFrame or the view again" in said
+    assert "Create the DataFrame or the view again" in said
     assert "the column t was timestamp and is long now" in said
     assert "Traceback" not in said
     fresh = spark.read.format("indextables").load(changed)

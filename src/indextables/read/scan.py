@@ -56,7 +56,7 @@ def scan(
     Several splits are read at once, in bounded memory; rows come in the order of the splits.
     """
     table, splits = plan_splits(snapshot, where, options)
-    schema = table.selected(columns)
+    schema = table.select_fields(columns)
     spec = ScanSpec(table, tuple(schema.names), where, limit=limit)
     return pa.RecordBatchReader.from_batches(schema, _stream(spec, splits, store))
 

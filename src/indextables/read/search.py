@@ -67,7 +67,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     both: Predicate = operator if where is None else And((operator, where))
     table, splits = plan_splits(snapshot, both, options)
     ranked = RankedSearch(operator, where, limit)
-    schema = table.selected(columns)
+    schema = table.select_fields(columns)
     marked = [table.column(name).name for name in highlight]
     whole_table = table_context(snapshot, options) if marked else table
     for name in marked:
@@ -76,16 +76,16 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     statistics = term_statistics(store, splits, table, [operator], at_once)
     works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
     tops = list(each(works, at_once))
-    chosen = _chosen(tops, limit)
+    selection = _select_rows(tops, limit)
     # Splits are opened again, because not all of those searched can stay open.
     parts = [
         _rows(SplitReader(store, ref, table), top.rows[picks], schema.names, marked, operator)
-        for ref, top, picks in zip(splits, tops, chosen.picks, strict=True)
+        for ref, top, picks in zip(splits, tops, selection.picks, strict=True)
         if len(picks)
     ]
     whole = pa.concat_tables(parts) if parts else _empty(schema, marked)
-    whole = whole.take(pa.array(chosen.order))
-    return whole.append_column(SCORE, pa.array(chosen.scores, pa.float32())) if scores else whole
+    whole = whole.take(pa.array(selection.order))
+    return whole.append_column(SCORE, pa.array(selection.scores, pa.float32())) if scores else whole
 
 
 def _column(field: str, snapshot: Snapshot) -> Column:
@@ -95,7 +95,7 @@ def _column(field: str, snapshot: Snapshot) -> Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _Selection:
     """The rows to return of each split (ascending by row), and the order in which they are returned."""
 
     picks: list[np.ndarray]
@@ -103,7 +103,7 @@ class _Chosen:
     scores: np.ndarray
 
 
-def _chosen(tops: Sequence[TopRows], limit: int | None) -> _Chosen:
+def _select_rows(tops: Sequence[TopRows], limit: int | None) -> _Selection:
     sizes = [len(top.rows) for top in tops]
     split = np.repeat(np.arange(len(tops)), sizes)
     place = np.concatenate([np.arange(size) for size in sizes]) if sizes else np.zeros(0, np.int64)
@@ -115,7 +115,7 @@ def _chosen(tops: Sequence[TopRows], limit: int | None) -> _Chosen:
     picks = [place[fetched[split[fetched] == number]] for number in range(len(tops))]
     position = {int(index): where for where, index in enumerate(fetched)}
     order = np.array([position[int(index)] for index in best], np.int64)
-    return _Chosen(picks, order, score[best])
+    return _Selection(picks, order, score[best])
 
 
 def _best(
@@ -128,7 +128,7 @@ def _best(
 def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatistics | None) -> TopRows:
     """The rows of one split that match best, with their scores; a few more than the limit may come."""
     nothing = TopRows(np.zeros(0, np.int64), np.zeros(0, np.float32))
-    condition = reader.folded(ranked.where)
+    condition = reader.fold(ranked.where)
     if isinstance(condition, Always) and condition.value is not True:
         return nothing
     rows = reader.source.num_records
@@ -142,9 +142,9 @@ def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatist
     more = reader.index.top(scored.uncertain, rows)
     order = np.argsort(more.rows)
     holds = reader.holds(And((ranked.search, condition)), more.rows[order])
-    kept = order[holds]
+    matching = order[holds]
     return TopRows(
-        np.concatenate([top.rows, more.rows[kept]]), np.concatenate([top.scores, more.scores[kept]])
+        np.concatenate([top.rows, more.rows[matching]]), np.concatenate([top.scores, more.scores[matching]])
     )
 
 

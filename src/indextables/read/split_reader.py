@@ -107,7 +107,7 @@ class SplitReader:
         """The rows of a search, scored with the term statistics of the table, or by default of this split."""
         return compile_query(self.bound_query(search), replace(self.view, statistics=statistics)).true
 
-    def folded(self, where: Predicate | None) -> Predicate:
+    def fold(self, where: Predicate | None) -> Predicate:
         """The condition with the constant columns of this split replaced by their values."""
         return Always(True) if where is None else fold_constants(where, self.constants)
 
@@ -135,7 +135,7 @@ class SplitReader:
         self, columns: Sequence[str], where: Predicate | None, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows for which the condition is true, in order; at most `limit`."""
-        condition = self.folded(where)
+        condition = self.fold(where)
         if isinstance(condition, Always) and condition.value is not True:
             return
         left = limit
@@ -195,7 +195,7 @@ class SplitReader:
     @naming_split
     def numbers(self, where: Predicate | None) -> Numbers:
         """The numbers of the rows for which the condition is true."""
-        condition = self.folded(where)
+        condition = self.fold(where)
         every = np.arange(self.source.num_records, dtype=np.int64)
         if isinstance(condition, Always):
             return every if condition.value is True else every[:0]
@@ -223,7 +223,7 @@ class SplitReader:
     @naming_split
     def count(self, where: Predicate | None) -> int:
         """How many rows the condition is true for."""
-        condition = self.folded(where)
+        condition = self.fold(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         counted: int | None = None
@@ -246,7 +246,7 @@ class SplitReader:
     @naming_split
     def index_decides(self, where: Predicate | None) -> bool:
         """Whether the index evaluates the condition without a residual."""
-        condition = self.folded(where)
+        condition = self.fold(where)
         if isinstance(condition, Always):
             return True
         return bool(self.from_index(condition, lambda: self.filter_plan(condition).residual is None))
@@ -254,7 +254,7 @@ class SplitReader:
     @naming_split
     def count_candidates(self, where: Predicate | None) -> int:
         """The number of candidate rows of the condition."""
-        condition = self.folded(where)
+        condition = self.fold(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
         found: int | None = None
@@ -267,7 +267,9 @@ class SplitReader:
     @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""
-        return pa.Table.from_batches(self._fetch(columns, numbers, dense=False), self.table.selected(columns))
+        return pa.Table.from_batches(
+            self._fetch(columns, numbers, dense=False), self.table.select_fields(columns)
+        )
 
     def _max_hits(self, condition: Predicate) -> int:
         """With more hits than this, comparing every row is cheaper than collecting hits."""
@@ -303,12 +305,12 @@ class SplitReader:
 
     def _own(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read from the split, as the split names them."""
-        wanted = {name.lower() for name in columns} - self.constants.keys()
-        return [name for name in self.source.schema.names if name.lower() in wanted]
+        own = {name.lower() for name in columns} - self.constants.keys()
+        return [name for name in self.source.schema.names if name.lower() in own]
 
     def _schema_of(self, columns: tuple[str, ...]) -> pa.Schema:
         if columns not in self._schemas:
-            self._schemas[columns] = self.table.selected(columns)
+            self._schemas[columns] = self.table.select_fields(columns)
         return self._schemas[columns]
 
     def _whole(self, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> pa.RecordBatch:
@@ -324,7 +326,7 @@ class SplitReader:
             else:
                 arrays.append(cast_column(batch.column(place), field, self.table, self.ref))
         if not arrays:
-            return _counted(rows)
+            return _empty_batch(rows)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _scan(self, columns: Sequence[str], batch_rows: int = 0) -> Iterator[pa.RecordBatch]:
@@ -334,7 +336,7 @@ class SplitReader:
         if not own:
             for start in range(0, self.source.num_records, size):
                 rows = min(size, self.source.num_records - start)
-                yield self._whole(_counted(0), columns, rows)
+                yield self._whole(_empty_batch(0), columns, rows)
             return
         for batch in self.source.scan(own, size, self.table.options.get(reading.BATCH_BYTES)):
             yield self._whole(batch, columns, batch.num_rows)
@@ -345,13 +347,13 @@ class SplitReader:
         own = self._own(columns)
         if not own:
             if len(numbers):
-                yield self._whole(_counted(0), columns, len(numbers))
+                yield self._whole(_empty_batch(0), columns, len(numbers))
         elif dense and len(numbers) > _DENSE * self.source.num_records:
-            wanted = np.zeros(self.source.num_records, np.bool_)
-            wanted[numbers] = True
+            selected = np.zeros(self.source.num_records, np.bool_)
+            selected[numbers] = True
             start = 0
             for batch in self._scan(columns):
-                yield batch.filter(pa.array(wanted[start : start + batch.num_rows]))
+                yield batch.filter(pa.array(selected[start : start + batch.num_rows]))
                 start += batch.num_rows
         else:
             for batch in self.source.fetch(numbers, own, self.table.options.get(reading.BATCH_BYTES)):
@@ -367,7 +369,9 @@ class SplitReader:
             numbers = np.arange(start, start + batch.num_rows, dtype=np.int64)
             start += batch.num_rows
             keep = self._true(condition, batch, numbers)
-            yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
+            yield (
+                _selected(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
+            )
 
     def _filtered(
         self, columns: Sequence[str], residual: Predicate, numbers: Numbers, uncertain: Numbers
@@ -382,7 +386,9 @@ class SplitReader:
             keep = ~unsure
             if unsure.any():
                 keep[unsure] = self._true(residual, batch.filter(pa.array(unsure)), own[unsure])
-            yield _selected(batch, columns).filter(pa.array(keep)) if columns else _counted(int(keep.sum()))
+            yield (
+                _selected(batch, columns).filter(pa.array(keep)) if columns else _empty_batch(int(keep.sum()))
+            )
 
     @naming_split
     def holds(self, residual: Predicate, numbers: Numbers) -> Mask:
@@ -452,6 +458,6 @@ def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return batch.select(list(columns))
 
 
-def _counted(rows: int) -> pa.RecordBatch:
+def _empty_batch(rows: int) -> pa.RecordBatch:
     """A batch without columns and with a number of rows."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -75,13 +75,13 @@ class _Projection:
             return batch.column(self.spec.table.column(name).name)
         match virtual:
             case Search():
-                return pa.array(self._found(virtual, numbers))
+                return pa.array(self._is_match(virtual, numbers))
             case Highlight(column):
                 return self._fragments(column, batch)
             case _:
                 return group_values(virtual, batch.column(virtual.column))
 
-    def _found(self, search: Search, numbers: Numbers) -> np.ndarray:
+    def _is_match(self, search: Search, numbers: Numbers) -> np.ndarray:
         if search not in self._matches:
             self._matches[search] = self.reader.numbers(search)
         return np.isin(numbers, self._matches[search], assume_unique=True)
@@ -132,7 +132,7 @@ def _first_rows(spec: ScanSpec, reader: SplitReader) -> Numbers:
     names = [key.column for key in spec.order]
     own = [name for name in dict.fromkeys(names) if not spec.is_score(name)]
     scores = _Projection(spec, reader)
-    kept: dict[str, pa.Array] = {}
+    sort_values: dict[str, pa.Array] = {}
     best: Numbers = np.zeros(0, np.int64)
     for every, batch in reader.numbered_batches(own, spec.where):
         numbers = every
@@ -142,16 +142,19 @@ def _first_rows(spec: ScanSpec, reader: SplitReader) -> Numbers:
         if len(best) == spec.limit:
             # Few rows sort before the last of those found so far; only they are sorted.
             key = spec.order[0]
-            near = _not_after(columns[key.column], kept[key.column][-1], key)
+            near = _not_after(columns[key.column], sort_values[key.column][-1], key)
             columns = {name: column.filter(near) for name, column in columns.items()}
             numbers = numbers[near.to_numpy(zero_copy_only=False)]
             if not len(numbers):
                 continue
-        both = {name: pa.concat_arrays([kept[name], c]) if kept else c for name, c in columns.items()}
+        both = {
+            name: pa.concat_arrays([sort_values[name], c]) if sort_values else c
+            for name, c in columns.items()
+        }
         everyone = np.concatenate([best, numbers])
         places = first_rows(both, spec.order, spec.limit)
         best = everyone[places]
-        kept = {name: column.take(pa.array(places)) for name, column in both.items()}
+        sort_values = {name: column.take(pa.array(places)) for name, column in both.items()}
     return np.sort(best)
 
 

@@ -57,7 +57,7 @@ class SplitSource(Protocol):
         """Its index, open."""
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
-        """Whether the index can be asked about columns without fetching it."""
+        """Whether the index of these columns is on the local disk."""
 
 
 class ParquetSplitState:
@@ -117,7 +117,7 @@ class ParquetSplit:
         return open_index(self._store, self.footer, options)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
-        """Whether the index can be asked about columns without fetching it."""
+        """Whether the index of these columns is on the local disk."""
         return is_cached(self._store, self.footer, options, columns)
 
 
@@ -165,8 +165,8 @@ class QuickwitSplit:
         return False
 
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        wanted = pa.schema([self.schema.field(name) for name in columns])
-        return bundle_rows(self._store, self._ref.path, wanted, self._options, self._ref.size)
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        return bundle_rows(self._store, self._ref.path, schema, self._options, self._ref.size)
 
     def _build(self) -> Path:
         builder = IndexBuilder(self._mapping, 0, self._options)

@@ -94,7 +94,7 @@ class TableContext:
             raise SchemaError(f"no column '{name}'; the columns are: {', '.join(self.schema.names)}")
         return found
 
-    def selected(self, columns: Sequence[str] | None) -> pa.Schema:
+    def select_fields(self, columns: Sequence[str] | None) -> pa.Schema:
         """The fields of these columns, in this order, as the table names them; None for all columns."""
         return self.schema if columns is None else pa.schema([self.column(name) for name in columns])
 
@@ -184,9 +184,9 @@ def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...],
     """The distinct document mappings of files, and the number of each file's mapping."""
     if not files.num_rows:
         return (), []
-    said = pc.coalesce(files["docMappingJson"], files["docMappingRef"], pa.scalar("[]"))
-    marked = pc.binary_join_element_wise(are_parquet(files).cast(pa.string()), said, " ")
-    coded = pa.chunked_array([marked]) if isinstance(marked, pa.Array) else marked
+    texts = pc.coalesce(files["docMappingJson"], files["docMappingRef"], pa.scalar("[]"))
+    tagged = pc.binary_join_element_wise(are_parquet(files).cast(pa.string()), texts, " ")
+    coded = pa.chunked_array([tagged]) if isinstance(tagged, pa.Array) else tagged
     coded = coded.combine_chunks().dictionary_encode()
     distinct: dict[Mapping, int] = {}
     places: list[int] = []

@@ -119,8 +119,8 @@ class TaskMetrics:
 def _make_ready() -> None:
     """Make a new process ready for tasks.
 
-    The collector, which Spark calls after each task, is kept from walking over all that is loaded. A task has
-    one core: threads of Arrow's would only take it from other tasks.
+    Spark calls the garbage collector after each task; objects that are loaded now are excluded from it.
+    A task has one core: threads of Arrow would only take it from other tasks.
     """
     global _ready  # noqa: PLW0603 - once in a process
     if not _ready:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.predicate import Always, Predicate
-from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_rows, merged, pairs
+from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_rows, merge, pairs
 from indextables.read.aggregation.spec import (
     Aggregate,
     AggregateSpec,
@@ -35,7 +35,7 @@ from indextables.split.query.row_sets import TRUE, RowSet
 from indextables.store import Store
 
 _DAY_US = 86_400_000_000
-# Partial results of batches are merged when there are so many groups.
+# Partial results of batches are merge when there are so many groups.
 _MERGE_ROWS = 200_000
 
 
@@ -59,7 +59,7 @@ def index_suffices(reader: SplitReader, spec: AggregateSpec, *, sums_exact: bool
     Nothing is computed here. `sums_exact` says that doubles hold every sum of the aggregates exactly.
     """
     with split_errors(reader.table, reader.ref):
-        condition = reader.folded(spec.where)
+        condition = reader.fold(spec.where)
         return reader.from_index(condition, lambda: _suffices(reader, spec, condition, sums_exact=sums_exact))
 
 
@@ -92,8 +92,8 @@ def _from_rows(reader: SplitReader, spec: AggregateSpec) -> Partial:
         parts.append(_of_batch(batch, spec))
         waiting += parts[-1].groups.num_rows + sum(t.num_rows for t in parts[-1].distinct.values())
         if waiting > _MERGE_ROWS:
-            parts, waiting = [merged(parts, keys)], 0
-    return merged(parts, keys)
+            parts, waiting = [merge(parts, keys)], 0
+    return merge(parts, keys)
 
 
 def empty_partial(spec: AggregateSpec) -> Partial:
@@ -153,14 +153,14 @@ def _date_steps(values: pa.Array, interval: int, offset: int) -> pa.Array:
 
 
 def _from_index(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
-    condition = reader.folded(spec.where)
+    condition = reader.fold(spec.where)
     return reader.from_index(condition, lambda: _index_groups(reader, spec))
 
 
 def _index_groups(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
     keys = _keys(reader, spec)
     measures = _measures(reader, spec)
-    condition = reader.folded(spec.where)
+    condition = reader.fold(spec.where)
     if keys is None or measures is None or (isinstance(condition, Always) and condition.value is not True):
         return None
     rows = TRUE.true
@@ -233,7 +233,7 @@ def _distinct(
         return None
     columns = _key_columns(reader, spec, keys, groups)
     arrow = reader.table.column(column).type
-    columns["v"] = decoded([group.keys[-1] for group in groups], arrow)
+    columns["v"] = decode_values([group.keys[-1] for group in groups], arrow)
     return pairs(pa.table(columns))
 
 
@@ -257,7 +257,7 @@ def _table(
         elif aggregate.function in (Function.MIN, Function.MAX):
             low = aggregate.function is Function.MIN
             bounds = [measured.low if low else measured.high for measured in found]
-            columns[f"{bound_name(aggregate)}{i}"] = comparable(decoded(bounds, arrow))
+            columns[f"{bound_name(aggregate)}{i}"] = comparable(decode_values(bounds, arrow))
     return pa.table(columns)
 
 
@@ -273,10 +273,10 @@ def _key_columns(
                 pa.repeat(value, len(groups)) if value.is_valid else pa.nulls(len(groups), arrow)
             )
             continue
-        said = [g.keys[places[i]] for g in groups]
+        values = [g.keys[places[i]] for g in groups]
         if isinstance(group, DateHistogram) and pa.types.is_date32(reader.table.column(group.column).type):
-            said = [None if day is None else day * _DAY_US for day in said]
-        columns[f"g{i}"] = decoded(said, arrow)
+            values = [None if day is None else day * _DAY_US for day in values]
+        columns[f"g{i}"] = decode_values(values, arrow)
     return columns
 
 
@@ -289,7 +289,7 @@ def _sums(found: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
     return pa.array(exact, pa.decimal128(38, scale))
 
 
-def decoded(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+def decode_values(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
     """Values of a field as those of its column."""
     match kind_of(arrow):
         case TypeKind.STRING | TypeKind.BOOLEAN:

@@ -50,7 +50,7 @@ def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def same_values(values: pa.Array) -> pa.Array:
-    """Values that are equal in SQL made equal in bits: one zero, one NaN."""
+    """Values that are equal in SQL with equal bits: one zero, one NaN."""
     if not pa.types.is_floating(values.type):
         return values
     return float_of_order(float_order(values), values.type)
@@ -74,7 +74,7 @@ def from_rows(
             columns[f"s{i}"] = _summable(value)
         elif aggregate.function in (Function.MIN, Function.MAX):
             columns[f"{bound_name(aggregate)}{i}"] = comparable(value)
-    return Partial(_reduced(pa.table(columns), len(keys)), distinct)
+    return Partial(_reduce(pa.table(columns), len(keys)), distinct)
 
 
 def from_parts(table: pa.Table, keys: int) -> Partial:
@@ -83,7 +83,7 @@ def from_parts(table: pa.Table, keys: int) -> Partial:
         name: same_values(table[name].combine_chunks()) if name[0] == "g" else table[name]
         for name in table.column_names
     }
-    return Partial(_reduced(pa.table(columns), keys))
+    return Partial(_reduce(pa.table(columns), keys))
 
 
 def bound_name(aggregate: Aggregate) -> str:
@@ -96,7 +96,7 @@ def comparable(values: pa.Array) -> pa.Array:
     return float_order(values) if pa.types.is_floating(values.type) else values
 
 
-def counted_pairs(partial: Partial, keys: int) -> Partial:
+def count_pairs(partial: Partial, keys: int) -> Partial:
     """The same groups, with distinct values counted."""
     groups = partial.groups
     tables = []
@@ -108,14 +108,14 @@ def counted_pairs(partial: Partial, keys: int) -> Partial:
         )
     if not tables:
         return partial
-    return Partial(_reduced(pa.concat_tables([groups, *tables], promote_options="default"), keys))
+    return Partial(_reduce(pa.concat_tables([groups, *tables], promote_options="default"), keys))
 
 
-def merged(partials: Sequence[Partial], keys: int) -> Partial:
+def merge(partials: Sequence[Partial], keys: int) -> Partial:
     """Several partial results as one."""
     if len(partials) == 1:
         return partials[0]
-    groups = _reduced(pa.concat_tables([p.groups for p in partials]), keys)
+    groups = _reduce(pa.concat_tables([p.groups for p in partials]), keys)
     distinct = {i: pairs(pa.concat_tables([p.distinct[i] for p in partials])) for i in partials[0].distinct}
     return Partial(groups, distinct)
 
@@ -137,12 +137,12 @@ def pairs(table: pa.Table) -> pa.Table:
     return present.take(firsts)
 
 
-def _reduced(table: pa.Table, keys: int) -> pa.Table:
+def _reduce(table: pa.Table, keys: int) -> pa.Table:
     """One row for each group; without groups, one row."""
     names = [f"g{i}" for i in range(keys)]
     rest = [name for name in table.column_names if name not in names]
     functions = {"n": "sum", "s": "sum", "l": "min", "h": "max"}
-    wanted = [(name, functions[name[0]]) for name in rest]
+    functions_by_column = [(name, functions[name[0]]) for name in rest]
     # A group that all rows share stands in where there is none: Arrow groups by at least one column.
     shared = pa.array(np.zeros(table.num_rows, np.int8))
     flat = _flat_keys(table.select(names)) if names else pa.table({"_all": shared})
@@ -150,9 +150,9 @@ def _reduced(table: pa.Table, keys: int) -> pa.Table:
     for name in rest:
         work = work.append_column(name, table[name])
     work = work.append_column("_first", pa.array(np.arange(table.num_rows)))
-    done = work.group_by(flat.column_names).aggregate([*wanted, ("_first", "min")])
+    done = work.group_by(flat.column_names).aggregate([*functions_by_column, ("_first", "min")])
     columns = {name: table[name].take(done["_first_min"]) for name in names}
-    for name, function in wanted:
+    for name, function in functions_by_column:
         result = done[f"{name}_{function}"]
         columns[name] = result if result.type == table[name].type else result.cast(table[name].type)
     return pa.table(columns)
@@ -173,7 +173,7 @@ def _flat_keys(keys: pa.Table) -> pa.Table:
 
 def result_table(parts: Sequence[Partial], spec: AggregateSpec) -> pa.Table:
     """The result of an aggregation: Spark's types, null for groups without values, one row without groups."""
-    total = counted_pairs(merged(parts, len(spec.groups)), len(spec.groups))
+    total = count_pairs(merge(parts, len(spec.groups)), len(spec.groups))
     rows = total.groups
     if not spec.groups and not rows.num_rows:
         return _result_of_no_rows(spec)

@@ -10,13 +10,13 @@ from indextables.options import Options
 from indextables.predicate import Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial, split_partial
-from indextables.read.aggregation.partials import Partial, merged, result_table
+from indextables.read.aggregation.partials import Partial, merge, result_table
 from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Group, aggregate_spec
 from indextables.read.parallel import each, parallelism
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.store import Store
 
-# So many partial results are merged at once.
+# So many partial results are merge at once.
 _MERGED_AT_ONCE = 32
 
 
@@ -67,5 +67,5 @@ def merge_partials(spec: AggregateSpec, first: Sequence[Partial], more: Iterable
     for found in more:
         parts.append(found)
         if len(parts) >= _MERGED_AT_ONCE:
-            parts = [merged(parts, keys)]
-    return merged(parts, keys)
+            parts = [merge(parts, keys)]
+    return merge(parts, keys)

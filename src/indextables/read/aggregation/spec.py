@@ -149,7 +149,7 @@ def group_type(group: Group, arrow: pa.DataType) -> pa.DataType:
             )
         case Histogram() | RangeBuckets():
             if kind_of(arrow) not in NUMERIC:
-                raise PredicateError(f"'{group.column}' is {arrow}, but buckets are made of numbers")
+                raise PredicateError(f"'{group.column}' is {arrow}, but buckets need numbers")
             return pa.float64() if isinstance(group, Histogram) else pa.string()
 
 

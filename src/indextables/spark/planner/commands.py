@@ -76,8 +76,8 @@ def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
     if planned.immediate_result is not None:
         reply["background"] = context.options.get(JOBS_AT_ONCE)
         first = [_stream(planned.immediate_result)]
-    kept = pickle.dumps((planned.job, planned.state))
-    return reply, [*first, pickle.dumps((function, _RESULT)), kept, *tasks]
+    state = pickle.dumps((planned.job, planned.state))
+    return reply, [*first, pickle.dumps((function, _RESULT)), state, *tasks]
 
 
 def _read(request: Mapping[str, Any]) -> tuple[Statement, CommandContext]:

@@ -47,7 +47,7 @@ OPERATIONS: Mapping[str, Handler] = {
 def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
     """The reply to one call; an IndexTablesError is a reply that has only its message."""
     try:
-        reply, made = OPERATIONS[operation](json.loads(request), blobs)
+        reply, reply_blobs = OPERATIONS[operation](json.loads(request), blobs)
     except IndexTablesError as error:
-        reply, made = {"error": str(error)}, ()
-    return json.dumps(reply).encode(), made
+        reply, reply_blobs = {"error": str(error)}, ()
+    return json.dumps(reply).encode(), reply_blobs

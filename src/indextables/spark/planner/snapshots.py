@@ -77,7 +77,7 @@ def check_columns(table: TableLocation, found: Snapshot, expected: str | None) -
             continue
         raise SchemaError(
             f"the columns of the table at {table.store.url} were replaced after this DataFrame or view was "
-            f"made: {problem}. Make the DataFrame or the view again"
+            f"created: {problem}. Create the DataFrame or the view again"
         )
 
 

@@ -55,9 +55,9 @@ def _virtual(given: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
         if not pa.types.is_string(arrow):
             raise PredicateError(f"{column.name} is {arrow}; only a text can be highlighted")
         return Highlight(column.name)
-    made = make_buckets(kind, column.name, arguments)
-    group_type(made, arrow)
-    return made
+    found = make_buckets(kind, column.name, arguments)
+    group_type(found, arrow)
+    return found
 
 
 def _searched(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
