@@ -11,13 +11,14 @@ import re
 import struct
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from indextables.schema.calendar import parse_date, parse_timestamp
+from indextables.schema.type_info import TypeKind, kind_of
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -49,46 +50,53 @@ class Threshold(NamedTuple):
 def to_scale(values: pa.Array) -> pa.Array | None:
     """Values of a column on the scale on which they are compared; None if they are not compared."""
     arrow = values.type
-    if pt.is_string(arrow):
-        return values
-    if pt.is_floating(arrow):
-        return _float_order(values)
-    if pt.is_boolean(arrow):
-        return values.cast(pa.int8()).cast(pa.int64())
-    if pt.is_date32(arrow):
-        return values.cast(pa.int32()).cast(pa.int64())
-    if pt.is_integer(arrow) or pt.is_timestamp(arrow) or pt.is_time64(arrow) or pt.is_duration(arrow):
-        return values.cast(pa.int64())
-    if pt.is_decimal128(arrow):
-        return values.cast(pa.decimal128(38, arrow.scale))
-    return None
+    match kind_of(arrow):
+        case TypeKind.STRING:
+            return values if pt.is_string(arrow) else None
+        case TypeKind.FLOAT:
+            return _float_order(values)
+        case TypeKind.BOOLEAN:
+            return values.cast(pa.int8()).cast(pa.int64())
+        case TypeKind.DATE:
+            return values.cast(pa.int32()).cast(pa.int64()) if pt.is_date32(arrow) else None
+        case TypeKind.TIME:
+            return values.cast(pa.int64()) if pt.is_time64(arrow) else None
+        case TypeKind.INTEGER | TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL:
+            return values.cast(pa.int64())
+        case TypeKind.DECIMAL:
+            return values.cast(pa.decimal128(38, arrow.scale)) if pt.is_decimal128(arrow) else None
+        case (
+            TypeKind.NULL | TypeKind.BINARY | TypeKind.LIST | TypeKind.MAP | TypeKind.STRUCT | TypeKind.OTHER
+        ):
+            return None
+        case kind:
+            assert_never(kind)
 
 
 def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
     """The literal on the column's scale; None if it cannot be brought there exactly."""
-    kind = value.type
-    if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
+    literal, column = kind_of(value.type), kind_of(arrow)
+    if literal is TypeKind.STRING:
         return _of_text(value.as_py(), arrow)
-    if pt.is_boolean(arrow):
-        return _whole(int(value.as_py())) if pt.is_boolean(kind) else None
-    if pt.is_date32(arrow):
-        if pt.is_date64(kind):
-            return _whole(Fraction(value.value, 86_400_000))
-        return _whole(value.value) if pt.is_date32(kind) else None
-    if pt.is_timestamp(arrow):
-        same = pt.is_timestamp(kind) and (kind.tz is None) == (arrow.tz is None)
-        return _timed(value, arrow) if same else None
-    if pt.is_time64(arrow):
-        return _timed(value, arrow) if pt.is_time(kind) else None
-    if pt.is_duration(arrow):
-        return _timed(value, arrow) if pt.is_duration(kind) else None
-    if pt.is_floating(arrow):
-        return _among_floats(value, arrow)
-    if pt.is_integer(arrow):
-        return _among_integers(value)
-    if pt.is_decimal128(arrow) and (pt.is_integer(kind) or pt.is_decimal(kind)):
-        return _among_decimals(Fraction(value.as_py()), arrow.scale)
-    return None
+    match column:
+        case TypeKind.BOOLEAN:
+            return _whole(int(value.as_py())) if literal is column else None
+        case TypeKind.DATE if pt.is_date32(arrow):
+            if literal is not column:
+                return None
+            return _whole(Fraction(value.value, 86_400_000) if pt.is_date64(value.type) else value.value)
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ | TypeKind.INTERVAL:
+            return _timed(value, arrow) if literal is column else None
+        case TypeKind.TIME if pt.is_time64(arrow):
+            return _timed(value, arrow) if literal is column else None
+        case TypeKind.FLOAT:
+            return _among_floats(value, arrow)
+        case TypeKind.INTEGER:
+            return _among_integers(value)
+        case TypeKind.DECIMAL if pt.is_decimal128(arrow) and literal in {TypeKind.INTEGER, TypeKind.DECIMAL}:
+            return _among_decimals(Fraction(value.as_py()), arrow.scale)
+        case _:
+            return None
 
 
 def _of_text(text: str, arrow: pa.DataType) -> Threshold | None:
