@@ -1,5 +1,7 @@
 package org.apache.spark.sql.indextables
 
+import java.lang.reflect.Field
+
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.parser.ParserInterface
 import org.apache.spark.sql.classic.SparkSession
@@ -18,13 +20,19 @@ object Attach {
       added.registerFunctions(state.functionRegistry)
       val methods = session.experimental
       methods.extraStrategies = added.buildPlannerStrategies(session) ++ methods.extraStrategies
-      // The parser is a constant of the session, and there is no other way to put one in front of it.
-      val field = classOf[SessionState].getDeclaredFields.find(_.getType == classOf[ParserInterface]).get
-      field.setAccessible(true)
-      field.set(state, added.buildParser(session, state.sqlParser))
+      // The parser and the normalization rules are constants of a session, so their fields are replaced.
+      replace(state, _.getType == classOf[ParserInterface], added.buildParser(session, state.sqlParser))
+      replace(state, _.getName == "planNormalizationRules",
+        state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
       state.conf.setConfString(Mark, "true")
     }
     !attached
+  }
+
+  private def replace(state: SessionState, isField: Field => Boolean, value: Any): Unit = {
+    val field = classOf[SessionState].getDeclaredFields.find(isField).get
+    field.setAccessible(true)
+    field.set(state, value)
   }
 
   private val Mark = "spark.indextablesBridge.attached"

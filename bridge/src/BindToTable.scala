@@ -23,7 +23,8 @@ object BindToTable extends Rule[LogicalPlan] {
 
   def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[IndexExpression]))
 
-  def bound(node: LogicalPlan): LogicalPlan = {
+  def bound(original: LogicalPlan): LogicalPlan = {
+    val node = original.transformExpressions { case MovementBarrier(expression) => expression }
     var children = node.children
     val columns = mutable.Map.empty[Expression, Expression]
     node.expressions.flatMap(_.collect { case expression: IndexExpression => expression }).foreach { expression =>
@@ -49,7 +50,7 @@ object BindToTable extends Rule[LogicalPlan] {
       val made = replaced.transformExpressions {
         // What a subquery takes from outside is what it says that it takes.
         case subquery: SubqueryExpression if !missing(subquery, added).isEmpty =>
-          subquery.withNewOuterAttrs(subquery.getOuterAttrs ++ missing(subquery, added))
+          subquery.withNewOuterAttrs(Compat.outerAttributes(subquery) ++ missing(subquery, added))
       }
       check(made, added)
       if (made.output.map(_.exprId) == node.output.map(_.exprId)) made
@@ -59,7 +60,7 @@ object BindToTable extends Rule[LogicalPlan] {
 
   private def missing(subquery: SubqueryExpression, columns: AttributeSet): Seq[Attribute] =
     AttributeSet(subquery.children.flatMap(_.references)).filter(columns.contains)
-      .filterNot(AttributeSet(subquery.getOuterAttrs).contains).toSeq
+      .filterNot(AttributeSet(Compat.outerAttributes(subquery)).contains).toSeq
 
   // A decimal may become another double in Arrow than it does in Spark.
   private def bindable(expression: IndexExpression): Boolean = expression match {

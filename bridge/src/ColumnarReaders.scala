@@ -11,12 +11,12 @@ import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.ArrowStreamReader
 
 import org.apache.spark.TaskContext
-import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType}
-import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, UserDefinedPythonDataSource}
-import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
 import org.apache.spark.sql.indextables.{AnswerPartition, Json, KeepAlive, TaskFailure, TaskMetric, TaskPartition}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{Decimal, StructField, StructType}
@@ -88,6 +88,8 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
   private val allocator = ScanMemory.newAllocator()
   private val reader = new ArrowStreamReader(new ByteArrayInputStream(stream), allocator)
 
+  def schema: StructType = ArrowUtils.fromArrowSchema(reader.getVectorSchemaRoot.getSchema)
+
   override def next(): Boolean = reader.loadNextBatch()
 
   override def get(): ColumnarBatch = {
@@ -99,6 +101,18 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
   override def close(): Unit = {
     reader.close(false)
     allocator.close()
+  }
+}
+
+/** Rows of an Arrow stream in memory, as users see rows. */
+object ArrowAnswer {
+  def rows(stream: Array[Byte]): Seq[Row] = {
+    val reader = new AnswerReader(stream)
+    try {
+      val convert = CatalystTypeConverters.createToScalaConverter(reader.schema)
+      Iterator.continually(reader).takeWhile(_.next())
+        .flatMap(_.get().rowIterator.asScala.map(row => convert(row).asInstanceOf[Row])).toList
+    } finally reader.close()
   }
 }
 
@@ -178,17 +192,8 @@ private class TaskReader(
     val conf = SQLConf.get
     val context = TaskContext.get()
     val input = StructType(Array(StructField("struct", UserDefinedPythonDataSource.readInputSchema)))
-    val runner = new ArrowPythonRunner(
-      Seq((ChainedPythonFunctions(Seq(source.createPythonFunction(function))), 0L)),
-      PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-      Array(Array(0)),
-      input,
-      conf.sessionLocalTimeZone,
-      conf.arrowUseLargeVarTypes,
-      ArrowPythonRunner.getPythonRunnerConfMap(conf),
-      figures,
-      artifacts,
-      None) with BatchedPythonArrowInput
+    val functions = Seq((ChainedPythonFunctions(Seq(source.createPythonFunction(function))), 0L))
+    val runner = ArrowRunner(functions, input, conf, figures, artifacts)
     runner.compute(Iterator(Iterator(InternalRow(InternalRow(task)))), context.partitionId(), context)
   }
 

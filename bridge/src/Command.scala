@@ -5,14 +5,12 @@ import java.util
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.CatalystTypeConverters
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset, SparkSession => ClassicSession}
-import org.apache.spark.sql.execution.arrow.ArrowConverters
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.python.indextables.ArrowAnswer
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -32,9 +30,7 @@ object Command {
   def execute(session: ClassicSession, statement: String, options: util.Map[String, String]): Seq[Row] = {
     val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
     val answer = new CommandExecution(session, request).result()
-    val (rows, schema) = ArrowConverters.fromIPCStream(answer)
-    val convert = CatalystTypeConverters.createToScalaConverter(schema)
-    try rows.map(row => convert(row).asInstanceOf[Row]).toList finally rows.close()
+    ArrowAnswer.rows(answer)
   }
 
   /** The command that a statement is, if it is one of ours. */
@@ -50,7 +46,6 @@ object Command {
   /** What a name stands for: a table of ours in a catalog. */
   private def optionsOf(session: ClassicSession, name: Seq[String]): util.Map[String, String] =
     Dataset.ofRows(session, UnresolvedRelation(name)).queryExecution.analyzed.collectFirst {
-      case DataSourceV2Relation(table: IndexTable, _, _, _, options, _) =>
-        SessionOptions.merged(table.properties, options.asCaseSensitiveMap)
+      case IndexRelation(table, relation) => SessionOptions.merged(table.properties, relation.options.asCaseSensitiveMap)
     }.getOrElse(throw new Failure(s"${name.mkString(".")} is not a table of indextables"))
 }

@@ -17,7 +17,7 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession => ClassicSession}
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonInputPartition, PythonPartitionReaderFactory}
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -142,8 +142,8 @@ object Tasks {
         tasks.zipWithIndex.map { case (task, number) =>
           new Preferring(number, task, preferred.lift(number).flatten): InputPartition
         }.toArray
-      override def createReaderFactory(): PartitionReaderFactory = new PythonPartitionReaderFactory(
-        Rpc.source, function, Result, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid), None)
+      override def createReaderFactory(): PartitionReaderFactory = Compat.readerFactory(
+        Rpc.source, function, Result, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
     }
   }
 }

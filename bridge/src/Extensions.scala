@@ -13,8 +13,8 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     session.injectCheckRule(TableChecks(_))
     session.injectResolutionRule(_ => HiddenColumns)
     session.injectPostHocResolutionRule(_ => BindInSubqueries)
-    // First before Spark moves conditions, then along with it, for what had to be moved first.
-    session.injectPreOperatorOptimizationRule(_ => BindToTable)
+    session.injectPlanNormalizationRule(_ => PrepareSearches)
+    session.injectOptimizerRule(_ => RemoveSearchTargets)
     session.injectOptimizerRule(_ => BindToTable)
     session.injectPlannerStrategy(_ => CheckUnboundSearches)
   }

@@ -2,7 +2,6 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.{QueryContext, SparkRuntimeException}
 import org.apache.spark.sql.AnalysisException
-import org.apache.spark.sql.catalyst.parser.ParseException
 import org.apache.spark.sql.catalyst.trees.Origin
 
 /** An error of ours: its message is the sentence that Python raised, or one written here in the same style. */
@@ -14,7 +13,7 @@ class Failure(sentence: String, cause: Option[Throwable] = None)
 
 /** The same for a statement, found while it is parsed. */
 class SyntaxFailure(sentence: String)
-    extends ParseException(None, Origin(), "PARSE_SYNTAX_ERROR", Map("error" -> "", "hint" -> "")) {
+    extends SyntaxError("PARSE_SYNTAX_ERROR", Map("error" -> "", "hint" -> "")) {
   override def getMessage: String = sentence
 }
 

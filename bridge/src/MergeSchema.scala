@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.plans.logical.{AppendData, LogicalPlan, Ove
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types._
 
 /**
@@ -43,7 +42,7 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
       case relation => relation
     }
     val incoming = (if (write.query.resolved) write.query else analyzed(write.query)).schema.asNullable
-    found.collectFirst { case relation @ DataSourceV2Relation(table: IndexTable, _, _, _, _, _) =>
+    found.collectFirst { case IndexRelation(table, relation) =>
       val all = both(table.schema, incoming).asInstanceOf[StructType]
       if (all == table.schema) relation
       else relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))

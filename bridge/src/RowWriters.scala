@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.connector.write.{DataWriter, DataWriterFactory, WriterCommitMessage}
-import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, UserDefinedPythonDataSource}
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.types._
 
 /** What a task wrote, for the commit; only Python reads it. */
@@ -21,8 +21,7 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
 
     override def writeAll(rows: util.Iterator[InternalRow]): Unit = {
       KeepAlive.used()
-      val said = source.createMapInBatchEvaluatorFactory(
-        function, "write", TransportTypes(schema), RowWriters.Said, PythonCustomMetric.pythonMetrics, artifacts, None)
+      val said = Compat.evaluatorFactory(source, function, TransportTypes(schema), RowWriters.Said, artifacts)
       said.createEvaluator().eval(0, rows.asScala).foreach { row =>
         if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
         written = Some(TaskCommit(row.getBinary(0)))

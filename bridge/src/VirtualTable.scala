@@ -2,9 +2,11 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsRead, Table, TableCapability}
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types.{DataType, FloatType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -56,6 +58,17 @@ object IndexTables {
   def unapply(table: Table): Option[(IndexTable, Seq[VirtualColumn])] = table match {
     case plain: IndexTable => Some((plain, Nil))
     case VirtualTable(inner, virtual) => Some((inner, virtual))
+    case _ => None
+  }
+}
+
+/** A relation of a table of indextables to which no column was added. */
+object IndexRelation {
+  def unapply(plan: LogicalPlan): Option[(IndexTable, DataSourceV2Relation)] = plan match {
+    case relation: DataSourceV2Relation => relation.table match {
+      case table: IndexTable => Some((table, relation))
+      case _ => None
+    }
     case _ => None
   }
 }
