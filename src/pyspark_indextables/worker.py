@@ -8,10 +8,13 @@ import sys
 from collections.abc import Sequence
 from typing import IO
 
-from pyspark.sql.worker.utils import worker_run
-from pyspark.worker_util import get_sock_file_to_executor
-
 from indextables.spark.planner.dispatch import answer
+
+try:
+    from pyspark.sql.worker.utils import worker_run
+    from pyspark.worker_util import get_sock_file_to_executor
+except ImportError:  # Spark 4.0 and 4.1 have no such functions
+    from pyspark_indextables.worker_of_older_spark import get_sock_file_to_executor, worker_run
 
 _started = False
 

@@ -1,86 +1,125 @@
 """The jar with the Scala bridge: find the one for a version of Spark, or compile it.
 
-The wheel carries a jar for the Spark it was built with, and the Scala sources. PySpark carries a Scala
-compiler, so for another version the jar is compiled once, on first use, into a cache folder.
+The wheel contains a jar for each supported minor version of Spark, and the Scala sources. A checkout has the
+jar for the installed PySpark. If there is no jar, it is compiled once, with the Scala compiler that PySpark
+contains, into a cache folder.
 """
 
 import os
+import re
+import sys
 from pathlib import Path
 
 import pyspark
 
 from indextables.errors import IndexTablesError
-from indextables.spark.compiler import CompileError, compile_bridge, jar_name, minor, origin, origin_of
+from indextables.spark.compiler import (
+    MINORS,
+    CompileError,
+    compile_bridge,
+    jar_name,
+    minor,
+    origin,
+    origin_of,
+    sources_for,
+    version_key,
+)
 
 EXTENSIONS = "org.apache.spark.sql.indextables.Extensions"
 
 _HERE = Path(__file__).parent
-_OLDEST = (4, 3)
 
 
 class BridgeError(IndexTablesError):
     """There is no bridge jar for this Spark, and none can be compiled."""
 
 
-def jar(spark_version: str | None = None) -> Path:
-    """The bridge for a version of Spark (by default the installed PySpark's), compiled if necessary."""
-    version = spark_version or pyspark.__version__
+def spark_home() -> Path:
+    """The folder with the jars of Spark that a session started here uses."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def spark_version() -> str:
+    """The version of Spark that a session started here has: PySpark's, or that of `SPARK_HOME`."""
+    for jar_file in (spark_home() / "jars").glob("spark-core_*.jar"):
+        if found := re.fullmatch(r"spark-core_[\d.]+-(\d+\.\d+\..+)\.jar", jar_file.name):
+            return found[1]
+    return pyspark.__version__
+
+
+def jar(version: str | None = None) -> Path:
+    """The bridge for a version of Spark (default: the one that a session started here has).
+
+    If there is none, it is compiled, after one line on stderr.
+
+    Raises:
+        BridgeError: The version is not supported, or the bridge cannot be compiled.
+    """
+    version = version or spark_version()
     _check_version(version)
     packaged = packaged_jar(version)
-    sources = source_files()
+    sources = source_files(version)
     if packaged.is_file() and (not sources or origin_of(packaged) == origin(version, sources)):
         return packaged
     cached = _cache_folder() / f"{packaged.stem}-{origin(version, sources)[:16]}.jar"
-    return cached if cached.is_file() else build(cached, version)
+    if cached.is_file():
+        return cached
+    print(  # noqa: T201 - half a minute without a word would look like a hang
+        f"indextables: compiling the bridge for Spark {minor(version)} (once, half a minute): {cached}",
+        file=sys.stderr,
+    )
+    return build(cached, version)
 
 
-def packaged_jar(spark_version: str) -> Path:
-    """The path of the packaged bridge for a version of Spark, which serves all of its patch versions."""
-    return _HERE / "jars" / jar_name(spark_version)
+def packaged_jar(version: str) -> Path:
+    """The path of the packaged bridge for a version of Spark; one serves all patches of a minor version."""
+    return _HERE / "jars" / jar_name(version)
 
 
-def source_files() -> list[Path]:
-    """The Scala sources: in the wheel, or beside it in a checkout."""
-    for folder in (_HERE / "scala", _HERE.parents[2] / "bridge" / "src"):
-        if found := sorted(folder.glob("*.scala")):
+def source_files(version: str) -> list[Path]:
+    """The Scala sources for a version of Spark: in the wheel, or beside the package in a checkout."""
+    for folder in (_HERE / "scala", _HERE.parents[2] / "bridge"):
+        if found := sources_for(folder, version):
             return found
     return []
 
 
-def build(target: Path, spark_version: str | None = None) -> Path:
-    """Compile the bridge with the Scala compiler of the installed PySpark."""
-    version = spark_version or pyspark.__version__
+def build(target: Path, version: str | None = None, home: Path | None = None) -> Path:
+    """Compile the bridge into `target` with the Scala compiler of a Spark; `home` is its folder.
+
+    Raises:
+        BridgeError: There is no such Spark here, there are no sources, or they do not compile.
+    """
+    version = version or spark_version()
     _check_version(version)
-    if minor(version) != minor(pyspark.__version__):
+    if home is None and minor(version) != minor(spark_version()):
         raise BridgeError(
-            f"the session runs Spark {version}, but PySpark here is {pyspark.__version__}, and a bridge is "
-            f"compiled with PySpark; install pyspark~={minor(version)}.0 in this environment"
+            f"the session runs Spark {version}, but Spark here is {spark_version()}, and a bridge is "
+            f"compiled with the Spark that it is for; install pyspark~={minor(version)}.0 in this environment"
         )
-    sources = source_files()
+    sources = source_files(version)
     if not sources:
         raise BridgeError(
             f"there is no bridge for Spark {version}, and its sources are not installed; install the "
             "indextables wheel again"
         )
-    spark = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     try:
-        compile_bridge(sources, spark, version, target)
+        compile_bridge(sources, home or spark_home(), version, target)
     except CompileError as error:
         raise BridgeError(f"the bridge for Spark {version} cannot be compiled: {error}") from None
     return target
 
 
-def is_current(target: Path) -> bool:
-    """Whether a jar was compiled from the current sources, for the installed PySpark."""
-    return target.is_file() and origin_of(target) == origin(pyspark.__version__, source_files())
+def is_current(target: Path, version: str) -> bool:
+    """Whether a jar was compiled from the current sources, for a version of Spark."""
+    return target.is_file() and origin_of(target) == origin(version, source_files(version))
 
 
 def _check_version(version: str) -> None:
-    if tuple(int(part) for part in minor(version).split(".")) < _OLDEST:
-        oldest = ".".join(str(part) for part in _OLDEST)
+    if version_key(version) < version_key(MINORS[0]):
         raise BridgeError(
-            f"the session runs Spark {version}, but indextables needs {oldest} or newer; install "
-            f"pyspark>={oldest}, or read without Spark: indextables.open(path)"
+            f"the session runs Spark {version}, but indextables needs Spark {MINORS[0]} to {MINORS[-1]}; "
+            f"install pyspark>={MINORS[0]}, or read without Spark, in plain Python: indextables.open(path)"
         )
 
 

@@ -12,6 +12,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+# The minor versions of Spark that the bridge is compiled for.
+MINORS = ("4.0", "4.1", "4.2", "4.3")
+
 PROVIDER = "org.apache.spark.sql.indextables.Provider"
 
 _REGISTER = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
@@ -30,6 +33,30 @@ def minor(version: str) -> str:
     '4.3'
     """
     return ".".join(version.split(".")[:2])
+
+
+def version_key(version: str) -> tuple[int, int]:
+    """The minor version as numbers, for comparisons.
+
+    >>> version_key("4.10.1") > version_key("4.3")
+    True
+    """
+    first, second = minor(version).split(".")
+    return int(first), int(second)
+
+
+def sources_for(folder: Path, spark_version: str) -> list[Path]:
+    """The Scala sources for a version of Spark; empty if the folder has none.
+
+    `src` is common to all versions. `compat` has a folder for each version in which internals of Spark
+    changed; the newest one that is not newer than `spark_version` is used.
+    """
+    common = sorted((folder / "src").glob("*.scala"))
+    versions = sorted((path.name for path in (folder / "compat").glob("*.*")), key=version_key)
+    fitting = [name for name in versions if version_key(name) <= version_key(spark_version)]
+    if not common or not fitting:
+        return []
+    return [*common, *sorted((folder / "compat" / fitting[-1]).glob("*.scala"))]
 
 
 def jar_name(spark_version: str) -> str:
@@ -55,7 +82,7 @@ def origin_of(jar: Path) -> str:
 
 
 def compile_bridge(sources: Sequence[Path], spark: Path, spark_version: str, target: Path) -> None:
-    """Compile the jar; `spark` is the folder that holds Spark's `jars`."""
+    """Compile the sources into the jar `target`; `spark` is the folder that holds Spark's `jars`."""
     jars = sorted((spark / "jars").glob("*.jar"))
     if not any(jar.name.startswith("scala-compiler") for jar in jars):
         raise CompileError(f"there is no Scala compiler among the jars of Spark in {spark / 'jars'}")
