@@ -3,13 +3,13 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast coverage bench soak docs site clean
+.PHONY: help setup demo test check fast coverage matrix wheel bench soak docs site clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 10
 
 # What a user needs: the package, PySpark, a JDK and the compiled bridge.
-.venv/.runtime: pyproject.toml constraints.txt scripts/setup.sh $(wildcard bridge/src/*.scala bridge/src/*/*.scala)
+.venv/.runtime: pyproject.toml constraints.txt scripts/setup.sh $(wildcard bridge/src/*.scala bridge/compat/*/*.scala)
 	@scripts/setup.sh runtime
 	@touch $@
 
@@ -36,6 +36,13 @@ test: check ## Run everything that CI runs
 
 fast: .venv/.ready ## Run the tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"
+
+matrix: .venv/.ready ## Run Spark tests on the other versions of Spark, with Delta and Iceberg from Maven
+	$(PY) scripts/matrix.py
+
+wheel: .venv/.ready ## Build a wheel with the bridges for all versions of Spark into dist
+	$(PY) scripts/build_bridge.py --all
+	$(PY) -m build --wheel --no-isolation
 
 coverage: .venv/.ready ## Run the tests, or TESTS=..., and report the lines that they cover
 	@mkdir -p build/coverage
@@ -65,4 +72,4 @@ site: .venv/.ready ## Build the documentation site into build/site
 	$(PY) scripts/build_site.py
 
 clean: ## Delete the environment and everything built
-	rm -rf .venv .servers dist build
+	rm -rf .venv .matrix .servers dist build

@@ -2,6 +2,8 @@ package org.apache.spark.sql.indextables
 
 import java.lang.reflect.Field
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.parser.ParserInterface
 import org.apache.spark.sql.classic.SparkSession
@@ -9,8 +11,22 @@ import org.apache.spark.sql.internal.SessionState
 
 /** Gives to a session that runs already what `spark.sql.extensions` would have given it at its start. */
 object Attach {
-  /** Whether anything was done: a session is attached to once. */
-  def attach(session: SparkSession): Boolean = session.synchronized {
+  /**
+   * Attaches the session, once, and starts a planner process.
+   *
+   * `python` and its `version` are the interpreter of the driver, which is used where Spark has none set.
+   * Returns why the planner cannot run, or an empty text.
+   */
+  def attach(session: SparkSession, python: String, version: String): String = {
+    attach(session)
+    PythonInterpreter.useUnlessSet(session.sparkContext, python, version)
+    try {
+      session.withActive(Rpc("ping", Json.obj()))
+      ""
+    } catch { case NonFatal(error) => String.valueOf(error.getMessage) }
+  }
+
+  private def attach(session: SparkSession): Unit = session.synchronized {
     val state = session.sessionState
     val attached = state.conf.getConfString(Mark, "false").toBoolean
     if (!attached) {
@@ -26,7 +42,6 @@ object Attach {
         state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
       state.conf.setConfString(Mark, "true")
     }
-    !attached
   }
 
   private def replace(state: SessionState, isField: Field => Boolean, value: Any): Unit = {

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.indextables
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
-import java.util
 import java.util.concurrent.{ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
 
 import scala.annotation.tailrec
@@ -9,7 +8,7 @@ import scala.annotation.tailrec
 import com.fasterxml.jackson.databind.JsonNode
 import net.razorvine.pickle.Pickler
 
-import org.apache.spark.api.python.{PythonFunction, PythonUtils, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
+import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
 import org.apache.spark.sql.internal.SQLConf
@@ -43,17 +42,11 @@ object Rpc {
   /** How many calls have a process now. */
   def underWay: Int = 2 * Processes - forQueries.availablePermits - forWork.availablePermits
 
-  // IndexExpression for it starts an interpreter once, to learn its version.
-  private lazy val function: PythonFunction = PythonUtils.createPythonFunction(Array.emptyByteArray)
+  private lazy val function: PythonFunction = PythonInterpreter.function(onDriver = true, Map.empty)
 
-  /** What Spark's own Python readers and writers run on executors, in processes that run nothing of users. */
-  lazy val source: UserDefinedPythonDataSource = {
-    val plain = PythonUtils.createPythonFunction(Array.emptyByteArray)
-    val environment = new util.HashMap[String, String](plain.envVars)
-    environment.put(KeepAlive.Mark, "1")
-    UserDefinedPythonDataSource(SimplePythonFunction(
-      plain.command, environment, plain.pythonIncludes, plain.pythonExec, plain.pythonVer, plain.broadcastVars, plain.accumulator))
-  }
+  /** Runs functions of indextables on executors, in worker processes that run no functions of users. */
+  lazy val source: UserDefinedPythonDataSource =
+    UserDefinedPythonDataSource(PythonInterpreter.function(onDriver = false, Map(KeepAlive.Mark -> "1")))
 
   def apply(op: String, request: Any, blobs: Array[Byte]*): Reply = {
     KeepAlive.used()

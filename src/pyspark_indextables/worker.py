@@ -34,7 +34,11 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
     global _started  # noqa: PLW0603 - once in a process
     if not _started:
         sys.meta_path.insert(0, _NoPandas())
-    worker_run(_call, infile, outfile)
+    try:
+        worker_run(_call, infile, outfile)
+    except (BrokenPipeError, ConnectionResetError):
+        # The application ended, or gave up the call: nobody waits for the answer.
+        sys.exit(-1)
     if not _started:
         # Spark's daemon collects garbage after each call; what is loaded by now stays anyway.
         gc.collect()

@@ -48,7 +48,10 @@ def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are():
 
 @pytest.mark.parametrize(
     ("version", "message"),
-    [("3.5.1", r"needs Spark 4\.0 to 4\.3; .* without Spark"), ("4.99.0", r"install pyspark~=4\.99\.0 in this environment")],
+    [
+        ("3.5.1", r"needs Spark 4\.0 to 4\.3; .* without Spark"),
+        ("4.99.0", r"install pyspark~=4\.99\.0 in this environment"),
+    ],
 )
 def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
     with pytest.raises(bridge.BridgeError, match=message):
@@ -106,6 +109,14 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert results["attached_command"]["num_files"] > 0
     assert results["new_session"] == 10
     assert results["merged_at_the_end"] == [20, 300], "a session that ends waits for merges in the background"
+
+
+def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started_again(tmp_path):
+    heard = told("session_not_activated", tmp_path)
+    assert "indextables.attach(spark)" in heard["running"]
+    assert heard["attached"] == [7]
+    assert heard["cached"] == [7]
+    assert heard["restarted"] == [7], "the JVM of a session that was stopped takes the jar"
 
 
 def test_spark_connect_has_everything_but_attach(tmp_path):

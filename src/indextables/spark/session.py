@@ -2,8 +2,10 @@
 
 import os
 import sys
+import warnings
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from indextables.spark import bridge
@@ -18,11 +20,27 @@ _SOCKETS = "spark.python.unix.domain.socket.enabled"
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the jar and the SQL extension to a session builder; existing settings are kept.
 
+    Args:
+        builder: `SparkSession.builder`, before `getOrCreate()`.
+
+    Returns:
+        The same builder.
+
+    Raises:
+        BridgeError: A session without the bridge runs already, which `getOrCreate()` would give; or there is
+            no bridge for this version of Spark.
+
     >>> from pyspark.sql import SparkSession  # doctest: +SKIP
     >>> spark = configure(SparkSession.builder).getOrCreate()  # doctest: +SKIP
     """
+    # Each session would print it once, and it is about PySpark's own dependencies.
+    warnings.filterwarnings(
+        "ignore", "PySpark does not yet fully support pandas", FutureWarning, r"pyspark\.testing"
+    )
+    jar = str(bridge.jar())
+    _prepare_running_jvm(jar)
     given = _settings(builder)
-    builder.config(_JARS, _joined(given.get(_JARS), str(bridge.jar())))
+    builder.config(_JARS, _joined(given.get(_JARS), jar))
     builder.config(_EXTENSIONS, _joined(given.get(_EXTENSIONS), bridge.EXTENSIONS))
     if _SOCKETS not in given:
         builder.config(_SOCKETS, "true")
@@ -33,31 +51,77 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def attach(spark: SparkSession) -> SparkSession:
-    """Add the jar and the SQL extension to a running session, as in a notebook; returns the session.
+    """Give the same to a session that runs already, as in a notebook.
 
     Names of the form indextables.`/path` in SQL then work in sessions that come from it (`newSession()`), and
     in the session itself if no query ran before.
+
+    Returns:
+        The same session.
+
+    Raises:
+        BridgeError: It is a session of Spark Connect; there is no bridge for its version of Spark; or Spark's
+            Python workers cannot import indextables.
     """
     if not hasattr(spark, "_jvm"):
         raise BridgeError(
             "this is a session of Spark Connect, whose server cannot be reached from here; start the server "
             "with the bridge (configure its builder, or set spark.jars and spark.sql.extensions there)"
         )
-    found = bridge.jar(spark.version)
-    jvm: Any = spark._jvm  # noqa: SLF001 - there is no public way into the JVM
-    session: Any = spark._jsparkSession  # noqa: SLF001
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    url = jvm.java.io.File(str(found)).toURI().toURL()
-    if not any(url.equals(known) for known in loader.getURLs()):
-        loader.addURL(url)
-        session.sparkContext().addJar(str(found))
+    found = str(bridge.jar(spark.version))
+    session: Any = spark._jsparkSession  # noqa: SLF001 - there is no public way into the JVM
+    loader = _class_loader(spark._jvm)  # noqa: SLF001
+    if _add_jar(spark._jvm, loader, found):  # noqa: SLF001
+        session.sparkContext().addJar(found)
     attaching = loader.loadClass(_ATTACH + "$").getField("MODULE$").get(None)
-    attaching.attach(session)
+    version = ".".join(str(part) for part in sys.version_info[:2])
+    problem = attaching.attach(session, sys.executable, version)
+    if problem:
+        raise BridgeError(
+            f"Spark's Python workers cannot run indextables: {problem}\nSet the environment variable "
+            f"PYSPARK_PYTHON to a Python that has it, such as {sys.executable}, before the session starts"
+        )
     return spark
 
 
+def _prepare_running_jvm(jar: str) -> None:
+    """Load the jar into the JVM of an earlier session; refuse if a session without the bridge runs."""
+    gateway: Any = getattr(SparkContext, "_gateway", None)
+    if gateway is None:
+        return
+    loader = _class_loader(gateway.jvm)
+    running = SparkSession.getActiveSession()
+    if running is None:
+        # A JVM takes spark.jars only when it starts; this one goes on after the session that started it.
+        _add_jar(gateway.jvm, loader, jar)
+    elif not _has_bridge(running):
+        raise BridgeError(
+            "a Spark session runs already, and getOrCreate() would give that one, which has no bridge; use "
+            "indextables.attach(spark) with the running session, or call spark.stop() before configure"
+        )
+
+
+def _has_bridge(running: SparkSession) -> bool:
+    extensions = str(running.conf.get(_EXTENSIONS, "")).split(",")
+    attached = running.conf.get("spark.indextablesBridge.attached", "false") == "true"
+    return attached or bridge.EXTENSIONS in extensions
+
+
+def _class_loader(jvm: Any) -> Any:  # noqa: ANN401 - objects of the JVM have no types here
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader()
+
+
+def _add_jar(jvm: Any, loader: Any, jar: str) -> bool:  # noqa: ANN401
+    """Add a jar to the class path of a running JVM; False if it is there already."""
+    url = jvm.java.io.File(jar).toURI().toURL()
+    if any(url.equals(known) for known in loader.getURLs()):
+        return False
+    loader.addURL(url)
+    return True
+
+
 def _settings(builder: SparkSession.Builder) -> dict[str, Any]:
-    """The settings of the builder."""
+    """What the builder was told so far."""
     options: dict[str, Any] = getattr(builder, "_options", {})
     return options
 

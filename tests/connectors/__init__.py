@@ -1,0 +1,1 @@
+"""Tests beside lake connectors, which Spark fetches from Maven; run by `make matrix`."""
