@@ -8,7 +8,7 @@ from typing import Any
 import indextables
 
 home = sys.argv[1]
-heard: dict[str, Any] = {}
+results: dict[str, Any] = {}
 del os.environ["PYSPARK_PYTHON"]
 os.environ["PATH"] = "/usr/bin:/bin"  # no Python of an environment
 
@@ -28,21 +28,21 @@ spark.sparkContext.setLogLevel("OFF")
 try:
     indextables.configure(builder())
 except indextables.IndexTablesError as error:
-    heard["running"] = str(error)
+    results["running"] = str(error)
 
 indextables.attach(spark)
 indextables.configure(builder())  # an attached session has the bridge
 rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text")
 rows.repartition(2).write.format("indextables").option("indexing.typemap.text", "text").save(f"{home}/t")
 spark.read.format("indextables").load(f"{home}/t").createOrReplaceTempView("t")
-heard["attached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE * INDEXQUERY '7'").collect()]
+results["attached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE * INDEXQUERY '7'").collect()]
 spark.sql("CACHE TABLE t")
-heard["cached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
+results["cached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
 spark.stop()
 
 spark = indextables.configure(builder()).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 spark.read.format("indextables").load(f"{home}/t").createOrReplaceTempView("t")
-heard["restarted"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
+results["restarted"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
 spark.stop()
-sys.stdout.write(json.dumps(heard) + "\n")
+sys.stdout.write(json.dumps(results) + "\n")

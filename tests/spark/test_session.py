@@ -112,11 +112,11 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
 
 
 def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started_again(tmp_path):
-    heard = told("session_not_activated", tmp_path)
-    assert "indextables.attach(spark)" in heard["running"]
-    assert heard["attached"] == [7]
-    assert heard["cached"] == [7]
-    assert heard["restarted"] == [7], "the JVM of a session that was stopped takes the jar"
+    results = run_script("session_not_activated", tmp_path)
+    assert "indextables.attach(spark)" in results["running"]
+    assert results["attached"] == [7]
+    assert results["cached"] == [7]
+    assert results["restarted"] == [7], "the JVM of a session that was stopped takes the jar"
 
 
 def test_spark_connect_has_everything_but_attach(tmp_path):

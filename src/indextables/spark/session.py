@@ -121,7 +121,7 @@ def _add_jar(jvm: Any, loader: Any, jar: str) -> bool:  # noqa: ANN401
 
 
 def _settings(builder: SparkSession.Builder) -> dict[str, Any]:
-    """What the builder was told so far."""
+    """The settings of the builder."""
     options: dict[str, Any] = getattr(builder, "_options", {})
     return options
 
