@@ -90,7 +90,7 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
 
 def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
     seed = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
-    results = run_script("session_without_bridge", tmp_path, seed)
+    results = run_script("session_without_bridge", tmp_path, seed, timeout=480)
     assert results["plain_queries"] == [], "\n\n".join(results["plain_queries"])
     assert results["plain_append"] == 20
     assert results["plain_overwrite"] == 3
