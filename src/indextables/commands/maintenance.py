@@ -1,7 +1,6 @@
 """Maintenance commands: MERGE, PURGE, CHECKPOINT, TRUNCATE, DROP PARTITIONS, RESTORE and REPAIR."""
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +8,6 @@ import pyarrow as pa
 
 from indextables.commands.grammar import condition
 from indextables.commands.implementation import Arguments, CommandContext, Implementation, TaskSet, table_of
-from indextables.data_files import delete_uncommitted
-from indextables.errors import CommitConflictError, IndexTablesError
-from indextables.log.snapshot import Snapshot, SnapshotKey
-from indextables.log.transaction_log import MERGE as MERGE_OPERATION
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
@@ -135,15 +130,10 @@ _REPAIR = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class _MergeState:
-    """The state of a merge between its plan and finish steps: one pass, and the outcome of earlier ones."""
+    """The state of a merge between its plan and finish steps."""
 
-    merge_options: merging.MergeOptions
-    base: SnapshotKey
-    now_ms: int
-    sizes: dict[str, int]
+    merge_pass: merging.MergePass
     job: str
-    before: merging.MergeOutcome
-    passes_left: int
 
 
 def _merge_options(context: CommandContext, arguments: Arguments) -> merging.MergeOptions:
@@ -175,28 +165,24 @@ def _pass(
     job: str | None,
 ) -> TaskSet | None:
     """Plan one pass; None if there is nothing to merge, or no pass is left."""
-    snapshot, now_ms = context.log.snapshot(), time.time_ns() // 1_000_000
-    context.log.check_writable(snapshot)
-    tasks = merge_options.tasks(snapshot, context.options, before, now_ms) if passes else []
-    if not tasks:
+    planned = merging.plan_pass(context.log, context.options, merge_options, before, passes)
+    if planned is None:
         return None
-    batches = len(merging.batched(tasks, context.options))
+    merge_pass, tasks = planned
     if job is None:
         job = jobs.begin(
             jobs.JobKind.MERGE,
             context.store.url,
             context.options,
             total=len(tasks),
-            batches=batches,
+            batches=merge_pass.num_batches,
             owner=context.owner,
             status=jobs.JobStatus.RUNNING,
         ).id
     else:
-        jobs.more(job, len(tasks), batches)
-    sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
-    state = _MergeState(merge_options, snapshot.key, now_ms, sizes, job, before, passes - 1)
+        jobs.more(job, len(tasks), merge_pass.num_batches)
     public = context.options.public()
-    return TaskSet(_run_merge, [(task, public) for task in tasks], state, job=job)
+    return TaskSet(_run_merge, [(task, public) for task in tasks], _MergeState(merge_pass, job), job=job)
 
 
 def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.MergeTaskResult:
@@ -210,47 +196,18 @@ def _finish_merge(
     results: Sequence[merging.MergeTaskResult],
 ) -> pa.Table | TaskSet:
     del arguments
-    outcome = _committed(context, state, results)
+    merge_pass = state.merge_pass
+    outcome = merging.finish_pass(
+        context.log, context.options, merge_pass, results, lambda: jobs.batch_done(state.job)
+    )
     # Merged splits may be small enough to be merged again.
-    merged = outcome.new_splits > state.before.new_splits
-    again = _pass(context, state.merge_options, outcome, state.passes_left, state.job) if merged else None
+    merged = outcome.new_splits > merge_pass.before.new_splits
+    again = (
+        _pass(context, merge_pass.merge_options, outcome, merge_pass.passes_left, state.job)
+        if merged
+        else None
+    )
     return again or _merge_row(context, outcome, "")
-
-
-def _committed(
-    context: CommandContext, state: _MergeState, results: Sequence[merging.MergeTaskResult]
-) -> merging.MergeOutcome:
-    batches = merging.batched(results, context.options)
-    try:
-        snapshot = _base_of(context, state)
-    except IndexTablesError:
-        delete_uncommitted(context.store, [r.add.path for r in results if r.add])
-        raise
-    outcome = state.before
-    for done, batch in enumerate(batches):
-        try:
-            version = merging.commit_batch(context.log, snapshot, batch, context.options, state.now_ms)
-        except IndexTablesError:
-            # The files of later batches will not be committed.
-            left = [r.add.path for later in batches[done + 1 :] for r in later if r.add]
-            delete_uncommitted(context.store, left)
-            raise
-        jobs.batch_done(state.job)
-        outcome = outcome.then(batch, state.sizes, version)
-    return outcome
-
-
-def _base_of(context: CommandContext, state: _MergeState) -> Snapshot:
-    """Return the snapshot from which a pass was planned; it is identified by its token."""
-    snapshot = context.log.snapshot_of(state.base)
-    if snapshot is None:
-        raise CommitConflictError(
-            MERGE_OPERATION,
-            f"version {state.base[0]}, which it started from, was cleaned up meanwhile",
-            version=context.log.snapshot().version,
-            other="or one before it",
-        )
-    return snapshot
 
 
 def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:

@@ -11,13 +11,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TypeVar, cast
+from itertools import islice
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.errors import (
+    CommitConflictError,
     IndexTablesError,
     ObjectMissingError,
     OptionError,
@@ -29,7 +31,7 @@ from indextables.errors import (
 from indextables.log.conflict import Draft
 from indextables.log.format import files as file_lists
 from indextables.log.format.actions import Add, MergeSkip
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import MERGE, TransactionLog
 from indextables.maintain.jobs import Job, JobKind, job
 from indextables.maintain.listing import in_partitions, partition_condition
@@ -119,8 +121,6 @@ def _with_partition(
         batch = batch.set_column(context.schema.get_field_index(name), field, column)
     return batch
 
-
-T = TypeVar("T")
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -312,21 +312,93 @@ class MergeOptions:
         return found if self.max_new_splits is None else found[: self.max_new_splits - before.new_splits]
 
 
+@dataclass(frozen=True, slots=True)
+class MergePass:
+    """One pass of a merge between its plan and its commits; tasks may run in other processes meanwhile."""
+
+    merge_options: MergeOptions
+    base: SnapshotKey
+    now_ms: int
+    # Bytes of the splits that are merged, by path.
+    sizes: dict[str, int]
+    num_batches: int
+    before: MergeOutcome
+    passes_left: int
+
+
+def plan_pass(
+    log: TransactionLog, options: Options, merge_options: MergeOptions, before: MergeOutcome, passes: int
+) -> tuple[MergePass, list[MergeTask]] | None:
+    """Plan one pass: its tasks, and what `finish_pass` needs. None if there is nothing to merge.
+
+    Args:
+        log: the table.
+        options: the options of the command.
+        merge_options: which splits to merge, and into what.
+        before: the outcome of earlier passes.
+        passes: how many passes are left, this one included.
+    """
+    snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
+    log.check_writable(snapshot)
+    tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
+    if not tasks:
+        return None
+    sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
+    batches = -(-len(tasks) // options.get(opt.MERGE_BATCH))
+    return MergePass(merge_options, snapshot.key, now_ms, sizes, batches, before, passes - 1), tasks
+
+
+def finish_pass(
+    log: TransactionLog,
+    options: Options,
+    merge_pass: MergePass,
+    results: Iterable[MergeTaskResult],
+    batch_done: Callable[[], None],
+) -> MergeOutcome:
+    """Commit the results of a pass, `merge.batchSize` of them in each version.
+
+    Args:
+        log: the table.
+        options: the options of the command.
+        merge_pass: the pass, as planned.
+        results: those of its tasks; an iterator runs each task when its result is asked for.
+        batch_done: called after each version.
+
+    Returns:
+        The outcome of all passes so far.
+    """
+    iterator, size, outcome = iter(results), options.get(opt.MERGE_BATCH), merge_pass.before
+    batch: list[MergeTaskResult] = []
+    try:
+        base = _base_of(log, merge_pass)
+        while True:
+            batch = []
+            for result in islice(iterator, size):
+                batch.append(result)
+            if not batch:
+                return outcome
+            committing, batch = batch, []
+            version = commit_batch(log, base, committing, options, merge_pass.now_ms)
+            batch_done()
+            outcome = outcome.then(committing, merge_pass.sizes, version)
+    except BaseException:
+        # Files of results that were not committed: those of this batch, and of later ones if they exist.
+        left = [*batch, *(iterator if isinstance(results, Sequence) else ())]
+        delete_uncommitted(log.store, [result.add.path for result in left if result.add])
+        raise
+
+
 def merge(
     log: TransactionLog,
     options: Options,
     merge_options: MergeOptions | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
-    before: MergeOutcome | None = None,
 ) -> MergeOutcome:
-    """Merge until nothing is left to merge, in this process; some merged splits make one version.
-
-    `before` is what a first pass elsewhere did already.
-    """
+    """Merge in this process until nothing is left to merge."""
     merge_options = merge_options or MergeOptions.of(log.snapshot(), options)
     with job(JobKind.MERGE, log.store.url, options) as record:
-        return merge_as(record, log, options, merge_options, progress=progress, before=before)
+        return merge_as(record, log, options, merge_options, progress=progress)
 
 
 def merge_as(
@@ -336,59 +408,56 @@ def merge_as(
     merge_options: MergeOptions,
     *,
     progress: Callable[[int, int], None] | None = None,
-    before: MergeOutcome | None = None,
 ) -> MergeOutcome:
-    """The same under a job that is there already."""
-    outcome = before or MergeOutcome()
-    for _ in range(options.get(opt.MERGE_MAX_PASSES) - (before is not None)):
-        snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
-        log.check_writable(snapshot)
-        tasks = merge_options.tasks(snapshot, options, outcome, now_ms)
-        if not tasks:
-            break
-        batches = batched(tasks, options)
-        record.total, record.total_batches = (
-            record.total + len(tasks),
-            record.total_batches + len(batches),
-        )
-        so_far = outcome.new_splits
-        for batch in batches:
-            results = _run_batch(log, batch, options, snapshot, now_ms, record, progress)
-            outcome = outcome.then(*results)
-        if outcome.new_splits == so_far:
+    """Merge in this process under a job that exists."""
+
+    def batch_done() -> None:
+        record.done_batches += 1
+
+    outcome, passes = MergeOutcome(), options.get(opt.MERGE_MAX_PASSES)
+    while (planned := plan_pass(log, options, merge_options, outcome, passes)) is not None:
+        merge_pass, tasks = planned
+        record.total += len(tasks)
+        record.total_batches += merge_pass.num_batches
+        results = _run_here(tasks, log.store, options, record, progress)
+        outcome, passes = finish_pass(log, options, merge_pass, results, batch_done), merge_pass.passes_left
+        # Merged splits may be small enough to be merged again.
+        if outcome.new_splits == merge_pass.before.new_splits:
             break
     return outcome
 
 
-def batched(tasks: Sequence[T], options: Options) -> list[Sequence[T]]:
-    """The tasks whose results become one version each, or those results."""
-    size = options.get(opt.MERGE_BATCH)
-    return [tasks[start : start + size] for start in range(0, len(tasks), size)]
-
-
-def _run_batch(
-    log: TransactionLog,
-    batch: Sequence[MergeTask],
+def _run_here(
+    tasks: Iterable[MergeTask],
+    store: Store,
     options: Options,
-    snapshot: Snapshot,
-    now_ms: int,
     record: Job,
     progress: Callable[[int, int], None] | None,
-) -> tuple[list[MergeTaskResult], dict[str, int], int | None]:
-    results: list[MergeTaskResult] = []
-    try:
-        for task in batch:
-            results.append(run(task, log.store, options))
+) -> Iterator[MergeTaskResult]:
+    """Run tasks one after the other, each when its result is asked for."""
+    for task in tasks:
+        result = run(task, store, options)
+        try:
             record.advance(record.done + 1, record.total)
             if progress is not None:
                 progress(record.done, record.total)
-    except BaseException:
-        delete_uncommitted(log.store, [r.add.path for r in results if r.add])
-        raise
-    version = commit_batch(log, snapshot, results, options, now_ms)
-    record.done_batches += 1
-    sizes = {ref.path: ref.size for task in batch for ref in task.sources}
-    return results, sizes, version
+        except BaseException:
+            delete_uncommitted(store, [result.add.path] if result.add else [])
+            raise
+        yield result
+
+
+def _base_of(log: TransactionLog, merge_pass: MergePass) -> Snapshot:
+    """The snapshot from which a pass was planned, identified by its token."""
+    snapshot = log.snapshot_of(merge_pass.base)
+    if snapshot is None:
+        raise CommitConflictError(
+            MERGE,
+            f"version {merge_pass.base[0]}, which it started from, was cleaned up meanwhile",
+            version=log.snapshot().version,
+            other="or one before it",
+        )
+    return snapshot
 
 
 def commit_batch(
