@@ -337,11 +337,11 @@ class ParquetFile:
         return dict(zip(sorted(columns), table.columns, strict=True))
 
     def _decode_pages(self, columns: list[int], parts: list[tuple[int, Ints]]) -> list[pa.Array]:
-        self._locate([(group, self._flat[column]) for column in columns for group, _ in parts])
+        chunks = self._locate([(group, self._flat[column]) for column in columns for group, _ in parts])
         choices = [self._choose(self._flat[column], parts) for column in columns]
         # The largest first, so that no thread is left alone with it.
         order = sorted(range(len(choices)), key=lambda i: -choices[i].size)
-        data = iter(self.data.ranges([each for i in order for each in choices[i].ranges]))
+        data = iter(self._ranges([each for i in order for each in choices[i].ranges], chunks))
         threads = len(choices) > 1 and sum(choice.size for choice in choices) > _THREAD_BYTES
         decoded: dict[int, Future[pa.Array]] = {}
         for i in order:
@@ -375,17 +375,38 @@ class ParquetFile:
             before += rows
         return _PageChoice(groups, np.concatenate(positions) if positions else np.empty(0, np.int64), ranges)
 
-    def _locate(self, keys: list[tuple[int, Leaf]]) -> None:
-        """Learn where the pages of column chunks are, of those that are not known yet."""
+    def _ranges(self, ranges: list[Range], chunks: dict[int, Bytes]) -> Iterator[Bytes]:
+        """Ranges of the file; those inside of chunks at hand are not fetched again."""
+        starts = sorted(chunks)
+
+        def part(start: int, end: int) -> Bytes | None:
+            at = int(np.searchsorted(starts, start, side="right")) - 1
+            first = starts[at] if at >= 0 else 0
+            inside = at >= 0 and end <= first + len(chunks[first])
+            return chunks[first][start - first : end - first] if inside else None
+
+        found = [part(start, end) for start, end in ranges]
+        missing = [place for place, data in zip(ranges, found, strict=True) if data is None]
+        fetched = iter(self.data.ranges(missing))
+        return (next(fetched) if data is None else data for data in found)
+
+    def _locate(self, keys: list[tuple[int, Leaf]]) -> dict[int, Bytes]:
+        """Learn where the pages of column chunks are, of those that are not known yet.
+
+        Returns chunks that had to be fetched for that, by the place where they begin.
+        """
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
         chunks = [self._layout.groups[group].columns[leaf.number] for group, leaf in missing]
         indexed = [chunk.offset_index_range is not None for chunk in chunks]
         places = [chunk.offset_index_range or chunk.byte_range for chunk in chunks]
         read = self.data.ranges(places)
+        fetched: dict[int, Bytes] = {}
         for (group, leaf), chunk, has_index, data in zip(missing, chunks, indexed, read, strict=True):
             start, end = chunk.byte_range
             rows = self._layout.groups[group].rows
             table = page_locations(data) if has_index else _walk_pages(data, start, rows)
+            if not has_index:
+                fetched[start] = data
             if not len(table) or table[0, 2] != 0 or not (np.diff(table[:, 2]) > 0).all():
                 raise ValueError("the pages of a column do not begin with its first row")
             first = int(table[0, 0])
@@ -393,6 +414,7 @@ class ParquetFile:
             if first < start or int((table[:, 0] + table[:, 1]).max()) > end:
                 raise ValueError("a page lies outside of its column chunk")
             self._pages[group, leaf.number] = Pages(table[:, 0], table[:, 1], table[:, 2], dictionary, None)
+        return fetched
 
 
 def leaf_count(kind: pa.DataType) -> int:
