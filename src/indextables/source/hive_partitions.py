@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from indextables.errors import SourceError
-from indextables.schema.calendar import civil_from_days, days_from_civil, format_date
+from indextables.schema.calendar import format_date, parse_date
 from indextables.schema.type_info import UTC_TIMESTAMP
 from indextables.source.values import timestamp_micros
 
@@ -20,7 +20,6 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _DOUBLE = re.compile(r"\s*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)\s*")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d)?")
-_DATE = re.compile(r"\s*([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?\s*", re.DOTALL)
 _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
@@ -108,7 +107,7 @@ def _inferred(text: str, zone: str) -> pa.DataType:
     unescaped = unescape(text)
     if _TIMESTAMP.fullmatch(unescaped) and timestamp_micros(unescaped, zone) is not None:
         return UTC_TIMESTAMP
-    if _days(text) is not None:
+    if parse_date(text) is not None:
         return pa.date32()
     return _NULL if text == NULL_PARTITION else _STRING
 
@@ -125,23 +124,11 @@ def _decimal_digits(text: str) -> int | None:
     return digits - scale
 
 
-def _days(text: str) -> int | None:
-    """A date as Spark casts text to one: year, or year and month, or all; a time after it is ignored."""
-    found = _DATE.fullmatch(text)
-    if found is None:
-        return None
-    year, month, day = int(found[1]), int(found[2] or 1), int(found[3] or 1)
-    if not 1 <= month <= 12 or not 1 <= day <= 31:
-        return None
-    days = days_from_civil(year, month, day)
-    return days if civil_from_days(days) == (year, month, day) else None
-
-
 def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
     common = kinds[0]
     for kind in kinds[1:]:
         common = _wider(common, kind)
-    return _STRING if common == _NULL else common
+    return common
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -172,7 +159,7 @@ def _value(text: str, kind: pa.DataType, zone: str) -> pa.Scalar:
         _DOUBLE_TYPE: lambda: float(
             text.strip().rstrip("fFdD") if "N" not in text and "I" not in text else text
         ),
-        pa.date32(): lambda: _days(text),
+        pa.date32(): lambda: parse_date(text),
         UTC_TIMESTAMP: lambda: _micros(text, zone),
     }
     if kind in readers:
@@ -182,6 +169,6 @@ def _value(text: str, kind: pa.DataType, zone: str) -> pa.Scalar:
 
 def _micros(text: str, zone: str) -> int | None:
     micros = timestamp_micros(unescape(text), zone)
-    if micros is None and (days := _days(text)) is not None:
+    if micros is None and (days := parse_date(text)) is not None:
         return timestamp_micros(f"{format_date(days)} 00:00:00", zone)
     return micros

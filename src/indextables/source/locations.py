@@ -6,13 +6,16 @@ if the caller allowed them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from indextables.errors import SourceError
 from indextables.options import Options
 from indextables.store import CredentialsProvider, Store, open_store
 from indextables.store.location import locate
+from indextables.store.paths import check
+
+_DISK = "file://"
 
 
 class Place(NamedTuple):
@@ -73,10 +76,13 @@ class Locations:
                 recorded = new.rstrip("/") + recorded[len(old.rstrip("/")) :]
                 break
         if ":/" not in recorded.split("?", 1)[0][:64] and not recorded.startswith("/"):
-            path = unquote(recorded, errors="strict") if encoded else recorded
+            path = check(unquote(recorded, errors="strict") if encoded else recorded)
             path = f"{self._root}/{path}" if self._root else path
             return Place(self._bases[self._base][0], path, f"{self._base}/{path}")
-        place = locate(unquote(recorded, errors="strict") if encoded else recorded)
+        text = unquote(recorded, errors="strict") if encoded else recorded
+        if ".." in text.split("/"):
+            raise SourceError(f"the table at {self.url} refers to {text!r}; a path with '..' is not followed")
+        place = locate(text)
         known = self._bases.get(place.base)
         if known is None or not any(
             not root or place.root == root or place.root.startswith(f"{root}/") for root in known[1]
@@ -86,3 +92,14 @@ class Locations:
                 "location for this source if it is meant to be read"
             )
         return Place(known[0], place.root, place.url)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Handles travel without secrets; that of the local disk has none, and its root no URL of its own.
+        bases = {
+            base: (None if base == _DISK else store, roots) for base, (store, roots) in self._bases.items()
+        }
+        return {**self.__dict__, "_bases": bases}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        bases = {base: (store or open_store("/"), roots) for base, (store, roots) in state["_bases"].items()}
+        self.__dict__.update(state, _bases=bases)

@@ -40,6 +40,8 @@ _ENCRYPTED_MAGIC = b"PARE"
 _TAIL = 64 << 10
 # Below this many bytes of pages, threads cost more than they save.
 _THREAD_BYTES = 256 << 10
+# So many rows are decoded before those that were asked for are taken out of them.
+_DECODED_ROWS = 1 << 16
 # Of the page header (parquet.thrift): its fields, and the kinds of pages.
 _PAGE_TYPE, _PAGE_BYTES, _V1_HEADER, _V2_HEADER, _PAGE_VALUES = 1, 3, 5, 8, 1
 _DATA_PAGE, _DICTIONARY, _DATA_PAGE_V2 = 0, 2, 3
@@ -205,7 +207,9 @@ class ParquetFile:
             return "org.apache.spark.legacyINT96" in self.key_values or (version or "9") < "3.1.0"
         return "org.apache.spark.legacyDateTime" in self.key_values or (version or "9") < "3.0.0"
 
-    def fetch(self, positions: Ints, columns: Sequence[int], leaves: Sequence[int]) -> list[pa.ChunkedArray]:
+    def fetch(
+        self, positions: Ints, columns: Sequence[int], leaves: Sequence[int]
+    ) -> list[pa.Array | pa.ChunkedArray]:
         """The rows at ascending, distinct positions: top-level columns by number, of them some leaves."""
         if len(positions) and not 0 <= positions[0] <= positions[-1] < self.num_rows:
             raise SourceChangedError(self.url, f"has {self.num_rows} rows, and no row {positions[-1]}")
@@ -469,8 +473,15 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
         # Codes are taken before they become strings.
         names, metadata = opened.schema_arrow.names, opened.metadata
         opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names, **settings)
-    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
-    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
+    parts, first = [], 0
+    for batch in opened.iter_batches(_DECODED_ROWS, use_threads=False):
+        low, high = np.searchsorted(positions, [first, first + batch.num_rows])
+        if low < high:
+            taken = batch.column(0).take(pa.array(positions[low:high] - first))
+            is_coded = pa.types.is_dictionary(taken.type)
+            parts.append(taken.cast(taken.type.value_type) if is_coded else taken)
+        first += batch.num_rows
+    return pa.concat_arrays(parts)
 
 
 def _mapped(path: str, url: str, size: int) -> mmap.mmap:
