@@ -14,7 +14,7 @@ from indextables.source.columns import char_type, columns_by_name
 from indextables.source.hive_partitions import discover
 from indextables.source.locations import Locations
 from indextables.source.parquet_file import FileBytes, ParquetFile, leaf_count
-from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.store import ObjectInfo
 
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
@@ -93,10 +93,9 @@ def open_folder(
 
 def _file(locations: Locations, info: ObjectInfo, partition: Any) -> SourceFile:  # noqa: ANN401 - values by name
     url = locations.resolve(info.path, encoded=False).url
-    identity = f"{url}#{info.size}-{info.etag or info.modified_ms}"
-    return SourceFile(
-        url, info.size, identity, partition=partition, etag=info.etag, modified_ms=info.modified_ms
-    )
+    tag = content_tag(info)
+    identity = f"{url}#{info.size}-{tag}"
+    return SourceFile(url, info.size, identity, partition=partition, etag=tag, modified_ms=info.modified_ms)
 
 
 def _listing(locations: Locations) -> dict[str, ObjectInfo]:

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError
 from indextables.source.columns import Column, Projection
 from indextables.source.parquet_file import BATCH_ROWS, FileBytes, ParquetFile
-from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.split.parquet.pages import Ints
 
 # Files that stay open, each with a file handle on the local disk.
@@ -55,7 +55,7 @@ class SourceReader:
                     info = place.store.head(place.path)
                 except ObjectMissingError:
                     raise SourceChangedError(file.url, "is not there any more") from None
-                if (info.size, info.etag, info.modified_ms) != (file.size, file.etag, file.modified_ms):
+                if info.size != file.size or content_tag(info) != file.etag:
                     raise SourceChangedError(file.url, "was replaced")
             known = ParquetFile(FileBytes(place, file.size))
             if file.records is not None and known.num_rows != file.records:

@@ -10,6 +10,7 @@ from indextables.errors import SourceError
 from indextables.source.columns import FIELD_ID, Column
 from indextables.source.locations import Locations
 from indextables.split.parquet.pages import Ints
+from indextables.store import ObjectInfo
 
 
 class ColumnStatistics(NamedTuple):
@@ -45,7 +46,7 @@ class SourceFile:
     `identity` is the same for the same content in every snapshot of the source, and never shared by two
     contents, as far as the format guarantees; `deletes` is None if all of its rows count. `records` is the
     number of physical rows where the log says it exactly. `partition` has the typed values of the partition
-    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file.
+    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file (`content_tag`).
     """
 
     url: str
@@ -63,6 +64,14 @@ class SourceFile:
     def content(self) -> tuple[str, str]:
         """What identifies the rows that count: the file, and which of its rows are deleted."""
         return self.identity, "" if self.deletes is None else self.deletes.identity
+
+
+def content_tag(info: ObjectInfo) -> str:
+    """What differs between contents of an object: its ETag, or its time where the store has none.
+
+    Azure lists ETags without the quotes that it answers single requests with; times have another precision.
+    """
+    return info.etag.strip('"') or str(info.modified_ms)
 
 
 class FileChanges(NamedTuple):
