@@ -12,8 +12,7 @@ from urllib.parse import unquote
 from indextables.errors import SourceError
 from indextables.options import Options
 from indextables.store import CredentialsProvider, Store, open_store
-from indextables.store.location import locate
-from indextables.store.paths import check
+from indextables.store.location import check, locate
 
 _DISK = "file://"
 

@@ -46,7 +46,7 @@ class SourceFile:
     `identity` is the same for the same content in every snapshot of the source, and never shared by two
     contents, as far as the format guarantees; `deletes` is None if all of its rows count. `records` is the
     number of physical rows where the log says it exactly. `partition` has the typed values of the partition
-    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file (`content_tag`).
+    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file.
     """
 
     url: str
