@@ -7,10 +7,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from indextables.log.format import version_file
+from indextables.log.format import protocol, version_file
 from indextables.log.format.pointer import Pointer
 from indextables.predicate import parse_condition, to_sql
-from indextables.split.footer import IndexFile
+from indextables.split.footer import FORMAT_VERSION, IndexFile
 from tests import ROOT
 from tests.page_examples import Example, examples, table_below
 
@@ -182,6 +182,11 @@ def test_every_module_that_a_page_names_exists() -> None:
             if name.split("/")[0] in {home.name for top in homes for home in top.iterdir()}:
                 there = any((home / name).exists() for home in homes)
                 assert there, f"{page.relative_to(ROOT)} names {name}, which does not exist"
+
+
+def test_the_compatibility_page_names_the_formats_that_are_read() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    assert f"protocol versions 1 to {protocol.FEATURES}, split formats 1 to {FORMAT_VERSION}," in page
 
 
 def test_the_places_for_changes_exist() -> None:
