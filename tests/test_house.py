@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LIMIT = 700
 # A package per noun or verb; a module that exists only because of a line limit is merged into another one.
-MOST_MODULES = 240
+MOST_MODULES = 200
 # Participles say nothing as names: a noun says what a thing is, a verb what a function does.
 PARTICIPLES = {
     *("asked", "carried", "found", "given", "heard", "held", "kept", "known", "made", "meant", "noted"),
@@ -29,7 +29,8 @@ def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
 
 
 def test_there_are_not_too_many_modules() -> None:
-    modules = [path for path in SOURCES if path.name != "__init__.py"]
+    package = ROOT / "src" / "indextables"
+    modules = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
     assert len(modules) <= MOST_MODULES, "put it into the module whose job it is"
 
 

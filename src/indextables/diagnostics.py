@@ -194,7 +194,7 @@ def wait_for_prewarm(
         timeout: the most seconds to wait; a job that is still running then has no `ended`.
         options: `spark.indextables.*` options, with or without the prefix.
     """
-    return jobs.wait(jobs.found(jobs.JobKind.PREWARM, _url(path, options), job), timeout)
+    return jobs.wait(jobs.find_jobs(jobs.JobKind.PREWARM, _url(path, options), job), timeout)
 
 
 def _command_options(options: OptionValues) -> Options:

@@ -351,7 +351,7 @@ class Table:
         """
         from indextables.maintain import jobs
 
-        return jobs.wait(jobs.found(jobs.JobKind.PREWARM, self.url, job), timeout)
+        return jobs.wait(jobs.find_jobs(jobs.JobKind.PREWARM, self.url, job), timeout)
 
     # --- diagnostics ---------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_no_job_is_not_read(own_fol
     )
     assert [job.table for job in jobs.jobs(JobKind.MERGE)] == ["file:///u"]
     with pytest.raises(CommandError, match="there is no merge job 'x'; DESCRIBE INDEXTABLES MERGE JOBS"):
-        jobs.found(JobKind.MERGE, None, "x")
+        jobs.find_jobs(JobKind.MERGE, None, "x")
 
 
 def test_a_link_in_place_of_the_folder_of_jobs_is_not_followed(

@@ -28,7 +28,7 @@ def test_values_may_have_their_own_types() -> None:
 
 def test_what_is_not_given_has_its_default() -> None:
     assert Options().get(opt.CHECKPOINT_INTERVAL) == 10
-    assert not Options().given(opt.CHECKPOINT_INTERVAL)
+    assert not Options().is_set(opt.CHECKPOINT_INTERVAL)
 
 
 @pytest.mark.parametrize(

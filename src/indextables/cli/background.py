@@ -70,7 +70,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(devnull, stream.fileno())
     for job_id in result["job_id"].drop_null().to_pylist():
-        jobs.wait(jobs.found(jobs.JobKind.PREWARM, None, job_id), math.inf)
+        jobs.wait(jobs.find_jobs(jobs.JobKind.PREWARM, None, job_id), math.inf)
     return 0
 
 

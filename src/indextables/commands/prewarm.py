@@ -209,7 +209,7 @@ def _merge_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
     table = context.store.url if context.table is not None else None
-    found = jobs.found(jobs.JobKind.PREWARM, table, arguments.get("job"))
+    found = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
     waited = []
     for record in jobs.wait(found, arguments.get("timeout", MAX_WAIT_SECONDS)):
         row = _only(_WAIT, _job(record))

@@ -212,7 +212,7 @@ class Snapshot:
 
         Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
         """
-        listed = self._kept()
+        listed = self._cached_files()
         if listed is None:
             listed = self._read(where)
             if where is None and self.lists:
@@ -265,7 +265,7 @@ class Snapshot:
         """The size of all live splits."""
         return pc.sum(self.files()["size"]).as_py() or 0
 
-    def _kept(self) -> pa.Table | None:
+    def _cached_files(self) -> pa.Table | None:
         """The file list, if it is kept, or that of an earlier snapshot is."""
         if self.lists is None:
             return None

@@ -130,11 +130,11 @@ def cache_limits(options: Options, ttl: opt.Milliseconds, capacity: opt.Count) -
     """The bounds that the options set for one cache."""
     if not options.get(opt.CACHE_ENABLED):
         return CacheLimits(0, 0)
-    if options.given(ttl):
+    if options.is_set(ttl):
         ttl_ms = options.get(ttl)
-    elif options.given(opt.CACHE_TTL_MS):
+    elif options.is_set(opt.CACHE_TTL_MS):
         ttl_ms = options.get(opt.CACHE_TTL_MS)
-    elif options.given(opt.CACHE_TTL_SECONDS):
+    elif options.is_set(opt.CACHE_TTL_SECONDS):
         ttl_ms = options.get(opt.CACHE_TTL_SECONDS) * 1000
     else:
         ttl_ms = options.get(ttl)

@@ -354,7 +354,7 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
     return sorted(found, key=lambda j: j.started)
 
 
-def found(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
+def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
     """The same, or the one with an id; CommandError if there is none of it."""
     listed = [each for each in jobs(kind, table) if job_id in (None, each.id)]
     if job_id is not None and not listed:

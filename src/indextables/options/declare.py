@@ -250,7 +250,7 @@ class Options:
         text = self.values.get(option.key.lower())
         return option.default if text is None else option.parse(text)
 
-    def given(self, option: Option[Any]) -> bool:
+    def is_set(self, option: Option[Any]) -> bool:
         """Whether the option was set."""
         return option.key.lower() in self.values
 

@@ -32,7 +32,7 @@ _ASTRAL_ORDER = "[\\x{E000}-\\x{10FFFF}]"
 
 
 @dataclass(frozen=True)
-class Known:
+class ColumnMetrics:
     """What is known of a column in each of `count` places.
 
     A null bound is an unknown one. Where `open_ended`, the upper bound is a prefix of the true one. `codes`,
@@ -69,7 +69,7 @@ class Entries:
     batch: pa.RecordBatch
     schema: pa.Schema
     partition_columns: Sequence[str]
-    _known: dict[str, Known] = field(default_factory=dict)
+    _metrics: dict[str, ColumnMetrics] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -80,19 +80,19 @@ class Entries:
         """The column of the table that a condition names; nested ones have no statistics."""
         return find_field(self.schema, path)
 
-    def known(self, column: pa.Field) -> Known:
+    def metrics(self, column: pa.Field) -> ColumnMetrics:
         """What is known of the column, without its nulls."""
-        if (known := self._known.get(column.name)) is None:
+        if (metrics := self._metrics.get(column.name)) is None:
             partitioned = any(column.name.lower() == name.lower() for name in self.partition_columns)
-            known = self._partition(column) if partitioned else self._statistics(column)
-            self._known[column.name] = known
-        return known
+            metrics = self._partition(column) if partitioned else self._statistics(column)
+            self._metrics[column.name] = metrics
+        return metrics
 
     def may_null(self, column: pa.Field) -> Mask:
         """Where the column may be null in some row."""
-        known = self.known(column)
-        if known.may_null is not None:
-            return known.spread(known.may_null)
+        metrics = self.metrics(column)
+        if metrics.may_null is not None:
+            return metrics.spread(metrics.may_null)
         made = np.ones(self.count, dtype=np.bool_)
         stats, places = self._column("stats"), np.flatnonzero(self.ours)
         if stats is not None and len(places):
@@ -102,11 +102,11 @@ class Entries:
 
     def may_value(self, column: pa.Field) -> Mask:
         """Where the column may have a value in some row."""
-        known = self.known(column)
-        if known.may_value is not None:
-            return known.spread(known.may_value)
+        metrics = self.metrics(column)
+        if metrics.may_value is not None:
+            return metrics.spread(metrics.may_value)
         made = np.ones(self.count, dtype=np.bool_)
-        bounds = [bound for bound in (known.low, known.high) if bound is not None]
+        bounds = [bound for bound in (metrics.low, metrics.high) if bound is not None]
         # Only where there are no bounds can it be null throughout.
         if any(not bound.null_count for bound in bounds):
             return made
@@ -136,16 +136,16 @@ class Entries:
         place = self.batch.schema.get_field_index(name)
         return None if place < 0 else self.batch.column(place)
 
-    def _partition(self, column: pa.Field) -> Known:
+    def _partition(self, column: pa.Field) -> ColumnMetrics:
         maps = self._column("partitionValues")
         if maps is None:
-            return Known(self.count)
+            return ColumnMetrics(self.count)
         texts, found = lookup(maps, column.name)
         coded = texts.dictionary_encode(null_encoding="encode")
         parsed = parse_values(coded.dictionary, column.type, partition=True)
         low = None if is_collated(column) else to_scale(parsed.values)
         null = as_mask(parsed.values.is_null())
-        return Known(
+        return ColumnMetrics(
             len(coded.dictionary),
             low,
             low,
@@ -156,24 +156,24 @@ class Entries:
             texts=parsed.values if pt.is_string(column.type) and not is_collated(column) else None,
         )
 
-    def _statistics(self, column: pa.Field) -> Known:
+    def _statistics(self, column: pa.Field) -> ColumnMetrics:
         least, greatest = self._column("minValues"), self._column("maxValues")
         if least is None or greatest is None or is_collated(column):
-            return Known(self.count)
+            return ColumnMetrics(self.count)
         foreign = ~self.ours
         any_foreign = bool(foreign.any())
         if any_foreign and foreign.all() and column.type not in _FOREIGN_TYPES:
-            return Known(self.count)
+            return ColumnMetrics(self.count)
         low_texts, high_texts = lookup(least, column.name)[0], lookup(greatest, column.name)[0]
         if any_foreign:
             low_texts, high_texts = _distrust(low_texts, high_texts, foreign, column.type)
         low = to_scale(parse_values(low_texts, column.type).values)
         high = to_scale(parse_values(high_texts, column.type).values)
         if low is None or high is None:
-            return Known(self.count)
+            return ColumnMetrics(self.count)
         if any_foreign and as_mask(crossed := pc.greater(low, high)).any():
             low, high = (pc.if_else(pc.fill_null(crossed, False), None, bound) for bound in (low, high))
-        return Known(
+        return ColumnMetrics(
             self.count, low, high, open_ended=foreign if any_foreign and pt.is_string(column.type) else None
         )
 

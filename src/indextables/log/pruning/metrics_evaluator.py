@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from indextables.log.pruning.columns import Entries, Known, Mask, as_mask, find_field
+from indextables.log.pruning.columns import ColumnMetrics, Entries, Mask, as_mask, find_field
 from indextables.log.pruning.literals import to_scale
 from indextables.log.pruning.tree import evaluate
 from indextables.predicate import And, Predicate, columns_of, conjuncts, has_search
@@ -134,7 +134,7 @@ class ManifestBounds:
         """The column of the table that a condition names."""
         return find_field(self._schema, path)
 
-    def known(self, column: pa.Field) -> Known:
+    def metrics(self, column: pa.Field) -> ColumnMetrics:
         """The column's bounds, where there are any that can be relied upon."""
         least, greatest = self._bounds.get(column.name, (None, None))
         if (
@@ -143,19 +143,19 @@ class ManifestBounds:
             or least is None
             or greatest is None
         ):
-            return Known(1)
+            return ColumnMetrics(1)
         texts = pa.array(
             [None if text == NULL_PARTITION else text for text in (least, greatest)], pa.string()
         )
         if not self._ordered and not _in_order(texts, column.type):
-            return Known(1)
+            return ColumnMetrics(1)
         values = to_scale(parse_values(texts, column.type).values)
         if values is None:
-            return Known(1)
+            return ColumnMetrics(1)
         low, high = values.slice(0, 1), values.slice(1, 1)
         if as_mask(pc.greater(low, high)).any():
-            return Known(1)
-        return Known(1, low, high)
+            return ColumnMetrics(1)
+        return ColumnMetrics(1, low, high)
 
     def may_null(self, column: pa.Field) -> Mask:  # noqa: ARG002 - bounds are silent about nulls
         """Bounds leave nulls out, so there may be some."""
@@ -243,17 +243,17 @@ class _Ends:
 
 
 def _ends(entries: Entries, column: pa.Field) -> _Ends | None:
-    known = entries.known(column)
-    if known.low is None or known.high is None:
+    metrics = entries.metrics(column)
+    if metrics.low is None or metrics.high is None:
         return None
-    low, high = known.low, known.high
-    if known.codes is not None:
-        codes = pa.array(known.codes)
+    low, high = metrics.low, metrics.high
+    if metrics.codes is not None:
+        codes = pa.array(metrics.codes)
         low, high = low.take(codes), high.take(codes)
-    if known.unsure is not None:
-        unsure = pa.array(known.unsure)
+    if metrics.unsure is not None:
+        unsure = pa.array(metrics.unsure)
         low, high = (pc.if_else(unsure, pa.scalar(None, end.type), end) for end in (low, high))
     open_ended = np.zeros(entries.count, dtype=np.bool_)
-    if known.open_ended is not None:
-        open_ended = known.open_ended if known.codes is None else known.open_ended[known.codes]
+    if metrics.open_ended is not None:
+        open_ended = metrics.open_ended if metrics.codes is None else metrics.open_ended[metrics.codes]
     return _Ends(low, high, open_ended, entries.may_null(column))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from indextables.log.pruning.columns import Known, Mask, as_mask
+from indextables.log.pruning.columns import ColumnMetrics, Mask, as_mask
 from indextables.log.pruning.literals import Threshold, threshold, to_scale
 from indextables.predicate import (
     Always,
@@ -62,7 +62,7 @@ class Source(Protocol):
     def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
         """The column of the table that a path names."""
 
-    def known(self, column: pa.Field) -> Known:
+    def metrics(self, column: pa.Field) -> ColumnMetrics:
         """The column's bounds."""
 
     def may_null(self, column: pa.Field) -> Mask:
@@ -138,11 +138,11 @@ class _Evaluator:
             return TruthMasks(self._all(True), self._all(True), self._all(False))
         return TruthMasks(self._source.may_null(field), self._source.may_value(field), self._all(False))
 
-    def _of_values(self, field: pa.Field, known: Known, true: Mask, false: Mask) -> TruthMasks:
+    def _of_values(self, field: pa.Field, metrics: ColumnMetrics, true: Mask, false: Mask) -> TruthMasks:
         """The verdict on a condition that is unknown for null and else true or false."""
         may_value = self._source.may_value(field)
         null = self._source.may_null(field) if self._nulls else self._all(True)
-        return TruthMasks(known.spread(true) & may_value, known.spread(false) & may_value, null)
+        return TruthMasks(metrics.spread(true) & may_value, metrics.spread(false) & may_value, null)
 
     def _compare(self, op: Op, column: Column, value: pa.Scalar) -> TruthMasks:
         if not value.is_valid:
@@ -153,13 +153,13 @@ class _Evaluator:
         point = None if field is None else threshold(value, field.type)
         if field is None or point is None:
             return self._null_safe(column, self._unknown()) if op is Op.NULL_SAFE else self._unknown()
-        known = self._source.known(field)
-        if known.low is None or known.high is None:
-            every = np.ones(known.count, dtype=np.bool_)
+        metrics = self._source.metrics(field)
+        if metrics.low is None or metrics.high is None:
+            every = np.ones(metrics.count, dtype=np.bool_)
             true, false = every, every
         else:
-            true, false = _compared(op, known, point)
-        verdict = self._of_values(field, known, true, false)
+            true, false = _compared(op, metrics, point)
+        verdict = self._of_values(field, metrics, true, false)
         return self._null_safe(column, verdict) if op is Op.NULL_SAFE else verdict
 
     def _null_safe(self, column: Column, equal: TruthMasks) -> TruthMasks:
@@ -174,16 +174,16 @@ class _Evaluator:
             return self._unknown()
         array = listed.array
         present = Values(array.drop_null()) if array is not None else [v for v in listed.values if v.is_valid]
-        known = self._source.known(field)
-        if known.low is None or known.high is None or _is_long_and_unordered(listed, field.type):
+        metrics = self._source.metrics(field)
+        if metrics.low is None or metrics.high is None or _is_long_and_unordered(listed, field.type):
             verdict = self._unknown()
-        elif (many := _many(listed, field.type, known)) is not None:
-            verdict = self._of_values(field, known, *_among_many(known, many))
+        elif (many := _many(listed, field.type, metrics)) is not None:
+            verdict = self._of_values(field, metrics, *_among_many(metrics, many))
         else:
             points = [threshold(value, field.type) for value in present]
             usable = [point for point in points if point is not None]
             whole = len(usable) == len(points)
-            verdict = self._of_values(field, known, *_among(known, usable)) if whole else self._unknown()
+            verdict = self._of_values(field, metrics, *_among(metrics, usable)) if whole else self._unknown()
         # Beside a null in the list, whatever is not found is unknown.
         if len(present) < len(listed.values):
             return TruthMasks(verdict.true, self._all(False), self._all(True))
@@ -193,18 +193,18 @@ class _Evaluator:
         field = self._source.field_of(column.path)
         if field is None or not pt.is_string(field.type):
             return self._unknown()
-        known = self._source.known(field)
-        if known.texts is not None:
+        metrics = self._source.metrics(field)
+        if metrics.texts is not None:
             tests = {
                 TextMatchKind.STARTS: pc.starts_with,
                 TextMatchKind.ENDS: pc.ends_with,
                 TextMatchKind.CONTAINS: pc.match_substring,
             }
-            matches = as_mask(tests[kind](known.texts, text))
-            return self._of_values(field, known, matches, ~matches)
-        if kind is not TextMatchKind.STARTS or known.low is None or known.high is None:
+            matches = as_mask(tests[kind](metrics.texts, text))
+            return self._of_values(field, metrics, matches, ~matches)
+        if kind is not TextMatchKind.STARTS or metrics.low is None or metrics.high is None:
             return self._unknown()
-        return self._of_values(field, known, *_starting(known, text))
+        return self._of_values(field, metrics, *_starting(metrics, text))
 
     def _like(self, like: Like) -> TruthMasks:
         parts = _like_parts(like)
@@ -216,30 +216,30 @@ class _Evaluator:
             return self._compare(Op.EQ, like.column, pa.scalar(prefix))
         if parts[len(prefix) :] == [_ANY]:
             return self._text(TextMatchKind.STARTS, like.column, prefix)
-        known = self._source.known(field)
-        if known.texts is not None:
+        metrics = self._source.metrics(field)
+        if metrics.texts is not None:
             meaning = "".join({_ANY: ".*", _ONE: "."}.get(part) or re.escape(part) for part in parts)
-            matches = as_mask(pc.match_substring_regex(known.texts, f"(?s)^(?:{meaning})$"))
-            return self._of_values(field, known, matches, ~matches)
+            matches = as_mask(pc.match_substring_regex(metrics.texts, f"(?s)^(?:{meaning})$"))
+            return self._of_values(field, metrics, matches, ~matches)
         starts = self._text(TextMatchKind.STARTS, like.column, prefix)
         return TruthMasks(starts.true, self._all(True), self._all(True))
 
 
-def _sides(known: Known, point: Threshold) -> _Sides:
+def _sides(metrics: ColumnMetrics, point: Threshold) -> _Sides:
     """Compare both bounds with a literal."""
-    low, high = known.low, known.high
+    low, high = metrics.low, metrics.high
     assert low is not None
     assert high is not None
     if point.point is None:
         no_low, no_high = as_mask(low.is_null()), as_mask(high.is_null())
-        every = np.ones(known.count, dtype=np.bool_)
+        every = np.ones(metrics.count, dtype=np.bool_)
         return (
             _Sides(no_low, no_low, every, every) if point.side < 0 else _Sides(every, every, no_high, no_high)
         )
     low_to = as_mask(pc.less_equal(low, point.point), null=True)
     high_above = as_mask(pc.greater(high, point.point), null=True)
-    if known.open_ended is not None:
-        high_above |= known.open_ended & _begins(high, point.point.as_py())
+    if metrics.open_ended is not None:
+        high_above |= metrics.open_ended & _begins(high, point.point.as_py())
     if not point.exact:
         # Between this point and the next, at or below the one means below the other.
         return _Sides(low_to, low_to, high_above, high_above)
@@ -248,46 +248,46 @@ def _sides(known: Known, point: Threshold) -> _Sides:
     return _Sides(low_below, low_to, high_above, high_from)
 
 
-def _compared(op: Op, known: Known, point: Threshold) -> tuple[Mask, Mask]:
+def _compared(op: Op, metrics: ColumnMetrics, point: Threshold) -> tuple[Mask, Mask]:
     """Where a comparison can be true, and where it can be false, for values within the bounds."""
-    sides = _sides(known, point)
+    sides = _sides(metrics, point)
     if op in (Op.LT, Op.GE):
         true, false = sides.low_below, sides.high_from
     elif op in (Op.LE, Op.GT):
         true, false = sides.low_to, sides.high_above
     else:
-        true = sides.low_to & sides.high_from if point.exact else np.zeros(known.count, dtype=np.bool_)
-        false = sides.low_below | sides.high_above if point.exact else np.ones(known.count, dtype=np.bool_)
+        true = sides.low_to & sides.high_from if point.exact else np.zeros(metrics.count, dtype=np.bool_)
+        false = sides.low_below | sides.high_above if point.exact else np.ones(metrics.count, dtype=np.bool_)
     if op in (Op.GT, Op.GE):
         true, false = false, true
     if point.limit is not None:
-        beyond = as_mask(pc.greater(known.high, point.limit), null=True)
-        beyond |= as_mask(pc.less(known.low, -point.limit), null=True)
+        beyond = as_mask(pc.greater(metrics.high, point.limit), null=True)
+        beyond |= as_mask(pc.less(metrics.low, -point.limit), null=True)
         true, false = true | beyond, false | beyond
     return true, false
 
 
-def _among(known: Known, points: list[Threshold]) -> tuple[Mask, Mask]:
+def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]:
     """Where a value within the bounds can be one of the points, and where it can be none of them."""
-    every = np.ones(known.count, dtype=np.bool_)
-    if len(points) * known.count <= _IN_BUDGET or len(points) <= _IN_GROUPS:
+    every = np.ones(metrics.count, dtype=np.bool_)
+    if len(points) * metrics.count <= _IN_BUDGET or len(points) <= _IN_GROUPS:
         true, false = ~every, every
         for point in points:
-            equal, differs = _compared(Op.EQ, known, point)
+            equal, differs = _compared(Op.EQ, metrics, point)
             true, false = true | equal, false & differs
         return true, false
     if any(point.limit is not None for point in points):
         return every, every
     held = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
-    assert known.low is not None
-    if pt.is_int64(known.low.type):
-        return _between(known, np.array([point.sort_key() for point in held], dtype=np.int64)), every
+    assert metrics.low is not None
+    if pt.is_int64(metrics.low.type):
+        return _between(metrics, np.array([point.sort_key() for point in held], dtype=np.int64)), every
     # Only the ends of groups of neighbours are compared: less is skipped, nothing wrongly.
     size = -(-len(held) // _IN_GROUPS)
     true = ~every
     for start in range(0, len(held), size):
         group = held[start : start + size]
-        true |= _sides(known, group[-1]).low_to & _sides(known, group[0]).high_from
+        true |= _sides(metrics, group[-1]).low_to & _sides(metrics, group[0]).high_from
     return true, every
 
 
@@ -296,59 +296,59 @@ def _is_long_and_unordered(listed: In, arrow: pa.DataType) -> bool:
     return len(listed.values) > _IN_GROUPS and to_scale(pa.array([], arrow)) is None
 
 
-def _many(listed: In, arrow: pa.DataType, known: Known) -> pa.Array | None:
+def _many(listed: In, arrow: pa.DataType, metrics: ColumnMetrics) -> pa.Array | None:
     """The values of a long list on the scale of the bounds; None if short or unlike them."""
     if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
         return None
-    assert known.low is not None
+    assert metrics.low is not None
     points = to_scale(listed.array.drop_null())
-    return None if points is None or points.type != known.low.type else points
+    return None if points is None or points.type != metrics.low.type else points
 
 
-def _among_many(known: Known, points: pa.Array) -> tuple[Mask, Mask]:
+def _among_many(metrics: ColumnMetrics, points: pa.Array) -> tuple[Mask, Mask]:
     """As `_among`, of many points: files with a single value are judged exactly, others by the bounds."""
-    assert known.low is not None
-    assert known.high is not None
-    if known.count <= _FEW_FILES:
-        true = np.array([_any_between(points, known, i) for i in range(known.count)], dtype=np.bool_)
+    assert metrics.low is not None
+    assert metrics.high is not None
+    if metrics.count <= _FEW_FILES:
+        true = np.array([_any_between(points, metrics, i) for i in range(metrics.count)], dtype=np.bool_)
     elif pt.is_int64(points.type):
-        true = _between(known, np.sort(points.to_numpy()))
+        true = _between(metrics, np.sort(points.to_numpy()))
     else:
         ordered = points.take(pc.sort_indices(points))
-        true = np.zeros(known.count, dtype=np.bool_)
+        true = np.zeros(metrics.count, dtype=np.bool_)
         size = -(-len(ordered) // _IN_GROUPS)
         for start in range(0, len(ordered), size):
             last = Threshold(ordered[min(start + size, len(ordered)) - 1])
-            true |= _sides(known, last).low_to & _sides(known, Threshold(ordered[start])).high_from
-    single = as_mask(pc.equal(known.low, known.high))
-    if known.open_ended is not None:
-        single &= ~known.open_ended
+            true |= _sides(metrics, last).low_to & _sides(metrics, Threshold(ordered[start])).high_from
+    single = as_mask(pc.equal(metrics.low, metrics.high))
+    if metrics.open_ended is not None:
+        single &= ~metrics.open_ended
     if not single.any():
-        return true, np.ones(known.count, dtype=np.bool_)
-    listed = as_mask(pc.is_in(known.low, value_set=points))
+        return true, np.ones(metrics.count, dtype=np.bool_)
+    listed = as_mask(pc.is_in(metrics.low, value_set=points))
     return true & ~(single & ~listed), ~(single & listed)
 
 
-def _any_between(points: pa.Array, known: Known, file: int) -> bool:
+def _any_between(points: pa.Array, metrics: ColumnMetrics, file: int) -> bool:
     """Whether one of the points lies within the bounds of one file."""
-    assert known.low is not None
-    assert known.high is not None
-    low, high = known.low[file], known.high[file]
+    assert metrics.low is not None
+    assert metrics.high is not None
+    low, high = metrics.low[file], metrics.high[file]
     inside = pc.greater_equal(points, low) if low.is_valid else pc.is_valid(points)
     if high.is_valid:
         below = pc.less_equal(points, high)
-        if known.open_ended is not None and known.open_ended[file]:
+        if metrics.open_ended is not None and metrics.open_ended[file]:
             below = pc.or_(below, pc.starts_with(points, high.as_py()))
         inside = pc.and_(inside, below)
     return bool(pc.any(inside).as_py())
 
 
-def _between(known: Known, points: npt.NDArray[np.int64]) -> Mask:
+def _between(metrics: ColumnMetrics, points: npt.NDArray[np.int64]) -> Mask:
     """Where one of the sorted points lies within the bounds."""
-    assert known.low is not None
-    assert known.high is not None
-    low = known.low.fill_null(_LEAST).to_numpy(zero_copy_only=False)
-    high = known.high.fill_null(_GREATEST).to_numpy(zero_copy_only=False)
+    assert metrics.low is not None
+    assert metrics.high is not None
+    low = metrics.low.fill_null(_LEAST).to_numpy(zero_copy_only=False)
+    high = metrics.high.fill_null(_GREATEST).to_numpy(zero_copy_only=False)
     found: Mask = np.searchsorted(points, low, side="left") < np.searchsorted(points, high, side="right")
     return found
 
@@ -360,13 +360,13 @@ def _begins(prefixes: pa.Array, text: str) -> Mask:
     return as_mask(pc.is_in(prefixes, pa.array(begins, pa.string())))
 
 
-def _starting(known: Known, text: str) -> tuple[Mask, Mask]:
+def _starting(metrics: ColumnMetrics, text: str) -> tuple[Mask, Mask]:
     """Where a value within the bounds can start with the text, and where it can start otherwise."""
-    low_starts, high_starts = (as_mask(pc.starts_with(bound, text)) for bound in (known.low, known.high))
-    low_to = as_mask(pc.less_equal(known.low, text), null=True) | low_starts
-    high_from = as_mask(pc.greater_equal(known.high, text), null=True)
-    if known.open_ended is not None:
-        high_from |= known.open_ended & _begins(known.high, text)
+    low_starts, high_starts = (as_mask(pc.starts_with(bound, text)) for bound in (metrics.low, metrics.high))
+    low_to = as_mask(pc.less_equal(metrics.low, text), null=True) | low_starts
+    high_from = as_mask(pc.greater_equal(metrics.high, text), null=True)
+    if metrics.open_ended is not None:
+        high_from |= metrics.open_ended & _begins(metrics.high, text)
     return low_to & high_from, ~(low_starts & high_starts)
 
 
