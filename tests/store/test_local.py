@@ -401,3 +401,12 @@ def test_the_root_of_the_file_system_is_a_store(tmp_path):
 def test_a_name_that_is_too_long_is_told_once(store):
     with pytest.raises(StoreError, match="File name too long"):
         store.open_upload("n" * 300 + "/file")
+
+
+def test_a_disk_error_while_a_link_is_looked_up_is_named(store, monkeypatch):
+    store.put("a.split", b"")
+    fail(monkeypatch, "lstat", errno.EIO)
+    with pytest.raises(StoreError, match=r"a\.split: Input/output error"):
+        store.is_link("a.split")
+    assert not store.is_link("a.split")
+    assert not store.is_link("b.split")

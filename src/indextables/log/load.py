@@ -255,25 +255,25 @@ class Loader:
         listed = delta.files() if delta.added else files.FILES.empty_table()
         return BaseState(base.version, "", None, listed), header, delta.metadata, delta.protocol
 
-    def recall(self, version: int) -> StateHeader:
+    def read_missing_header(self, version: int) -> StateHeader:
         """What a state of another engine has no field for: the batches of streams, and skipped splits.
 
         The version files up to it, as far as they are there, and earlier states of ours say it.
         """
         listing = full_listing(self.log)
-        told, start = StateHeader(), 0
+        earlier_header, start = StateHeader(), 0
         for earlier in sorted((v for v in listing.states if v < version), reverse=True):
             info = listing.states[earlier]
             base = Base(earlier, info.path, is_state=True, stamp=stamp_of(info))
             found = self.header(base, self.state(base))
             if found is not None:
-                told, start = found, earlier + 1
+                earlier_header, start = found, earlier + 1
                 break
         present = [v for v in sorted(listing.versions) if start <= v <= version]
         wanted = [file for v in present for file in version_files(listing, range(v, v + 1))]
         delta = Delta().then(self.versions(wanted))
-        skips = {s.path: s for s in told.mergeskips if s.path not in delta.removed} | delta.skips
-        txns = {t.app_id: t for t in told.txns} | delta.txns
+        skips = {s.path: s for s in earlier_header.mergeskips if s.path not in delta.removed} | delta.skips
+        txns = {t.app_id: t for t in earlier_header.txns} | delta.txns
         return StateHeader(mergeskips=list(skips.values()), txns=list(txns.values()))
 
     def _find_metadata(self, segment: Segment) -> Metadata:

@@ -84,17 +84,17 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
     if anchor is not None:
         kept = pointer.version if pointer else None
         states = set(_old_states(listing, anchor, retention, kept, now_ms))
-        told = _metadata_of_the_rest(loader, listing, states)
+        metadata_versions = _metadata_of_the_rest(loader, listing, states)
         versions = (
             v
             for v, info in listing.versions.items()
             if v <= anchor.version and v != listing.latest and info.modified_ms < now_ms - retention.log_ms
         )
         found = ExpiredFiles(
-            versions=tuple(sorted(set(versions) - told))
+            versions=tuple(sorted(set(versions) - metadata_versions))
             if _is_self_contained(loader, listing, anchor)
             else (),
-            states=tuple(sorted(states - told)),
+            states=tuple(sorted(states - metadata_versions)),
             checkpoints=tuple(sorted(v for v in listing.checkpoints if v < anchor.version and v != kept)),
         )
     return _with_paths(loader, listing, found, now_ms - retention.manifest_ms)
@@ -110,14 +110,14 @@ def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
 
 def _metadata_of_the_rest(loader: Loader, listing: Listing, gone: set[int]) -> set[int]:
     """The versions at which remaining states that have no metadata find it: in a state, or in version 0."""
-    told: set[int] = set()
+    metadata_versions: set[int] = set()
     for version in sorted(set(listing.states) - gone):
         state = _readable(loader, listing, version)
         if state is not None and state.metadata is None:
             earlier = sorted((v for v in gone if v < version), reverse=True)
             having = (v for v in earlier if (s := _readable(loader, listing, v)) and s.metadata is not None)
-            told |= {next(having, 0), 0}
-    return told
+            metadata_versions |= {next(having, 0), 0}
+    return metadata_versions
 
 
 def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest | None:
@@ -216,7 +216,7 @@ def _anchor(
 def _old_states(
     listing: Listing, anchor: Base, retention: Retention, pointed: int | None, now_ms: int
 ) -> tuple[int, ...]:
-    """States that nobody needs: before the anchor, or told by the version files after it."""
+    """States that nobody needs: before the anchor, or described by the version files after it."""
     newest = max(listing.states, default=None)
     old = sorted((v for v in listing.states if v != newest), reverse=True)
     replayable = anchor.version

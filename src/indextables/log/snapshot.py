@@ -88,7 +88,7 @@ class SnapshotReader(Protocol_):
     def parallelism(self) -> int:
         """How many manifests are read at once."""
 
-    def recall(self, version: int) -> StateHeader:
+    def read_missing_header(self, version: int) -> StateHeader:
         """What a state of another engine has no field for."""
 
     def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
@@ -184,7 +184,7 @@ class Snapshot:
     @cached_property
     def _before(self) -> StateHeader:
         """What the base says beyond its list of splits."""
-        return self._source.recall(self.base.version) if self.header is None else self.header
+        return self._source.read_missing_header(self.base.version) if self.header is None else self.header
 
     @cached_property
     def lineage(self) -> tuple[str | None, ...]:

@@ -163,33 +163,35 @@ class SnapshotCache:
         """`reader` reads on behalf of the snapshots that the cache returns."""
         self._reader = reader
         self._scope = reader.log.cache_scope
-        self._keep = cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
+        self._limits = cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
     def get(self, segment: Segment) -> Snapshot | None:
         """What was read of these files before."""
-        if not self._keep.capacity:
+        if not self._limits.capacity:
             return None
-        found = SNAPSHOTS.get(self._scope, segment, ttl_ms=self._keep.ttl_ms)
+        found = SNAPSHOTS.get(self._scope, segment, ttl_ms=self._limits.ttl_ms)
         return None if found is None else replace(found, reader=self._reader)
 
     def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
         """Keep what was read of some files."""
-        if self._keep.capacity:
-            SNAPSHOTS.put(self._scope, segment, replace(snapshot, reader=None), capacity=self._keep.capacity)
+        if self._limits.capacity:
+            SNAPSHOTS.put(
+                self._scope, segment, replace(snapshot, reader=None), capacity=self._limits.capacity
+            )
         return snapshot
 
     def newest(self) -> tuple[Snapshot, Stamp | None] | None:
         """The newest version that was read or committed here, and what identifies its file, if known."""
-        if not self._keep.capacity:
+        if not self._limits.capacity:
             return None
-        found = NEWEST.get(self._scope, None, ttl_ms=self._keep.ttl_ms)
+        found = NEWEST.get(self._scope, None, ttl_ms=self._limits.ttl_ms)
         return None if found is None else (replace(found[0], reader=self._reader), found[1])
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
         """Keep a version as the one to go on from."""
-        if self._keep.capacity:
+        if self._limits.capacity:
             facts = replace(snapshot, reader=None)
-            NEWEST.put(self._scope, None, (facts, stamp), capacity=self._keep.capacity)
+            NEWEST.put(self._scope, None, (facts, stamp), capacity=self._limits.capacity)
         return snapshot
 
 
@@ -199,21 +201,23 @@ class FileListCache:
     def __init__(self, scope: CacheScope, options: Options) -> None:
         """`scope` is that of the store rooted at the log folder."""
         self._scope = scope
-        self._keep = cache_limits(options, opt.CACHE_FILES_TTL_MS, opt.CACHE_FILES_CAPACITY)
+        self._limits = cache_limits(options, opt.CACHE_FILES_TTL_MS, opt.CACHE_FILES_CAPACITY)
         self._max_bytes = options.get(opt.CACHE_FILES_MAX_BYTES)
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
         """The live splits of a snapshot, if they are kept."""
-        return FILE_LISTS.get(self._scope, key, ttl_ms=self._keep.ttl_ms) if self._keep.capacity else None
+        return FILE_LISTS.get(self._scope, key, ttl_ms=self._limits.ttl_ms) if self._limits.capacity else None
 
     def has(self, key: SnapshotKey) -> bool:
         """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
-        return self._keep.capacity > 0 and FILE_LISTS.has(self._scope, key, ttl_ms=self._keep.ttl_ms)
+        return self._limits.capacity > 0 and FILE_LISTS.has(self._scope, key, ttl_ms=self._limits.ttl_ms)
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
-        if self._keep.capacity:
-            FILE_LISTS.put(self._scope, key, listed, capacity=self._keep.capacity, max_weight=self._max_bytes)
+        if self._limits.capacity:
+            FILE_LISTS.put(
+                self._scope, key, listed, capacity=self._limits.capacity, max_weight=self._max_bytes
+            )
 
 
 def invalidate(url: str | None = None) -> int:

@@ -78,7 +78,7 @@ class TransactionLog:
     def __init__(
         self, store: Store, options: Options | None = None, *, engine: str, env: Environment | None = None
     ) -> None:
-        """`engine` signs commits; `env` is the clock and the dice, replaceable in tests."""
+        """`engine` is recorded in commits; `env` supplies time and randomness (injectable in tests)."""
         self.store = store
         self.options = options or Options()
         self.engine = engine

@@ -129,7 +129,7 @@ def _files() -> Iterator[Path]:
 
 
 def born(process: int) -> str:
-    """When a process was started, as its system counts; empty where that is not told."""
+    """When a process was started, as its system counts; empty where that is unknown."""
     try:
         # The name of a program, in parentheses, may hold blanks; the fields after it do not.
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
@@ -348,8 +348,8 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
     """The jobs of this machine, oldest first."""
     with _lock:
         own = dict(_jobs)
-    told = (_of(record) for record in load_all() if record.id not in own)
-    others = (_judged(each) for each in told if each is not None)
+    records = (_of(record) for record in load_all() if record.id not in own)
+    others = (_with_status(each) for each in records if each is not None)
     found = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
     return sorted(found, key=lambda j: j.started)
 
@@ -380,8 +380,8 @@ def _now(each: Job) -> Job:
         if each.id in _jobs:
             return _jobs[each.id]
     record = load(each.id)
-    told = None if record is None else _of(record)
-    return each if told is None else _judged(told)
+    found = None if record is None else _of(record)
+    return each if found is None else _with_status(found)
 
 
 def _change(job_id: str, change: Callable[[Job], None]) -> None:
@@ -406,7 +406,7 @@ def _of(record: JobRecord) -> Job | None:
     return Job(**{**msgspec.structs.asdict(record), "kind": kind, "status": status})
 
 
-def _judged(found: Job) -> Job:
+def _with_status(found: Job) -> Job:
     """A job whose process is gone has failed."""
     here = found.host == socket.gethostname()
     if found.ended is None and here and not alive(found.owner, found.born):

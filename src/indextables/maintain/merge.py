@@ -2,9 +2,9 @@
 
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
 becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
-split that is damaged stays live, is left out of its group and rests for a day (`mergeskip`). Where storage
-fails, the whole group is left as it is: a split that storage did not deliver rests for minutes, other
-groups go on.
+split that is damaged stays live, is left out of its group and not tried again for a day (`mergeskip`). Where
+storage fails, the whole group is left as it is and others go on; a split that storage did not deliver is
+tried again after minutes.
 """
 
 import time
@@ -194,10 +194,10 @@ def plan(
     `where` is a condition on partition columns; `max_sources` is the most splits that become one.
     """
     listed = in_partitions(snapshot, where)
-    resting = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
+    cooling_down = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
     small = pc.less(listed["size"], int(target_bytes * options.get(opt.MERGE_SKIP_THRESHOLD)))
-    awake = pc.invert(pc.is_in(listed["path"], value_set=pa.array(resting, pa.string())))
-    candidates = listed.filter(pc.and_(small, awake)).sort_by("modificationTime")
+    available = pc.invert(pc.is_in(listed["path"], value_set=pa.array(cooling_down, pa.string())))
+    candidates = listed.filter(pc.and_(small, available)).sort_by("modificationTime")
     most = max_sources or options.get(opt.MERGE_MAX_SOURCES)
     by_partition: dict[tuple[tuple[str, str | None], ...], list[SourceRef]] = {}
     for add in file_lists.to_adds(candidates):
@@ -504,15 +504,15 @@ def _skips(
         return
     damaged_ms = options.get(opt.SKIP_COOLDOWN_HOURS) * HOUR_MS
     unavailable_ms = options.get(opt.SKIP_STORAGE_MINUTES) * MINUTE_MS
-    rests = [(*s, damaged_ms) for r in results for s in r.skipped]
-    rests += [(*s, unavailable_ms) for r in results for s in r.unavailable]
-    for path, reason, rest_ms in rests:
+    cooldowns = [(*s, damaged_ms) for r in results for s in r.skipped]
+    cooldowns += [(*s, unavailable_ms) for r in results for s in r.unavailable]
+    for path, reason, cooldown_ms in cooldowns:
         before = snapshot.skips.get(path)
         yield MergeSkip(
             path=path,
             skip_timestamp=now_ms,
             reason=reason,
             operation="merge",
-            retry_after=now_ms + rest_ms,
+            retry_after=now_ms + cooldown_ms,
             skip_count=before.skip_count + 1 if before else 1,
         )

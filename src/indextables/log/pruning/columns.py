@@ -96,8 +96,8 @@ class Entries:
         made = np.ones(self.count, dtype=np.bool_)
         stats, places = self._column("stats"), np.flatnonzero(self.ours)
         if stats is not None and len(places):
-            told = stats if len(places) == self.count else stats.take(pa.array(places))
-            made[places] = ~as_mask(pc.match_substring_regex(told, _count_pattern(column.name, "0")))
+            selected = stats if len(places) == self.count else stats.take(pa.array(places))
+            made[places] = ~as_mask(pc.match_substring_regex(selected, _count_pattern(column.name, "0")))
         return made
 
     def may_value(self, column: pa.Field) -> Mask:
