@@ -187,7 +187,9 @@ def _partition_value(add: Add, name: str, kind: pa.DataType, zone: str) -> pa.Sc
             f"the file {add.path} has no value of the partition column {name}; the log is damaged"
         )
     text = add.partitionValues[name]
-    if not text:  # an empty text is null (protocol, "Partition Value Serialization")
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    if text is None or (not text and not is_text):
+        # Spark casts the text: an empty one is null but for strings, whatever the protocol says of those.
         return pa.scalar(None, kind)
     return parse_value(text, kind, zone, f"the partition value {name} of the file {add.path}")
 
