@@ -4,7 +4,6 @@ To read a few rows, only their pages are fetched and decoded; the page index has
 """
 
 import io
-import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -159,7 +159,7 @@ class ReaderState:
     def __init__(self, local_path: str | None, size: int) -> None:
         self.layout: FileLayout | None = None
         self.pages: dict[tuple[int, int], Pages] = {}
-        self.map = _map_file(local_path, size) if local_path is not None else None
+        self.map = MappedFile.open(local_path, size) if local_path is not None else None
 
 
 class RowReader:
@@ -242,10 +242,10 @@ class RowReader:
                 yield from slice_batch(batch, batch_bytes)
             return
         schema = self._result_schema(names)
-        # Arrow decodes the columns of a row group in parallel; with fewer columns than cores, row groups are
-        # too.
+        # With fewer columns decoded in parallel than cores, row groups are too.
+        decoders = max(1, len(names)) if self._columns_in_parallel else 1
         largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
-        depth = min(cpu_count(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // max(1, len(names))
+        depth = min(cpu_count(), len(groups), 1 + int(_AHEAD_BYTES // max(1, largest))) // decoders
         depth = max(1, depth)
         for table in self._read_ahead(
             [partial(self._group, group, names, start, end) for group in groups], depth
@@ -316,12 +316,12 @@ class RowReader:
         if self._footer.checksums is not None:
             encoded.check(self._footer.checksums[number])
         # Decoded from a copy, so that the bytes that will be written are known to be readable.
-        copy = io.BytesIO()
+        copy = pa.BufferOutputStream()
         file = RowGroupWriter(copy, self._layout.metadata)
         file.add(encoded)
         file.close(lambda _: {})
         names = self._footer.schema.names
-        table = pq.ParquetFile(pa.BufferReader(copy.getbuffer())).read(columns=names)
+        table = pq.ParquetFile(pa.BufferReader(copy.getvalue())).read(columns=names)
         if table.num_rows != encoded.rows:
             raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
         schema = self._result_schema(names)
@@ -365,7 +365,7 @@ class RowReader:
             for number, chunk in zip(numbers, data, strict=True):
                 _check(chunk, self._footer.checksums[group][number].chunk, "a column chunk")
         if self._map is not None:
-            source = pa.BufferReader(self._map)
+            source = pa.BufferReader(self._map.data)
         else:
             parts = {start: bytes(chunk) for (start, _), chunk in zip(places, data, strict=True)}
             source = SparseFile.open(self._footer.size, parts)
@@ -373,9 +373,7 @@ class RowReader:
 
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
-            if self._map.size() < len(self._map):
-                raise ValueError("the file was truncated since it was opened")
-            whole = memoryview(self._map)
+            whole = self._map.bytes()
             return [whole[start:end] for start, end in ranges]
         return self._store.get_ranges(self._path, ranges) if ranges else []
 
@@ -500,31 +498,60 @@ class RowReader:
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Nested columns: the pages of their leaves have different rows, so whole row groups are read."""
-        tables = [
-            self._open(group, names).read_row_group(group, columns=names).take(pa.array(local))
-            for group, local in parts
-        ]
+        tables = [self._read_group(group, names).take(pa.array(local)) for group, local in parts]
         table = pa.concat_tables(tables)
         return {name: table.column(name) for name in names}
 
+    @property
+    def _columns_in_parallel(self) -> bool:
+        """Whether threads of Arrow decode columns: only from memory of Arrow (see `MappedFile`)."""
+        return self._map is not None
+
+    def _read_group(self, group: int, names: list[str]) -> pa.Table:
+        opened = self._open(group, names)
+        return opened.read_row_group(group, columns=names, use_threads=self._columns_in_parallel)
+
     def _group(self, group: int, names: list[str], start: int, end: int) -> pa.Table:
         first = self._layout.groups[group].first_row
-        table = self._open(group, names).read_row_group(group, columns=names)
+        table = self._read_group(group, names)
         low, high = max(0, start - first), min(self._layout.groups[group].rows, end - first)
         return table if low == 0 and high == table.num_rows else table.slice(low, high - low)
 
 
-def _map_file(path: str, size: int) -> mmap.mmap:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a path as the store gives it
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise SplitError(f"{path}: the split cannot be opened ({error})") from error
-    if len(mapped) != size:
-        raise SplitError(
-            f"{path}: the split has {len(mapped)} bytes instead of {size}; it was replaced or truncated"
-        )
-    return mapped
+@dataclass(frozen=True, slots=True)
+class MappedFile:
+    """A local file that is mapped into memory.
+
+    The memory belongs to Arrow: a thread of Arrow that still holds a part of it while the interpreter ends
+    releases it without the interpreter, whereas a buffer of Python's would abort the process.
+    """
+
+    path: str
+    data: pa.Buffer
+
+    @classmethod
+    def open(cls, path: str, size: int) -> "MappedFile":
+        """Map a file, whose size must be `size`; the file itself is closed."""
+        try:
+            with pa.memory_map(path) as file:
+                data = file.read_buffer()
+        except (OSError, ValueError) as error:
+            raise SplitError(f"{path}: the split cannot be opened ({error})") from error
+        if data.size != size:
+            raise SplitError(
+                f"{path}: the split has {data.size} bytes instead of {size}; it was replaced or truncated"
+            )
+        return cls(path, data)
+
+    def bytes(self) -> memoryview:
+        """The whole file; ValueError if it was truncated since, as pages past its end cannot be read."""
+        try:
+            truncated = Path(self.path).stat().st_size < self.data.size
+        except FileNotFoundError:
+            truncated = False  # a deleted file stays readable as long as it is mapped
+        if truncated:
+            raise ValueError("the file was truncated since it was opened")
+        return memoryview(self.data).cast("B")
 
 
 def _check(data: bytes | memoryview, expected: int | None, what: str) -> None:
