@@ -110,7 +110,7 @@ def test_damaged_splits_are_left_out_with_their_reason(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / LOG)
     done = repair(str(tmp_path), None, Options(), engine="test")
     assert (done.valid_splits, done.missing_splits) == (2, 1)
-    assert "cut or damaged" in done.left_out[0][1]
+    assert "truncated or damaged" in done.left_out[0][1]
 
 
 def test_columns_that_came_later_are_kept(tmp_path: Path) -> None:

@@ -249,15 +249,6 @@ def test_what_cannot_be_answered_fails_with_a_reason_before_any_task(logs):
     assert ids(logs, "msg INDEXQUERY 'timeout'") == TIMEOUT
 
 
-def test_a_cached_table_is_not_searched_by_guessing(logs):
-    frame = logs.spark.read.format("indextables").load(logs.path).where("id >= 0").cache()
-    try:
-        with pytest.raises(AnalysisException, match="cannot be answered"):
-            frame.where("msg INDEXQUERY 'timeout'").count()
-    finally:
-        frame.unpersist()
-
-
 def test_scores_and_fragments_come_with_a_search(logs):
     rows = logs.rows(
         "SELECT id, _score, highlight(msg) FROM {t} WHERE msg INDEXQUERY 'timeout' ORDER BY _score DESC, id"
