@@ -81,7 +81,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, tmp_path):
     def absent(name):
         raise ModuleNotFoundError("No module named 'pyiceberg'", name="pyiceberg")
 
-    monkeypatch.setattr("indextables.source.opening.importlib.import_module", absent)
+    monkeypatch.setattr("indextables.source.reader.importlib.import_module", absent)
     with pytest.raises(MissingExtraError, match=r"pip install 'indextables\[iceberg\]'"):
         open_source("iceberg", str(tmp_path))
 

@@ -4,8 +4,7 @@
 values and deleted rows. `SourceReader` reads rows of those files, all or by position.
 """
 
-from indextables.source.opening import open_source
-from indextables.source.reader import SourceReader
+from indextables.source.reader import SourceReader, open_source
 from indextables.source.snapshot import (
     ColumnStatistics,
     FileChanges,

@@ -11,9 +11,9 @@ from indextables.errors import ObjectMissingError, SourceError, SourceNotFoundEr
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
 from indextables.source.columns import char_type, columns_by_name
-from indextables.source.hive_partitions import discover
 from indextables.source.locations import Locations
 from indextables.source.parquet_file import FileBytes, ParquetFile, leaf_count
+from indextables.source.partition_values import discover
 from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.store import ObjectInfo
 

@@ -19,8 +19,8 @@ from indextables.source.columns import char_type, columns_by_name
 from indextables.source.deletion_bitmap import read_bitmap, read_framed
 from indextables.source.delta.log import Add, DeletionVector, DeltaLog, LogState
 from indextables.source.locations import Locations
+from indextables.source.partition_values import parse_value
 from indextables.source.snapshot import ColumnStatistics, SourceFile, SourceSnapshot
-from indextables.source.values import parse_value
 from indextables.split.parquet.pages import Ints
 
 _READER_VERSION = 3

@@ -24,7 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
 from indextables.source.columns import Column, Projection
 from indextables.source.deletion_bitmap import read_framed
-from indextables.source.iceberg.file_io import StoreIO
+from indextables.source.iceberg.metadata import StoreIO
 from indextables.source.parquet_file import FileBytes, ParquetFile
 from indextables.source.snapshot import SourceFile, SourceSnapshot
 from indextables.split.parquet.pages import Ints

@@ -42,8 +42,7 @@ from pyiceberg.types import (
 from indextables.errors import IndexTablesError, SourceError, SourceNotFoundError, UnsupportedSourceError
 from indextables.source.columns import Column, nested
 from indextables.source.iceberg.deletes import DeleteIndex, DeleteReader, IcebergDeletes, PartitionKey
-from indextables.source.iceberg.file_io import StoreIO
-from indextables.source.iceberg.schema import arrow_schema, columns_by_id
+from indextables.source.iceberg.metadata import StoreIO, arrow_schema, columns_by_id
 from indextables.source.locations import Locations
 from indextables.source.snapshot import ColumnStatistics, SourceFile, SourceSnapshot
 from indextables.store import Store

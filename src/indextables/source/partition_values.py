@@ -1,19 +1,21 @@
-"""Partition columns that folders name, `year=2024/team=a%2Fb`: found and typed as Spark does.
+"""Partition values as logs and folder names write them, in the types of their columns.
 
-The rules are those of Spark's `PartitioningUtils`; a test compares them with Spark.
+Partition columns that folders name, `year=2024/team=a%2Fb`, are found and typed by the rules of Spark's
+`PartitioningUtils`; a test compares them with Spark.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from indextables.errors import SourceError
-from indextables.schema.calendar import format_date, parse_date
-from indextables.schema.type_info import UTC_TIMESTAMP
-from indextables.source.values import timestamp_micros
+from indextables.schema.calendar import format_date, parse_date, parse_timestamp
+from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -24,6 +26,9 @@ _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
 _INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_BOOLEANS = {"true": True, "false": False}
 
 
 class PartitionSpec(NamedTuple):
@@ -172,3 +177,53 @@ def _micros(text: str, zone: str) -> int | None:
     if micros is None and (days := parse_date(text)) is not None:
         return timestamp_micros(f"{format_date(days)} 00:00:00", zone)
     return micros
+
+
+def parse_value(text: str, kind: pa.DataType, zone: str, where: str) -> pa.Scalar:
+    """A value of a type, from text as Spark writes it; times without a zone are in `zone`.
+
+    Raises SourceError, which names `where`, for text that is no such value.
+    """
+    try:
+        return pa.scalar(_parsed(text, kind, zone), kind)
+    except (ValueError, KeyError, InvalidOperation, OverflowError, pa.ArrowException):
+        raise SourceError(f"{where} is {text!r}, which is no value of the type {kind}") from None
+
+
+def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - of the type
+    value: Any
+    if pa.types.is_string(kind):
+        value = text
+    elif pa.types.is_binary(kind):
+        value = text.encode()
+    elif kind in _INTEGERS:
+        value = int(text)
+    elif pa.types.is_boolean(kind):
+        value = _BOOLEANS[text.lower()]
+    elif pa.types.is_floating(kind):
+        value = float(text)
+    elif pa.types.is_decimal128(kind):
+        value = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale))
+    elif pa.types.is_date32(kind):
+        value = parse_date(text)
+    elif kind == UTC_TIMESTAMP:
+        value = timestamp_micros(text, zone)
+    elif kind == LOCAL_TIMESTAMP:
+        value = parse_timestamp(text, zoned=False)
+    else:
+        raise ValueError
+    if value is None:
+        raise ValueError
+    return value
+
+
+def timestamp_micros(text: str, zone: str) -> int | None:
+    """Microseconds since 1970 of a time that may name its zone; None if it is no time."""
+    local = parse_timestamp(text, zoned=False)
+    if local is None:
+        return parse_timestamp(text, zoned=True)
+    if zone == "UTC" or not -62_135_596_800_000_000 <= local < 253_402_300_800_000_000:
+        return local
+    moment = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone))
+    offset = moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH
+    return offset // timedelta(microseconds=1)
