@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from indextables.log.format import protocol, version_file
-from indextables.log.format.pointer import Pointer
+from indextables.log.format.checkpoint_files import Pointer
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import FORMAT_VERSION, IndexFile
 from tests import ROOT

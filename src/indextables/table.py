@@ -18,7 +18,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.predicate import Predicate, parse_condition
-from indextables.read.aggregation.spec import parse_aggregate
+from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
 from indextables.store import open_store
 from indextables.version import ENGINE
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from indextables.diagnostics import Invalidated
     from indextables.log.checkpoint import CheckpointResult
     from indextables.log.history import CommitOutcome, LogFileActions
-    from indextables.maintain.drop_partitions import Dropped
     from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
     from indextables.maintain.jobs import Job
     from indextables.maintain.merge import MergeOutcome
+    from indextables.maintain.metadata_changes import Dropped, RestoreResult, TruncateResult
     from indextables.maintain.prewarm import PrewarmPlan, Warmed
     from indextables.maintain.purge import PurgeOutcome
     from indextables.maintain.repair import Repaired
-    from indextables.maintain.restore import RestoreResult
-    from indextables.maintain.truncate import TruncateResult
     from indextables.split.index.cache import CacheStats
 
 __all__ = ["Table", "open_table", "repair", "write"]
@@ -203,7 +201,7 @@ class Table:
             version: the version to restore.
             timestamp: instead of a version, the newest one at that time; without a zone it is UTC.
         """
-        from indextables.maintain.restore import restore
+        from indextables.maintain.metadata_changes import restore
 
         moment = None if timestamp is None else _milliseconds(timestamp)
         return restore(self._log, version=version, timestamp=moment)
@@ -291,7 +289,7 @@ class Table:
         Args:
             dry_run: only report what would be deleted.
         """
-        from indextables.maintain.truncate import truncate
+        from indextables.maintain.metadata_changes import truncate
 
         return truncate(self._log, dry_run=dry_run)
 
@@ -301,7 +299,7 @@ class Table:
         Args:
             where: a condition on partition columns.
         """
-        from indextables.maintain.drop_partitions import drop_partitions
+        from indextables.maintain.metadata_changes import drop_partitions
 
         return drop_partitions(self._log, where)
 

@@ -13,7 +13,7 @@ import indextables as it
 from indextables.cli import statements
 from indextables.cli.main import main, program
 from indextables.commands import COMMANDS, Command
-from indextables.commands.implementation import Implementation, implementation_of
+from indextables.commands.execute import Implementation, implementation_of
 from tests import command_uses
 
 OPENINGS = [command.openings[0] for command in COMMANDS]

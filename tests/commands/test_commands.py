@@ -10,8 +10,7 @@ import pytest
 
 import indextables as it
 from indextables.commands import COMMANDS, TableArgument
-from indextables.commands.execute import execute
-from indextables.commands.implementation import CommandContext, TaskSet, implementation_of
+from indextables.commands.execute import CommandContext, TaskSet, execute, implementation_of
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
 from indextables.options import Options
 from tests.upkeep_tables import aged, appended, ids, log_of, orphan

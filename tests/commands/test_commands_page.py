@@ -12,7 +12,7 @@ import indextables as it
 from indextables.cli.main import FAILED, INTERRUPTED
 from indextables.cli.queries import NOTHING_FOUND
 from indextables.commands import COMMANDS
-from indextables.commands.implementation import implementation_of
+from indextables.commands.execute import implementation_of
 from tests.upkeep_tables import TEXT
 
 ROOT = Path(__file__).parents[2]

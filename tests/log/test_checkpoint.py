@@ -10,7 +10,7 @@ import pytest
 from indextables import metrics
 from indextables.errors import CredentialsError, StateExpiredError, StoreError
 from indextables.log.conflict import Draft
-from indextables.log.format import json_checkpoint
+from indextables.log.format import checkpoint_files
 from indextables.log.format.actions import MergeSkip, Txn
 from indextables.log.format.schema_registry import schema_hash
 from indextables.log.snapshot_cache import invalidate
@@ -456,7 +456,7 @@ def test_a_json_checkpoint_is_written_on_demand_and_read(store, tmp_path):
 
 
 def test_a_large_json_checkpoint_is_cut_into_parts(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(json_checkpoint, "ACTIONS_PER_PART", 15)
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 15)
     log = a_table(store, {"state.format": "json"})
     append(log, *MANY)
     log.checkpoint()

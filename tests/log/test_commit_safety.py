@@ -35,12 +35,12 @@ from indextables.log.checkpoint import checkpoint
 from indextables.log.conflict import Draft
 from indextables.log.environment import Environment
 from indextables.log.format.actions import MergeSkip, Protocol
+from indextables.log.format.checkpoint_files import Pointer
 from indextables.log.format.names import version_file
-from indextables.log.format.pointer import Pointer
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain.metadata_changes import restore
 from indextables.maintain.purge import purge
-from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import Store, open_store
 from tests.log_tables import generations as made

@@ -17,10 +17,9 @@ from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import MergeTaskResult, commit_batch
+from indextables.maintain.metadata_changes import drop_partitions, restore
 from indextables.maintain.purge import purge
-from indextables.maintain.restore import restore
 from indextables.options import Options
 from indextables.store import Store, open_store
 from tests.log_tables.build import append, gone, metadata, paths_of, schema_string, split

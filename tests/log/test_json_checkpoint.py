@@ -7,9 +7,9 @@ import re
 import pytest
 
 from indextables.errors import CorruptLogError
-from indextables.log.format import json_checkpoint
+from indextables.log.format import checkpoint_files
 from indextables.log.format.actions import Format, MergeSkip, Metadata, Protocol, Txn
-from indextables.log.format.json_checkpoint import checkpoint_file, encode_checkpoint, read_checkpoint
+from indextables.log.format.checkpoint_files import checkpoint_file, encode_checkpoint, read_checkpoint
 from indextables.store import open_store
 from tests.log.entries import an_add
 
@@ -37,7 +37,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def small_parts(monkeypatch) -> None:
-    monkeypatch.setattr(json_checkpoint, "ACTIONS_PER_PART", 10)
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 10)
 
 
 def test_a_small_checkpoint_is_one_file_as_the_original_packs_it(any_store) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import indextables as it
 from indextables.errors import PredicateError
-from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.metadata_changes import drop_partitions
 from tests.upkeep_tables import appended, ids, log_of, splits
 
 

@@ -7,9 +7,9 @@ import pytest
 import indextables as it
 from indextables.errors import CommandError, PredicateError
 from indextables.maintain import jobs
+from indextables.maintain.figures import components
 from indextables.maintain.prewarm import plan_prewarm, prewarm
 from indextables.options import Options
-from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.index.cache import index_cache
 from indextables.split.query.searcher import close_indexes

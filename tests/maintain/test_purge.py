@@ -15,12 +15,11 @@ from indextables.errors import CorruptLogError, OptionError, StoreError
 from indextables.log.format.names import relative_paths
 from indextables.log.retention import ExpiredFiles
 from indextables.maintain import purge as purging
-from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
-from indextables.maintain.restore import restore
+from indextables.maintain.metadata_changes import drop_partitions, restore
 from indextables.options import Options
 from indextables.store import ObjectInfo, Store, open_store
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backoff
 from tests import ROOT
 from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
 

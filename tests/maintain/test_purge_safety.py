@@ -24,7 +24,7 @@ from indextables.log.format.files import to_adds
 from indextables.log.format.names import relative_paths
 from indextables.log.snapshot_cache import invalidate
 from indextables.maintain import purge as purging
-from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.metadata_changes import drop_partitions
 from indextables.maintain.repair import repair
 from indextables.options import Options
 from indextables.store import Store, open_store

@@ -7,9 +7,8 @@ import pytest
 import indextables as it
 from indextables.errors import OptionError, SplitError, VersionNotFoundError
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import merge
-from indextables.maintain.restore import restore
+from indextables.maintain.metadata_changes import drop_partitions, restore
 from indextables.options import Options
 from tests.upkeep_tables import TEXT, appended, ids, log_of
 

@@ -11,7 +11,7 @@ from indextables import diagnostics, read
 from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
-from indextables.read.aggregation.spec import aggregate_spec
+from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
 from indextables.split.index.cache import index_cache
 from tests.read.read_tables import opened

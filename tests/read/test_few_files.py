@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from indextables.split.file_limits import is_resource_exhausted, max_open_files
+from indextables.limits import is_resource_exhausted, max_open_files
 from tests import ROOT
 from tests.read.many_splits import BETA, many_splits
 

@@ -26,7 +26,7 @@ from indextables.predicate import (
     parse_condition,
 )
 from indextables.read.parallel import in_order
-from indextables.read.scan_spec import ScanSpec
+from indextables.read.spec import ScanSpec
 from indextables.read.table_context import plan_splits
 from tests.read.read_tables import generated, opened
 

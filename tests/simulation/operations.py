@@ -16,11 +16,9 @@ from indextables.errors import (
 )
 from indextables.ingest import Mode, write_table
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.drop_partitions import drop_partitions
 from indextables.maintain.merge import MergeOptions, merge
+from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.purge import purge
-from indextables.maintain.restore import restore
-from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.store import Store, open_store
 from indextables.table import Table

@@ -21,8 +21,8 @@ from indextables.errors import (
 from indextables.ingest import plan
 from indextables.log import checkpoint, commit, conflict, load, retention, transaction_log
 from indextables.log.commit import _Commit, _Created
+from indextables.log.format.checkpoint_files import read_pointer
 from indextables.log.format.names import Listing, state_folder
-from indextables.log.format.pointer import read_pointer
 from indextables.log.load import Loader
 from indextables.log.segment import bases, full_listing
 from indextables.log.snapshot import Snapshot

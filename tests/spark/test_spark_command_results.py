@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import indextables as it
-from indextables.commands.implementation import implementation_of
+from indextables.commands.execute import implementation_of
 from indextables.options import Options
 from indextables.schema.spark import from_arrow
 from indextables.store import open_store

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 import indextables as it
 from indextables.commands import COMMANDS
-from indextables.commands.implementation import implementation_of
+from indextables.commands.execute import implementation_of
 from indextables.schema.spark import from_arrow
 from tests.upkeep_tables import appended, ids, orphan
 

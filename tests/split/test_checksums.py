@@ -10,10 +10,10 @@ import pytest
 from datafusion import SessionContext
 
 from indextables.errors import SplitError, UnreadableSplitError
+from indextables.maintain.figures import components
 from indextables.options import Options
 from indextables.split import footer as footers
 from indextables.split.checksum import add_extension, crc32, is_sealed, seal, split_extension
-from indextables.split.components import components
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from indextables.options.tokenizers import find_tokenizer
 from indextables.split.index.encode import (
     documents,
+    float_text,
     float_values,
     hash_values,
     integer_values,
+    json_text,
     rows_with_long_tokens,
 )
-from indextables.split.index.json_text import float_text, json_text
 from indextables.split.index.tokenizers import analyzer
 from indextables.split.mapping import Field, Kind, Mapping
 

@@ -15,10 +15,10 @@ import pytest
 import tantivy
 
 from indextables.errors import SplitError
+from indextables.maintain.figures import components
 from indextables.options import Options
 from indextables.predicate import Column, Compare, Op, Search, SearchKind, parse_condition
 from indextables.split import footer as footers
-from indextables.split.components import components
 from indextables.split.footer import Footer, IndexFile, positions_key, read_footer
 from indextables.split.index import files
 from indextables.split.index.cache import index_cache

@@ -20,7 +20,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.store import local, open_store
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backoff
 
 _WRITE_FOREVER = """
 import sys

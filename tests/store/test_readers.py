@@ -15,7 +15,7 @@ from indextables.log import snapshot_cache
 from indextables.log.snapshot_cache import Cache
 from indextables.options import Options
 from indextables.read import split_source as sources
-from indextables.spark.planner import read_context, snapshots
+from indextables.spark.planner import read_context, tables
 from indextables.split.index.cache import index_cache
 from indextables.split.query import searcher as search
 from indextables.store import Store, StoreWithCredentials, open_store
@@ -170,11 +170,11 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     read_all(url, options)
     indextables.open(url, options=options).refresh().count("id = 1")
     request = {"options": {"path": url, **options}}
-    snapshots.snapshot(request, ())
+    tables.snapshot(request, ())
     assert read_context.read_context(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
     assert snapshot_cache.NEWEST._kept and snapshot_cache.FILE_LISTS._kept and snapshot_cache.VERSIONS._kept  # noqa: PT018
-    assert sources._kept and search._open_indexes and read_context._tables and snapshots._snapshots  # noqa: PT018
+    assert sources._kept and search._open_indexes and read_context._tables and tables._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
             assert not isinstance(thing, (Store, Identity, StoreWithCredentials)), (where, thing)

@@ -5,11 +5,14 @@ A declaration holds no code: the grammar of SQL (`commands.grammar`), the flags 
 the command is run, so that help and completion need no library.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from indextables.options.maintenance import MIN_MERGE_TARGET
+
+Arguments = Mapping[str, Any]
 
 
 class TableArgument(StrEnum):
@@ -329,7 +332,7 @@ _PREWARM = (
         openings=("PREWARM INDEXTABLES CACHE",),
         program="prewarm",
         python="Table.prewarm",
-        implementation="prewarm.PREWARM",
+        implementation="caches.PREWARM",
         help="Load indexes into the local cache before the first search.",
         details="""\
 example, in the background:
@@ -359,7 +362,7 @@ example, in the background:
         openings=("WAIT FOR INDEXTABLES PREWARM JOBS",),
         program="wait",
         python="wait_for_prewarm",
-        implementation="prewarm.WAIT",
+        implementation="caches.WAIT",
         help="Wait until prewarm jobs of this machine have ended.",
         table=TableArgument.OPTIONAL,
         clauses=(
@@ -378,7 +381,7 @@ example, in the background:
         openings=("DESCRIBE INDEXTABLES PREWARM JOBS",),
         program="jobs prewarm",
         python="prewarm_jobs",
-        implementation="prewarm.PREWARM_JOBS",
+        implementation="caches.PREWARM_JOBS",
         help="List the prewarm jobs of this machine, running and recently ended.",
         table=TableArgument.NONE,
     ),
@@ -386,7 +389,7 @@ example, in the background:
         openings=("DESCRIBE INDEXTABLES MERGE JOBS",),
         program="jobs merge",
         python="merge_jobs",
-        implementation="prewarm.MERGE_JOBS",
+        implementation="caches.MERGE_JOBS",
         help="List the merge jobs of this machine, running and recently ended.",
         table=TableArgument.NONE,
     ),

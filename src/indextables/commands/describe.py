@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from indextables.commands.declarations import Arguments
+from indextables.commands.execute import CommandContext, Implementation, table_of
 from indextables.commands.grammar import condition
-from indextables.commands.implementation import Arguments, CommandContext, Implementation, table_of
 from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, Metadata, Protocol, Remove, Txn
 from indextables.log.format.names import LOG_FOLDER
 from indextables.log.history import LogFileActions

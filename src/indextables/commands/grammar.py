@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from indextables.commands.declarations import COMMANDS, Clause, Command, TableArgument, ValueKind
-from indextables.commands.implementation import Arguments
+from indextables.commands.declarations import COMMANDS, Arguments, Clause, Command, TableArgument, ValueKind
 from indextables.errors import CommandError, PredicateError
 from indextables.predicate.lexer import Cursor, TokenKind, point_at
-from indextables.predicate.names import suggestion
+from indextables.predicate.tree import suggestion
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.sizes import parse_size, size_literal
 

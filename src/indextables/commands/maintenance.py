@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from indextables.commands.declarations import Arguments
+from indextables.commands.execute import CommandContext, Implementation, TaskSet, table_of
 from indextables.commands.grammar import condition
-from indextables.commands.implementation import Arguments, CommandContext, Implementation, TaskSet, table_of
 from indextables.maintain import jobs
 from indextables.maintain import merge as merging
 from indextables.maintain import purge as purging
-from indextables.maintain.drop_partitions import drop_partitions
+from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.repair import repair
-from indextables.maintain.restore import restore
-from indextables.maintain.truncate import truncate
 from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
 from indextables.options.maintenance import MERGE_MAX_PASSES

@@ -27,8 +27,8 @@ from indextables.errors import (
 from indextables.log.conflict import without_registry
 from indextables.log.environment import Environment
 from indextables.log.format.actions import Action, CommitInfo, MergeSkip, Metadata, Protocol
+from indextables.log.format.checkpoint_files import AVRO_STATE, Pointer, advance_pointer, encode_checkpoint
 from indextables.log.format.files import to_adds
-from indextables.log.format.json_checkpoint import encode_checkpoint
 from indextables.log.format.manifest import bounds_of, encode_manifest, sorted_by_partition
 from indextables.log.format.names import (
     MANIFEST_FOLDER,
@@ -38,7 +38,6 @@ from indextables.log.format.names import (
     state_folder,
     version_file,
 )
-from indextables.log.format.pointer import AVRO_STATE, Pointer, advance_pointer
 from indextables.log.format.protocol import STATES
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
@@ -54,7 +53,7 @@ from indextables.log.segment import listing_from
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backoff
 
 # Errors of storage that another attempt does not mend.
 _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)

@@ -64,7 +64,7 @@ from indextables.log.segment import (
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
 from indextables.store import Store
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backoff
 
 # How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
 _LISTINGS = 3

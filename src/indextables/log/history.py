@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 
 from indextables.errors import VersionNotFoundError
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
+from indextables.log.format.checkpoint_files import read_checkpoint
 from indextables.log.format.files import to_adds
-from indextables.log.format.json_checkpoint import read_checkpoint
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.names import Listing, version_file
 from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
 from indextables.log.load import Loader
-from indextables.log.replay import Delta
 from indextables.log.retention import ExpiredFiles
 from indextables.log.segment import (
     Base,
@@ -32,7 +31,7 @@ from indextables.log.segment import (
     stamp_of,
     version_files,
 )
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Delta, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from indextables import metrics
 from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log.format import files, version_file
 from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
-from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.checkpoint_files import read_checkpoint
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.protocol import check_not_companion, check_readable
 from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
-from indextables.log.replay import Delta
 from indextables.log.segment import (
     Base,
     Segment,
@@ -26,7 +25,7 @@ from indextables.log.segment import (
     stamp_of,
     version_files,
 )
-from indextables.log.snapshot import BaseState, Fallback, FileLists, Snapshot
+from indextables.log.snapshot import BaseState, Delta, Fallback, FileLists, Snapshot
 from indextables.log.snapshot_cache import METADATA, VERSIONS, cache_limits
 from indextables.options import Options
 from indextables.options import log as opt

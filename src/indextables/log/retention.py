@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from indextables.errors import CorruptLogError, OptionError, StateExpiredError
-from indextables.log.format.json_checkpoint import read_checkpoint
+from indextables.log.format.checkpoint_files import Pointer, read_checkpoint, read_pointer
 from indextables.log.format.names import Listing, state_folder
-from indextables.log.format.pointer import Pointer, read_pointer
 from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
 from indextables.log.load import Loader
 from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of

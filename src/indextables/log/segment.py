@@ -21,8 +21,8 @@ from indextables.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
+from indextables.log.format.checkpoint_files import Pointer, read_pointer
 from indextables.log.format.names import Listing, version_file
-from indextables.log.format.pointer import Pointer, read_pointer
 from indextables.log.format.state_manifest import decode_state
 from indextables.store import ObjectInfo, Store
 

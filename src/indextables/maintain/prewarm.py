@@ -15,7 +15,7 @@ from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.maintain.merge import MergeContext
 from indextables.options import Options
 from indextables.options import maintenance as opt
-from indextables.predicate.names import suggestion
+from indextables.predicate.tree import suggestion
 from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.query.searcher import prewarm as warm_split
 from indextables.split.tantivy_layout import INDEX_COMPONENTS

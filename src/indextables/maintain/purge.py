@@ -39,7 +39,7 @@ from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.log import PROTOCOL_CHECK
 from indextables.store import ObjectInfo, Store
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backoff
 
 HOUR_MS = 3_600_000
 # So many files of the listing are compared with the log at once, and so many are deleted by one call.

@@ -22,7 +22,7 @@ from indextables.log.format.protocol import check_writable
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.listing import SPLIT, TableListing, missing
-from indextables.maintain.restore import with_mappings
+from indextables.maintain.metadata_changes import with_mappings
 from indextables.options import Options
 from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK
 from indextables.schema.spark import from_arrow

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from indextables.errors import PredicateError
-from indextables.predicate.names import suggestion
-from indextables.predicate.tree import SearchKind
+from indextables.predicate.tree import SearchKind, suggestion
 
 _SHOWN = 100
 SEARCHES = {kind.value.upper(): kind for kind in SearchKind}

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from indextables.errors import PredicateError
 from indextables.predicate.lexer import Cursor, TokenKind
-from indextables.predicate.names import suggestion
+from indextables.predicate.tree import suggestion
 from indextables.schema.calendar import (
     DAY_MICROS,
     is_utc,

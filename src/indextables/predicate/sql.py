@@ -20,7 +20,6 @@ from indextables.predicate.literals import (
     parse_literal,
     read_type,
 )
-from indextables.predicate.names import resolve, suggestion
 from indextables.predicate.operands import (
     AllFields,
     ColumnOperand,
@@ -52,6 +51,8 @@ from indextables.predicate.tree import (
     Search,
     SearchKind,
     TextMatchKind,
+    resolve,
+    suggestion,
 )
 from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP, TypeKind, kind_of
 

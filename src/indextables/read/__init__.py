@@ -1,7 +1,8 @@
 """Reading a table: scans, searches, counts and aggregates, over many splits at once."""
 
-from indextables.read.aggregation.run import aggregate
-from indextables.read.aggregation.spec import (
+from indextables.read.execute import aggregate, count, execute, scan
+from indextables.read.search import search
+from indextables.read.spec import (
     Aggregate,
     AggregateSpec,
     Bucket,
@@ -10,11 +11,9 @@ from indextables.read.aggregation.spec import (
     Group,
     Histogram,
     RangeBuckets,
+    ScanSpec,
     parse_aggregate,
 )
-from indextables.read.scan import count, execute, scan
-from indextables.read.scan_spec import ScanSpec
-from indextables.read.search import search
 
 __all__ = [
     "Aggregate",

@@ -2,14 +2,15 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import TypeVar
+from functools import cached_property, lru_cache, wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from indextables.errors import IndexCacheError
+from indextables.errors import IndexCacheError, SplitError
 from indextables.options import reading
 from indextables.predicate import (
     Always,
@@ -27,7 +28,6 @@ from indextables.predicate import (
 )
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.traversal import fold_constants, has_search, longest_list, searches_of
-from indextables.read.split_errors import cast_column, naming_split, naming_split_in_batches
 from indextables.read.split_source import Numbers, SplitSource, open_source
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.query.bound_query import BoundQuery
@@ -40,7 +40,66 @@ from indextables.split.query.searcher import IndexSearcher
 from indextables.split.query.value_queries import few_lookups
 from indextables.store import Store
 
+
+class _Reader(Protocol):
+    table: TableContext
+    ref: SplitRef
+
+
+R = TypeVar("R", bound=_Reader)
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@contextmanager
+def split_errors(table: TableContext, ref: SplitRef) -> Iterator[None]:
+    """Raise errors of Arrow and Tantivy as SplitError; Tantivy's are ValueErrors."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError) as error:
+        raise SplitError(
+            f"{table.url}/{ref.path}: the split cannot be read or searched "
+            f"({type(error).__name__}: {error}); if the file is intact, this is a defect of indextables"
+        ) from error
+
+
+def naming_split(method: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Decorate a method of a reader so that its errors name the split."""
+
+    @wraps(method)
+    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with split_errors(self.table, self.ref):
+            return method(self, *args, **kwargs)
+
+    return guarded
+
+
+def naming_split_in_batches(
+    method: Callable[Concatenate[R, P], Iterator[T]],
+) -> Callable[Concatenate[R, P], Iterator[T]]:
+    """Decorate a generator method of a reader so that its errors name the split."""
+
+    @wraps(method)
+    def guarded(self: R, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with split_errors(self.table, self.ref):
+            yield from method(self, *args, **kwargs)
+
+    return guarded
+
+
+def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: SplitRef) -> pa.Array:
+    """Cast values of a split to the type of the table's column."""
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type)
+    except pa.ArrowException as error:
+        raise SplitError(
+            f"{table.url}/{ref.path}: the column {field.name} holds {array.type} where the table has "
+            f"{field.type} ({error}); overwrite the table, or restore a version that fits"
+        ) from error
+
+
 _logger = logging.getLogger(__name__)
 
 # Above this share of the rows, a sequential scan is cheaper than fetching rows by number.

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from indextables.predicate import And, Predicate, Search
 from indextables.read.aggregation.from_split import group_values
 from indextables.read.aggregation.partials import float_order
-from indextables.read.scan_spec import FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
 from indextables.read.search import RankedSearch, best_rows
+from indextables.read.spec import FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
 from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, info_of, kind_of

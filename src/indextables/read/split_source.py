@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from indextables.errors import IndexTablesError, SplitError
+from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
-from indextables.split.file_limits import is_resource_exhausted, max_open_files
 from indextables.split.footer import Footer, RowIdRange, read_footer
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch

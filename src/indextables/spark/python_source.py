@@ -30,11 +30,9 @@ from indextables.options import maintenance as opt
 from indextables.read import ScanSpec, execute
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
-from indextables.spark.planner.snapshots import check_columns
-from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, locate_table
-from indextables.spark.planner.task_assignment import assign_splits
-from indextables.spark.tasks import valid_texts
-from indextables.spark.wire import dumps
+from indextables.spark.planner.split_assignment import assign_splits
+from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, check_columns, locate_table
+from indextables.spark.tasks import dumps, valid_texts
 from indextables.store import StoreWithCredentials
 from indextables.version import ENGINE
 

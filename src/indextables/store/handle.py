@@ -20,8 +20,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.options import Options, cloud
-from indextables.store.backend import Backend, MaybeCreated, ObjectInfo, Sink
-from indextables.store.backoff import Backoff
+from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Clients, MemoryClients, RemoteClients
 from indextables.store.credentials import CacheScope, CredentialsProvider, Identity, reader_digest
 from indextables.store.local import LocalBackend

@@ -15,14 +15,14 @@ import indextables
 from indextables.errors import PredicateError
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
-from indextables.read.scan_spec import SortKey
+from indextables.read.spec import SortKey
 from indextables.read.split_rows import first_rows
 from indextables.read.table_context import SplitRef
 from indextables.spark.planner import inline
 from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
-from indextables.spark.planner.task_assignment import assign_splits
-from indextables.spark.planner.virtual_columns import microseconds
+from indextables.spark.planner.read_context import microseconds
+from indextables.spark.planner.split_assignment import assign_splits
 
 SCHEMA = pa.schema(
     [

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from indextables.log.pruning.metrics_evaluator import evaluate_metrics
 from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_parts
-from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
+from indextables.read.spec import Aggregate, AggregateSpec, Function
 from indextables.read.table_context import TableContext, are_parquet, partition_values
 from indextables.schema.statistics import null_counts
 from indextables.schema.type_info import TypeKind, info_of, kind_of

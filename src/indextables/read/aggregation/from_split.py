@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from indextables.predicate import Always, Predicate
 from indextables.read.aggregation.partials import Partial, bound_name, comparable, from_rows, merge, pairs
-from indextables.read.aggregation.spec import (
+from indextables.read.spec import (
     Aggregate,
     AggregateSpec,
     DateHistogram,
@@ -19,8 +19,7 @@ from indextables.read.aggregation.spec import (
     RangeBuckets,
     group_column,
 )
-from indextables.read.split_errors import split_errors
-from indextables.read.split_reader import SplitReader
+from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.query.index_aggregation import (

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
-from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function
+from indextables.read.spec import Aggregate, AggregateSpec, Function
 
 _WHOLE = pa.decimal128(38, 0)
 _SIGN = np.int64(-(1 << 63))

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError, SchemaError
 from indextables.predicate import Predicate, Search
-from indextables.predicate.names import resolve
-from indextables.read.aggregation.spec import Aggregate, AggregateSpec, Function, Group, aggregate_spec
-from indextables.read.scan_spec import SCORE, Highlight
+from indextables.predicate.tree import resolve
+from indextables.read.spec import SCORE, Aggregate, AggregateSpec, Function, Group, Highlight, aggregate_spec
 from indextables.read.split_rows import can_order
 from indextables.schema.type_info import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values

@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from indextables.commands.execute import CommandContext, TaskSet, implementation_of
 from indextables.commands.grammar import Statement, parse_statement
-from indextables.commands.implementation import CommandContext, TaskSet, implementation_of
 from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
+from indextables.spark.planner.split_assignment import preferred_executor
 from indextables.spark.planner.tables import locate_table
-from indextables.spark.planner.task_assignment import preferred_executor
 from indextables.spark.tasks import ERROR, RESULT, CommandFunction
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]

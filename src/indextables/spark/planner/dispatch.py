@@ -8,8 +8,7 @@ from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate
 from indextables.spark.planner.scan_plan import plan
-from indextables.spark.planner.snapshots import snapshot
-from indextables.spark.planner.tables import check_options, schema
+from indextables.spark.planner.tables import check_options, schema, snapshot
 from indextables.spark.planner.write import abort, commit, delete, merge_here, write
 
 Request = Mapping[str, Any]

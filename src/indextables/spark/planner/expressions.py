@@ -28,7 +28,6 @@ from indextables.predicate import (
     Values,
     membership,
 )
-from indextables.predicate.names import resolve
 from indextables.predicate.operands import (
     ColumnOperand,
     ConditionOperand,
@@ -42,6 +41,7 @@ from indextables.predicate.operands import (
     negate,
     text_match,
 )
+from indextables.predicate.tree import resolve
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import TYPE_INFO, TypeKind, is_collated, kind_of
 

@@ -19,10 +19,9 @@ from indextables.read.aggregation.from_split import (
     split_partial,
 )
 from indextables.read.aggregation.partials import Partial, result_table
-from indextables.read.aggregation.run import aggregate_files
-from indextables.read.aggregation.spec import AggregateSpec
+from indextables.read.execute import aggregate_files
 from indextables.read.parallel import in_order, parallelism
-from indextables.read.scan_spec import ScanSpec
+from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import ranked_search
 from indextables.read.table_context import SplitRef, plan_splits

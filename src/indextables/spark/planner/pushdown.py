@@ -10,9 +10,8 @@ from indextables.schema.spark import from_arrow
 from indextables.spark.planner.aggregation import must_be_complete, pushed_spec, spark_schema
 from indextables.spark.planner.expressions import conditions
 from indextables.spark.planner.inline import can_answer_groups
-from indextables.spark.planner.read_context import read_context
-from indextables.spark.planner.split_selection import select_splits
-from indextables.spark.planner.virtual_columns import make_buckets
+from indextables.spark.planner.read_context import make_buckets, read_context
+from indextables.spark.planner.split_assignment import select_splits
 
 _MAX_SHOWN_VALUES = 100
 

@@ -15,20 +15,21 @@ from indextables.predicate import Always, Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial
 from indextables.read.aggregation.partials import result_table
-from indextables.read.aggregation.spec import AggregateSpec
+from indextables.read.execute import sufficient_splits
 from indextables.read.parallel import parallelism
-from indextables.read.scan import sufficient_splits
-from indextables.read.scan_spec import ScanSpec, SortKey
+from indextables.read.search import term_statistics
+from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
 from indextables.read.table_context import SplitRef, plan_splits
-from indextables.read.term_statistics import term_statistics
 from indextables.spark.planner.aggregation import pushed_spec
 from indextables.spark.planner.inline import complete_groups, inline_rows
-from indextables.spark.planner.read_context import ReadContext, read_context
-from indextables.spark.planner.split_selection import SplitSelection, select_splits
-from indextables.spark.planner.task_assignment import TaskSplits, assign_splits
-from indextables.spark.planner.virtual_columns import ALL_FIELDS
-from indextables.spark.tasks import METRICS, ReadFunction, TaskMetrics
-from indextables.spark.wire import dumps, to_wire, wire_schema
+from indextables.spark.planner.read_context import ALL_FIELDS, ReadContext, read_context
+from indextables.spark.planner.split_assignment import (
+    SplitSelection,
+    TaskSplits,
+    assign_splits,
+    select_splits,
+)
+from indextables.spark.tasks import METRICS, ReadFunction, TaskMetrics, dumps, to_wire, wire_schema
 
 Request = Mapping[str, Any]
 Reply = tuple[Mapping[str, Any], Sequence[bytes]]

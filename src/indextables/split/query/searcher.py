@@ -23,9 +23,9 @@ from tantivy import Order, Query
 
 from indextables import metrics
 from indextables.errors import SplitError
+from indextables.limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.options import Options, reading
 from indextables.schema.statistics import null_counts
-from indextables.split.file_limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.split.footer import META, Footer, positions_key
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.cache_entry import CachedPiece, PieceKey, whole_files

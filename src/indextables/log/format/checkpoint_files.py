@@ -1,6 +1,10 @@
-"""JSON checkpoints: all actions that still count, in one file or in parts (PROTOCOL.md, "JSON checkpoints").
+"""JSON checkpoints, and the pointer `_last_checkpoint` to the newest state or checkpoint.
 
-Older tables have them in place of a state. They are packed as the original's older readers need it.
+A JSON checkpoint has all actions that still apply, in one file or in parts (PROTOCOL.md, "JSON checkpoints").
+Older tables have them in place of a state. They are compressed as the original's older readers expect it.
+
+The pointer tells readers where to start (PROTOCOL.md, "The pointer"). It may be missing, out of date or
+damaged: a listing of the log folder then finds what it should have named, so it never causes a wrong answer.
 """
 
 import secrets
@@ -13,6 +17,7 @@ from msgspec import Struct
 from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add
+from indextables.log.format.names import POINTER, state_folder
 from indextables.store import Store
 
 # More actions than these are cut into parts of as many.
@@ -134,3 +139,50 @@ def _get(store: Store, name: str) -> bytes:
         return store.get(name)
     except ObjectMissingError:
         raise CorruptLogError(f"{store.url}/{name}", "the file is missing") from None
+
+
+AVRO_STATE = "avro-state"
+
+
+class Pointer(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The newest state or checkpoint that its writer knew of."""
+
+    version: int
+    size: int
+    size_in_bytes: int = 0
+    num_files: int = 0
+    created_time: int = 0
+    format: str | None = None
+    state_dir: str | None = None
+    parts: int | None = None
+    checkpoint_id: str | None = None
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it names an Avro state; otherwise it names a JSON checkpoint."""
+        return self.format == AVRO_STATE
+
+    @property
+    def folder(self) -> str:
+        """The state's folder; older writers may leave it out."""
+        return self.state_dir or state_folder(self.version)
+
+
+def read_pointer(log: Store) -> Pointer | None:
+    """The pointer, or nothing when it is missing or damaged."""
+    try:
+        pointer = msgspec.json.decode(log.get(POINTER), type=Pointer)
+    except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return pointer if pointer.version >= 0 else None
+
+
+def advance_pointer(log: Store, pointer: Pointer) -> None:
+    """Point at a newer state; a newer pointer, or one that says the same, is left alone."""
+    current = read_pointer(log)
+    if (
+        current is None
+        or current.version < pointer.version
+        or (current.version == pointer.version and current.is_state != pointer.is_state)
+    ):
+        log.put(POINTER, msgspec.json.encode(pointer))

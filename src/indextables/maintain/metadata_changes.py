@@ -1,4 +1,4 @@
-"""A table becomes what it was at an earlier version, by one more version; no history is lost."""
+"""Commands that write no splits: RESTORE, DROP PARTITIONS and TRUNCATE TIME TRAVEL."""
 
 import time
 from dataclasses import dataclass
@@ -7,13 +7,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import OptionError, SplitError
+from indextables.errors import CommitConflictError, OptionError, SplitError
 from indextables.log.conflict import OVERWRITE, Draft, without_registry
 from indextables.log.format.actions import Add, Metadata
 from indextables.log.format.files import removes_of, to_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import missing
+from indextables.maintain.listing import distinct_partitions, in_partitions, missing, partition_condition
+from indextables.options import log as opt
+from indextables.predicate import to_sql
 
 RESTORE = "RESTORE"
 
@@ -99,3 +101,64 @@ def _paths(listed: pa.Table) -> pa.Array:
 
 def _bytes(listed: pa.Table) -> int:
     return pc.sum(listed["size"]).as_py() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateResult:
+    """The version that stays, and how many versions and states before it went (or would go)."""
+
+    version: int
+    versions: int
+    states: int
+    dry_run: bool
+
+
+def truncate(log: TransactionLog, *, dry_run: bool = False) -> TruncateResult:
+    """Forget all versions before the newest one; a dry run writes nothing."""
+    version, gone = log.truncate(dry_run=dry_run)
+    return TruncateResult(version, len(gone.versions), len(gone.states) + len(gone.checkpoints), dry_run)
+
+
+DROP = "DROP PARTITIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What left the table; no version if no partition matched."""
+
+    partitions: int = 0
+    splits: int = 0
+    bytes: int = 0
+    version: int | None = None
+
+
+def drop_partitions(log: TransactionLog, where: str) -> Dropped:
+    """Drop the partitions for which a condition on partition columns is true.
+
+    If another commit changes the same splits meanwhile, the condition is asked again. Splits that are
+    appended meanwhile stay: the order is then first the drop, then the append.
+    """
+    attempts = log.options.get(opt.RETRY_ATTEMPTS)
+    for attempt in range(1, attempts + 1):
+        try:
+            return _drop(log, where)
+        except CommitConflictError:
+            if attempt == attempts:
+                raise
+    raise AssertionError("there is at least one attempt")
+
+
+def _drop(log: TransactionLog, where: str) -> Dropped:
+    snapshot = log.snapshot()
+    predicate = partition_condition(snapshot, where)
+    gone = in_partitions(snapshot, predicate)
+    if not gone.num_rows:
+        return Dropped()
+    draft = Draft(
+        operation=DROP,
+        removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
+        parameters={"where": to_sql(predicate)},
+    )
+    after = log.commit(draft, snapshot)
+    total = pc.sum(gone["size"]).as_py() or 0
+    return Dropped(distinct_partitions(gone), gone.num_rows, total, after.version)
