@@ -21,13 +21,13 @@ def make_private(folder: Path) -> None:
         NotPrivateError: a link, a file, or another user's folder is there.
         OSError: it cannot be created.
     """
-    found = _create_folder(folder)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    status = _create_folder(folder)
+    if stat.S_IMODE(status.st_mode) & 0o077:
         # Created by an earlier release, or with another umask. The handle is of the folder that was checked.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             opened = os.fstat(handle)
-            if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino):
+            if (opened.st_dev, opened.st_ino) != (status.st_dev, status.st_ino):
                 raise NotPrivateError(f"{folder} was replaced while it was opened")
             os.fchmod(handle, 0o700)
         finally:
@@ -41,8 +41,8 @@ def make_own(folder: Path) -> None:
         NotPrivateError: a link, a file, or another user's folder is there, or others can write to it.
         OSError: it cannot be created.
     """
-    found = _create_folder(folder)
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+    status = _create_folder(folder)
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise NotPrivateError(f"everyone can write to {folder}")
 
 
@@ -50,11 +50,11 @@ def _create_folder(folder: Path) -> os.stat_result:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = folder.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise NotPrivateError(f"{folder} is a symbolic link")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise NotPrivateError(f"{folder} is not a folder")
-    if found.st_uid != os.geteuid():
+    if status.st_uid != os.geteuid():
         raise NotPrivateError(f"{folder} belongs to another user")
-    return found
+    return status

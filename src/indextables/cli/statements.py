@@ -32,8 +32,8 @@ def run_command(command: Command, settings: Settings, path: str | None, values: 
         path: the table, if one was given.
         values: the values of the flags by argument name; None or False for a flag that was not given.
     """
-    given = {name: value for name, value in values.items() if value is not None and value is not False}
-    statement = _statement(command, path, given)
+    arguments = {name: value for name, value in values.items() if value is not None and value is not False}
+    statement = _statement(command, path, arguments)
     options = Options.parse(settings.options, {Where.COMMAND})
     if statement.arguments.get("async"):
         result = run_in_background(statement, options)

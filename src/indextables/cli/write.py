@@ -175,10 +175,10 @@ class _Replay(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - any buffer; Python 3.11 has no name for that
         """Read the first bytes again, then the rest of the stream."""
-        found = self._start[: len(buffer)] or self._rest.read(len(buffer))
+        chunk = self._start[: len(buffer)] or self._rest.read(len(buffer))
         self._start = self._start[len(buffer) :]
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
@@ -217,25 +217,25 @@ def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
 
 def _date_columns(start: bytes) -> dict[str, bool]:
     """Return the columns of the first lines in their order, and whether all their values are dates."""
-    found: dict[str, bool | None] = {}
+    formats: dict[str, bool | None] = {}
     for line in start.splitlines()[:_SAMPLE_LINES]:
         try:
             row = json.loads(line)
         except ValueError:
             continue
         for column, value in row.items() if isinstance(row, dict) else ():
-            is_date = found.setdefault(column, None)
+            is_date = formats.setdefault(column, None)
             if value is not None and is_date is not False:
-                found[column] = isinstance(value, str) and _DATE.fullmatch(value) is not None
-    return {column: bool(is_date) for column, is_date in found.items()}
+                formats[column] = isinstance(value, str) and _DATE.fullmatch(value) is not None
+    return {column: bool(is_date) for column, is_date in formats.items()}
 
 
 def _format_of(name: str) -> str:
     if name == _STDIN:
         return "json"
-    found = _SUFFIXES.get(Path(name).suffix.lower())
-    if found is None:
+    name_format = _SUFFIXES.get(Path(name).suffix.lower())
+    if name_format is None:
         raise OptionError(
             f"{name}: the format is not known by the name; give --format {{{', '.join(_FORMATS)}}}"
         )
-    return found
+    return name_format

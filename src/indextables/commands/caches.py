@@ -118,16 +118,16 @@ def _collect(task: tuple[str, Options], store: object) -> list[Row]:
 
 
 def _disk_cache(options: Options) -> list[Row]:
-    found = diagnostics.disk_cache(options=options)
+    statistics = diagnostics.disk_cache(options=options)
     return [
         {
-            "enabled": found.enabled,
-            "folder": found.folder,
-            "total_bytes": found.total_bytes,
-            "max_bytes": found.max_bytes,
-            "usage_percent": found.usage_percent,
-            "splits_cached": found.splits,
-            "components_cached": found.components,
+            "enabled": statistics.enabled,
+            "folder": statistics.folder,
+            "total_bytes": statistics.total_bytes,
+            "max_bytes": statistics.max_bytes,
+            "usage_percent": statistics.usage_percent,
+            "splits_cached": statistics.splits,
+            "components_cached": statistics.components,
         }
     ]
 
@@ -391,21 +391,21 @@ def _only(schema: pa.Schema, row: dict[str, Any]) -> dict[str, Any]:
 
 def _prewarm_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
     del context, arguments
-    found = jobs.jobs(jobs.JobKind.PREWARM)
-    return table_of(_PREWARM_JOBS, *(_only(_PREWARM_JOBS, _job(record)) for record in found))
+    records = jobs.jobs(jobs.JobKind.PREWARM)
+    return table_of(_PREWARM_JOBS, *(_only(_PREWARM_JOBS, _job(record)) for record in records))
 
 
 def _merge_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
     del context, arguments
-    found = jobs.jobs(jobs.JobKind.MERGE)
-    return table_of(_MERGE_JOBS, *(_only(_MERGE_JOBS, _job(record)) for record in found))
+    records = jobs.jobs(jobs.JobKind.MERGE)
+    return table_of(_MERGE_JOBS, *(_only(_MERGE_JOBS, _job(record)) for record in records))
 
 
 def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
     table = context.store.url if context.table is not None else None
-    found = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
+    waiting = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
     waited = []
-    for record in jobs.wait(found, arguments.get("timeout", MAX_WAIT_SECONDS)):
+    for record in jobs.wait(waiting, arguments.get("timeout", MAX_WAIT_SECONDS)):
         row = _only(_WAIT, _job(record))
         over = record.ended is not None
         waited.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})

@@ -123,24 +123,24 @@ _SLICE_ROWS = 10_000
 
 def _state(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    found = state_figures(context.log.snapshot(), context.options)
+    figures = state_figures(context.log.snapshot(), context.options)
     row = {
         "table_path": context.store.url,
-        "format": found.format,
-        "version": found.version,
-        "num_files": found.num_files,
-        "num_manifests": found.num_manifests,
-        "num_tombstones": found.num_tombstones,
-        "tombstone_ratio": found.tombstone_ratio,
-        "total_bytes": found.total_bytes,
-        "needs_compaction": found.needs_compaction,
-        "status": "No checkpoint found" if found.version is None else "OK",
+        "format": figures.format,
+        "version": figures.version,
+        "num_files": figures.num_files,
+        "num_manifests": figures.num_manifests,
+        "num_tombstones": figures.num_tombstones,
+        "tombstone_ratio": figures.tombstone_ratio,
+        "total_bytes": figures.total_bytes,
+        "needs_compaction": figures.needs_compaction,
+        "status": "No checkpoint found" if figures.version is None else "OK",
     }
     return table_of(_STATE, row)
 
 
 def _history(context: CommandContext, arguments: Arguments) -> pa.Table:
-    found = [
+    rows = [
         {
             "version": entry.version,
             "timestamp": entry.timestamp * 1000,
@@ -153,14 +153,14 @@ def _history(context: CommandContext, arguments: Arguments) -> pa.Table:
         }
         for entry in context.log.history(arguments.get("limit"))
     ]
-    return table_of(_HISTORY, *found)
+    return table_of(_HISTORY, *rows)
 
 
 def _components(context: CommandContext, arguments: Arguments) -> pa.Table:
     snapshot = context.log.snapshot()
     with condition(arguments) as text:
         chosen = None if text is None else partition_condition(snapshot, text)
-    found = [
+    rows = [
         {
             "split_path": split.path,
             "partition_values": json.dumps(split.partition_values) if split.partition_values else None,
@@ -172,12 +172,12 @@ def _components(context: CommandContext, arguments: Arguments) -> pa.Table:
         for split in split_components(snapshot, context.store, chosen)
         for part in split.parts
     ]
-    return table_of(_COMPONENTS, *found)
+    return table_of(_COMPONENTS, *rows)
 
 
 def _skipping(context: CommandContext, arguments: Arguments) -> pa.Table:
     del arguments
-    found = [
+    rows = [
         {
             "column_name": column.column,
             "data_type": column.data_type,
@@ -190,17 +190,17 @@ def _skipping(context: CommandContext, arguments: Arguments) -> pa.Table:
         }
         for column in column_skipping(context.log.snapshot())
     ]
-    return table_of(_SKIPPING, *found)
+    return table_of(_SKIPPING, *rows)
 
 
 # --- TRANSACTION LOG ----------------------------------------------------------------------------------
 
 
 def _log(context: CommandContext, arguments: Arguments) -> pa.Table:
-    found = context.log.file_actions(everything=bool(arguments.get("include_all")))
+    log_files = context.log.file_actions(everything=bool(arguments.get("include_all")))
     pending: list[dict[str, Any]] = []
     parts = [_LOG.empty_table()]
-    for row in _action_rows(found):
+    for row in _action_rows(log_files):
         pending.append(row)
         if len(pending) == _SLICE_ROWS:
             parts.append(table_of(_LOG, *pending))
@@ -208,8 +208,8 @@ def _log(context: CommandContext, arguments: Arguments) -> pa.Table:
     return pa.concat_tables([*parts, table_of(_LOG, *pending)])
 
 
-def _action_rows(found: Sequence[LogFileActions]) -> Iterator[dict[str, Any]]:
-    for file in found:
+def _action_rows(log_files: Sequence[LogFileActions]) -> Iterator[dict[str, Any]]:
+    for file in log_files:
         where = {
             "version": file.version,
             "log_file_path": f"{LOG_FOLDER}/{file.path}",

@@ -95,8 +95,8 @@ class Implementation:
 def implementation_of(command: Command) -> Implementation:
     """Import and return the code of a command."""
     module, _, name = command.implementation.partition(".")
-    found: Implementation = getattr(import_module(f"indextables.commands.{module}"), name)
-    return found
+    implementation: Implementation = getattr(import_module(f"indextables.commands.{module}"), name)
+    return implementation
 
 
 def table_of(schema: pa.Schema, *rows: Mapping[str, Any]) -> pa.Table:

@@ -82,26 +82,26 @@ def plan_write(
         log.check_store()
         # Nothing is there to be replaced, but another first write may be: the commit has to know.
         replaced = _replaced(mode, options) if replace is None or replace is Replace.ALL else replace
-        asked = options.get(opt.REPLACE_WHERE)
+        replace_where = options.get(opt.REPLACE_WHERE)
         condition = None if where is None else where(target.schema)
-        if replaced is Replace.WHERE and asked is not None:
-            condition = parse_condition(asked, target.schema)
+        if replaced is Replace.WHERE and replace_where is not None:
+            condition = parse_condition(replace_where, target.schema)
         return WritePlan(target, mode, replaced, condition, False, None, None), None
     if mode is Mode.ERROR:
         raise TableExistsError(log.store.url)
     if mode is Mode.IGNORE or _has_batch(snapshot, options):
         return None, snapshot
     log.check_writable(snapshot)
-    asked = options.get(opt.REPLACE_WHERE)
-    if asked is not None and mode is not Mode.OVERWRITE:
+    replace_where = options.get(opt.REPLACE_WHERE)
+    if replace_where is not None and mode is not Mode.OVERWRITE:
         raise OptionError("replaceWhere replaces rows, so it needs the mode overwrite")
     only_matching = False
     condition = None if where is None else where(snapshot.schema)
     if replace is None or replace is Replace.ALL:
         replace = _replaced(mode, options)
         if replace is Replace.WHERE:
-            assert asked is not None
-            condition, only_matching = parse_condition(asked, snapshot.schema), True
+            assert replace_where is not None
+            condition, only_matching = parse_condition(replace_where, snapshot.schema), True
     if condition is not None:
         covered(snapshot, condition)
     # Rows that stay were indexed the way they were: only an overwrite of all may change that.
@@ -286,5 +286,5 @@ def _existing(log: TransactionLog) -> Snapshot | None:
 def _has_batch(snapshot: Snapshot, options: Options) -> bool:
     """Whether the batch that this write brings is in the table already."""
     app = options.get(opt.TXN_APP_ID)
-    known = snapshot.txns.get(app) if app else None
-    return known is not None and known.version >= options.get(opt.TXN_VERSION)
+    last_batch = snapshot.txns.get(app) if app else None
+    return last_batch is not None and last_batch.version >= options.get(opt.TXN_VERSION)

@@ -105,10 +105,10 @@ def _same_partitions(snapshot: Snapshot, adds: Sequence[Add]) -> pa.Table:
     return files.filter(pa.array([values in new for values in old], pa.bool_()))
 
 
-def _values(snapshot: Snapshot, given: Sequence[dict[str, str | None]]) -> list[tuple[object, ...]]:
+def _values(snapshot: Snapshot, partitions: Sequence[dict[str, str | None]]) -> list[tuple[object, ...]]:
     read = []
     for name in snapshot.partition_columns:
-        texts = pa.array([entry.get(name) for entry in given], pa.string())
+        texts = pa.array([entry.get(name) for entry in partitions], pa.string())
         parsed = parse_values(texts, snapshot.schema.field(name).type, partition=True)
         if parsed.unreadable.any():
             text = texts[int(parsed.unreadable.argmax())]

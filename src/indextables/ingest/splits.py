@@ -106,9 +106,9 @@ def by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tupl
         dictionaries.append(encoded.dictionary)
         codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
+    present, starts = np.unique(codes[order], return_index=True)
     ends = [*starts[1:], batch.num_rows]
-    for code, start, end in zip(found.tolist(), starts, ends, strict=True):
+    for code, start, end in zip(present.tolist(), starts, ends, strict=True):
         yield _values(code, dictionaries), batch.take(pa.array(order[start:end]))
 
 

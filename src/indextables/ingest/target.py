@@ -97,11 +97,11 @@ def existing_table(
             f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
         )
     schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
-    known = indexing_options(snapshot)
-    effective = options.over(known)
+    properties = indexing_options(snapshot)
+    effective = options.over(properties)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
-        _check_same_fields(snapshot, known, mapping)
+        _check_same_fields(snapshot, properties, mapping)
     metadata = _changed(snapshot.metadata, from_arrow(schema), _remembered(effective))
     return Target(schema, snapshot.partition_columns, mapping, metadata)
 
@@ -119,14 +119,14 @@ def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, st
     configuration = metadata.configuration or {}
     if metadata.schema_string == schema_string and remembered == indexing_properties(metadata):
         return None
-    kept = {k: v for k, v in configuration.items() if not k.startswith(INDEXING_PREFIX)}
+    others = {k: v for k, v in configuration.items() if not k.startswith(INDEXING_PREFIX)}
     return msgspec.structs.replace(
-        metadata, schema_string=schema_string, configuration={**kept, **remembered}
+        metadata, schema_string=schema_string, configuration={**others, **remembered}
     )
 
 
-def _check_same_fields(snapshot: Snapshot, known: Options, mapping: FieldMapping) -> None:
-    before = mapping_for(snapshot.schema, known, snapshot.partition_columns)
+def _check_same_fields(snapshot: Snapshot, properties: Options, mapping: FieldMapping) -> None:
+    before = mapping_for(snapshot.schema, properties, snapshot.partition_columns)
     for column in snapshot.schema.names:
         old = [f for f in before.fields if f.column == column]
         new = [f for f in mapping.fields if f.column == column]

@@ -295,8 +295,8 @@ class _StateWriter:
     def compacted(self) -> StateManifest:
         threshold = self.loader.options.get(opt.RENORMALIZE_THRESHOLD)
         listed, inline = deduplicate_files(self.snapshot.files(), self.snapshot.registry)
-        known = {**self.snapshot.registry, **inline}
-        listed, registry = renormalize(listed, known, threshold=threshold)
+        schemas = {**self.snapshot.registry, **inline}
+        listed, registry = renormalize(listed, schemas, threshold=threshold)
         listed = sorted_by_partition(listed, self.snapshot.schema, self.snapshot.partition_columns)
         with ThreadPoolExecutor(_WRITERS) as pool:
             manifests = tuple(pool.map(self._write_manifest, self._chunks(listed)))

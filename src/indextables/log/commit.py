@@ -138,7 +138,7 @@ def check_uploads(table: Store, adds: Sequence[Add]) -> None:
     """
     paths = [add.path for add in adds]
     with ThreadPoolExecutor(_LOOKUPS) as pool:
-        lost = [path for path, found in zip(paths, pool.map(table.exists, paths), strict=True) if not found]
+        lost = [path for path, exists in zip(paths, pool.map(table.exists, paths), strict=True) if not exists]
     if lost:
         raise SplitError(
             f"{len(lost)} of the {len(paths)} splits that were to be committed to {table.url} are gone (one "
@@ -310,9 +310,13 @@ class _Commit:
         listing = listing_from(loader.log, max(version - 1, 0))
         newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
-            found = _token_in(loader.lineage_of(state), state.version, version)
-            if found is not None:
-                return self._mark_committed() if found == self.token else self._delete_version_file(version)
+            committed_token = _token_in(loader.lineage_of(state), state.version, version)
+            if committed_token is not None:
+                return (
+                    self._mark_committed()
+                    if committed_token == self.token
+                    else self._delete_version_file(version)
+                )
         if newer:
             return self._by_splits()
         following_token = self._base_token_after(listing, version)
@@ -444,8 +448,8 @@ def _by_their_own_hash(adds: Sequence[Add], registry: Mapping[str, str]) -> list
 
 
 def _with_schemas(metadata: Metadata, current: Snapshot, new: Mapping[str, str]) -> Metadata:
-    known = {**current.registry, **new}
-    registered = {REGISTRY_PREFIX + name: text for name, text in sorted(known.items())}
+    schemas = {**current.registry, **new}
+    registered = {REGISTRY_PREFIX + name: text for name, text in sorted(schemas.items())}
     configuration = {**without_registry(metadata.configuration), **registered}
     return msgspec.structs.replace(metadata, configuration=configuration)
 

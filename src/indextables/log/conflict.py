@@ -91,11 +91,11 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
 def check_batches(draft: Draft, base: Snapshot) -> None:
     """Raise if a batch that the draft brings is in the table already."""
     for txn in draft.txns:
-        known = base.txns.get(txn.app_id)
-        if known is not None and known.version >= txn.version:
+        last_batch = base.txns.get(txn.app_id)
+        if last_batch is not None and last_batch.version >= txn.version:
             raise CommitConflictError(
                 draft.operation,
-                f"batch {known.version} of application {txn.app_id} was committed already",
+                f"batch {last_batch.version} of application {txn.app_id} was committed already",
                 version=base.version,
                 other="or one before it",
             )
@@ -213,7 +213,11 @@ def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
     oldest = min(adds, key=lambda add: add.modification_time, default=None)
     if oldest is None:
         return None
-    said = purge.operation_parameters.get(_BEFORE, "")
-    if said.isascii() and said.isdigit() and oldest.modification_time - CLOCK_SKEW_MS > int(said[:20]):
+    before_text = purge.operation_parameters.get(_BEFORE, "")
+    if (
+        before_text.isascii()
+        and before_text.isdigit()
+        and oldest.modification_time - CLOCK_SKEW_MS > int(before_text[:20])
+    ):
         return None
     return f"{oldest.path} is so old that that purge may have deleted it: no version named it then"

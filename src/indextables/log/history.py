@@ -54,10 +54,10 @@ class HistoryEntry:
 
 def history(loader: Loader, listing: Listing, limit: int | None = None) -> list[HistoryEntry]:
     """The versions that are still known, newest first."""
-    known = sorted({*listing.versions, *listing.states, *listing.checkpoints}, reverse=True)[:limit]
-    files = [VersionFile(v, stamp_of(listing.versions[v])) for v in known if v in listing.versions]
+    versions = sorted({*listing.versions, *listing.states, *listing.checkpoints}, reverse=True)[:limit]
+    files = [VersionFile(v, stamp_of(listing.versions[v])) for v in versions if v in listing.versions]
     actions = dict(loader.versions(files))
-    return [_entry(loader, listing, version, actions.get(version)) for version in known]
+    return [_entry(loader, listing, version, actions.get(version)) for version in versions]
 
 
 def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
@@ -153,7 +153,7 @@ class LogFileActions:
 def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> Iterator[LogFileActions]:
     """The newest base and the versions after it; or every version file that is there."""
     if everything:
-        wanted = sorted(listing.versions)
+        versions = sorted(listing.versions)
     else:
         segment = segment_at(loader.log, listing, None)
         if segment.base is not None:
@@ -161,9 +161,9 @@ def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> I
             yield LogFileActions(
                 segment.base.version, segment.base.path, _of_base(loader, start), is_checkpoint=True
             )
-        wanted = [file.version for file in segment.versions]
-    for start_at in range(0, len(wanted), _SLICE):
-        numbers = wanted[start_at : start_at + _SLICE]
+        versions = [file.version for file in segment.versions]
+    for start_at in range(0, len(versions), _SLICE):
+        numbers = versions[start_at : start_at + _SLICE]
         files = [file for v in numbers for file in version_files(listing, range(v, v + 1))]
         for version, actions in loader.versions(files):
             yield LogFileActions(version, version_file(version), actions, is_checkpoint=False)
@@ -233,10 +233,10 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
     newest = -1
     for base in bases(listing):
         newest = max(newest, base.version)
-        for steps, found in enumerate(reversed(loader.lineage_of(base))):
-            if found == token:
+        for steps, commit_token in enumerate(reversed(loader.lineage_of(base))):
+            if commit_token == token:
                 return CommitOutcome(committed=True, version=base.version - steps)
-            occupied = occupied or (found is not None and base.version - steps == version)
+            occupied = occupied or (commit_token is not None and base.version - steps == version)
     if occupied:
         return CommitOutcome(committed=False)
     # Behind the newest base only the version in question: what else is there is in no lineage any more.
@@ -246,8 +246,8 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
         for number, actions in loader.versions(files):
             if any(isinstance(a, CommitInfo) and a.token == token for a in actions):
                 return CommitOutcome(committed=True, version=number)
-    taken = version is not None and version > newest and version in listing.versions
-    return CommitOutcome(committed=False if taken else None)
+    is_other_commit = version is not None and version > newest and version in listing.versions
+    return CommitOutcome(committed=False if is_other_commit else None)
 
 
 def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> pa.Array:
@@ -260,8 +260,8 @@ def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> p
     parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
     left = sorted(set(listing.versions) - set(gone.versions))
     for start in range(0, len(left), _SLICE):
-        wanted = [f for v in left[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
-        parts += [_added(actions) for _, actions in loader.versions(wanted)]
+        files = [f for v in left[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
+        parts += [_added(actions) for _, actions in loader.versions(files)]
     if not parts:
         return pa.array([], pa.string())
     return pc.unique(pa.chunked_array(parts, pa.string()))
@@ -287,8 +287,8 @@ def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable
     for path, count in entries.items():
         paths = read_manifest(loader.log, path, entries=count, columns=["path"])["path"].combine_chunks()
         if hidden[path]:
-            taken = pa.array(list(hidden[path]), pa.string())
-            paths = paths.filter(pc.invert(pc.is_in(paths, value_set=taken)))
+            hidden_paths = pa.array(list(hidden[path]), pa.string())
+            paths = paths.filter(pc.invert(pc.is_in(paths, value_set=hidden_paths)))
         yield paths
 
 

@@ -176,20 +176,20 @@ class Loader:
         check_not_companion(snapshot.metadata, snapshot.url)
         return snapshot
 
-    def versions(self, wanted: Sequence[VersionFile]) -> list[tuple[int, list[Action]]]:
+    def versions(self, files: Sequence[VersionFile]) -> list[tuple[int, list[Action]]]:
         """The actions of some versions, read in parallel."""
-        numbers = [one.version for one in wanted]
-        return list(zip(numbers, self._parallel(self.version, wanted), strict=True))
+        numbers = [one.version for one in files]
+        return list(zip(numbers, self._parallel(self.version, files), strict=True))
 
-    def version(self, wanted: VersionFile) -> list[Action]:
+    def version(self, file: VersionFile) -> list[Action]:
         """The actions of one version."""
         keep = cache_limits(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
-        found = VERSIONS.get(self.log.cache_scope, wanted, ttl_ms=keep.ttl_ms) if keep.capacity else None
-        if found is not None:
-            return found
-        actions = self.read_version(wanted.version)
+        cached = VERSIONS.get(self.log.cache_scope, file, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        if cached is not None:
+            return cached
+        actions = self.read_version(file.version)
         if keep.capacity:
-            VERSIONS.put(self.log.cache_scope, wanted, actions, capacity=keep.capacity)
+            VERSIONS.put(self.log.cache_scope, file, actions, capacity=keep.capacity)
         return actions
 
     def read_version(self, version: int) -> list[Action]:
@@ -264,13 +264,13 @@ class Loader:
         for earlier in sorted((v for v in listing.states if v < version), reverse=True):
             info = listing.states[earlier]
             base = Base(earlier, info.path, is_state=True, stamp=stamp_of(info))
-            found = self.header(base, self.state(base))
-            if found is not None:
-                earlier_header, start = found, earlier + 1
+            header = self.header(base, self.state(base))
+            if header is not None:
+                earlier_header, start = header, earlier + 1
                 break
         present = [v for v in sorted(listing.versions) if start <= v <= version]
-        wanted = [file for v in present for file in version_files(listing, range(v, v + 1))]
-        delta = Delta().then(self.versions(wanted))
+        files = [file for v in present for file in version_files(listing, range(v, v + 1))]
+        delta = Delta().then(self.versions(files))
         skips = {s.path: s for s in earlier_header.mergeskips if s.path not in delta.removed} | delta.skips
         txns = {t.app_id: t for t in earlier_header.txns} | delta.txns
         return StateHeader(mergeskips=list(skips.values()), txns=list(txns.values()))
@@ -278,14 +278,14 @@ class Loader:
     def _find_metadata(self, segment: Segment) -> Metadata:
         """The newest metadata before a state that has none, as older writers left it out."""
         keep = cache_limits(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
-        found = (
+        metadata = (
             METADATA.get(self.log.cache_scope, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
         )
-        if found is None:
-            found = self._search_metadata(segment)
+        if metadata is None:
+            metadata = self._search_metadata(segment)
             if keep.capacity:
-                METADATA.put(self.log.cache_scope, segment.base, found, capacity=keep.capacity)
-        return found
+                METADATA.put(self.log.cache_scope, segment.base, metadata, capacity=keep.capacity)
+        return metadata
 
     def _search_metadata(self, segment: Segment) -> Metadata:
         at_once = self.options.get(opt.MAX_CONCURRENT_READS)
@@ -298,12 +298,12 @@ class Loader:
                 return action
         raise CorruptLogError(self.log.url, "neither its states nor version 0 hold the table's metadata")
 
-    def _parallel(self, read: Callable[[T], R], wanted: Sequence[T]) -> list[R]:
-        if len(wanted) < 2:
-            return [read(one) for one in wanted]
-        workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(wanted))
+    def _parallel(self, read: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        if len(items) < 2:
+            return [read(one) for one in items]
+        workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(items))
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(read, wanted))
+            return list(pool.map(read, items))
 
 
 def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]) -> None:
@@ -346,11 +346,11 @@ def _latest(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _foreign_time(wanted: Sequence[VersionFile], read: Sequence[tuple[int, Sequence[Action]]]) -> int | None:
+def _foreign_time(files: Sequence[VersionFile], read: Sequence[tuple[int, Sequence[Action]]]) -> int | None:
     """The newest time of files whose commits say none, as those of other engines."""
     times = [
         file.modified_ms
-        for file, (_, actions) in zip(wanted, read, strict=True)
+        for file, (_, actions) in zip(files, read, strict=True)
         if not any(isinstance(a, CommitInfo) for a in actions)
     ]
     return max(times, default=None)

@@ -79,24 +79,26 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
     anchor = _anchor(
         loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
     )
-    found = ExpiredFiles()
+    files = ExpiredFiles()
     if anchor is not None:
-        kept = pointer.version if pointer else None
-        states = set(_old_states(listing, anchor, retention, kept, now_ms))
+        pointer_version = pointer.version if pointer else None
+        states = set(_old_states(listing, anchor, retention, pointer_version, now_ms))
         metadata_versions = _metadata_of_the_rest(loader, listing, states)
         versions = (
             v
             for v, info in listing.versions.items()
             if v <= anchor.version and v != listing.latest and info.modified_ms < now_ms - retention.log_ms
         )
-        found = ExpiredFiles(
+        files = ExpiredFiles(
             versions=tuple(sorted(set(versions) - metadata_versions))
             if _is_self_contained(loader, listing, anchor)
             else (),
             states=tuple(sorted(states - metadata_versions)),
-            checkpoints=tuple(sorted(v for v in listing.checkpoints if v < anchor.version and v != kept)),
+            checkpoints=tuple(
+                sorted(v for v in listing.checkpoints if v < anchor.version and v != pointer_version)
+            ),
         )
-    return _with_paths(loader, listing, found, now_ms - retention.manifest_ms)
+    return _with_paths(loader, listing, files, now_ms - retention.manifest_ms)
 
 
 def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
@@ -129,12 +131,12 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
 
 def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
     """Everything that only versions before this one need; there will have to be a base at it."""
-    found = ExpiredFiles(
+    files = ExpiredFiles(
         versions=tuple(sorted(v for v in listing.versions if v < version)),
         states=tuple(sorted(v for v in listing.states if v < version)),
         checkpoints=tuple(sorted(v for v in listing.checkpoints if v < version)),
     )
-    return _with_paths(loader, listing, found, manifests_before_ms)
+    return _with_paths(loader, listing, files, manifests_before_ms)
 
 
 def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapshot) -> None:
@@ -147,7 +149,7 @@ def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapsho
         raise StateExpiredError(f"{loader.log.url}/{state_folder(version)}")
 
 
-def delete(loader: Loader, found: ExpiredFiles) -> int:
+def delete(loader: Loader, files: ExpiredFiles) -> int:
     """Delete what was decided on; how many files.
 
     What leads readers on goes first, so that an interruption leaves nothing that leads nowhere. A state may
@@ -155,13 +157,13 @@ def delete(loader: Loader, found: ExpiredFiles) -> int:
     is not the one that was decided on belongs to a table that took this one's place: then nothing goes.
     """
     there = _stamps(full_listing(loader.log))
-    if any(there.get(path, stamp) != stamp for path, stamp in found.stamps.items()):
+    if any(there.get(path, stamp) != stamp for path, stamp in files.stamps.items()):
         return 0
-    deleted = loader.log.delete(found.leading)
+    deleted = loader.log.delete(files.leading)
     needed = _referenced(loader, full_listing(loader.log), ())
     if needed is None:
         return deleted
-    return deleted + loader.log.delete(path for path in found.led_to if path not in needed)
+    return deleted + loader.log.delete(path for path in files.led_to if path not in needed)
 
 
 def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
@@ -233,26 +235,26 @@ def _old_states(
 
 
 def _with_paths(
-    loader: Loader, listing: Listing, found: ExpiredFiles, manifests_before_ms: int
+    loader: Loader, listing: Listing, files: ExpiredFiles, manifests_before_ms: int
 ) -> ExpiredFiles:
-    leading = [listing.versions[v].path for v in found.versions]
-    leading += [listing.checkpoints[v].path for v in found.checkpoints]
-    leading += [listing.states[v].path for v in found.states]
+    leading = [listing.versions[v].path for v in files.versions]
+    leading += [listing.checkpoints[v].path for v in files.checkpoints]
+    leading += [listing.states[v].path for v in files.states]
     if listing.misfiled is not None and listing.misfiled.modified_ms < manifests_before_ms:
         leading.append(listing.misfiled.path)
     leading_paths = set(leading)
-    needed = _referenced(loader, listing, found.states)
+    needed = _referenced(loader, listing, files.states)
     manifests = () if needed is None else _unneeded(listing, needed, manifests_before_ms)
     parts = tuple(
         info.path
         for version, info in listing.checkpoint_parts
-        if version in found.checkpoints
+        if version in files.checkpoints
         or (version not in listing.checkpoints and info.modified_ms < manifests_before_ms)
     )
     return ExpiredFiles(
-        found.versions,
-        found.states,
-        found.checkpoints,
+        files.versions,
+        files.states,
+        files.checkpoints,
         manifests,
         leading=tuple(leading),
         led_to=(*parts, *manifests),

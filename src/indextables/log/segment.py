@@ -80,9 +80,9 @@ def current_segment(log: Store) -> Segment:
     if pointer is not None:
         listing = listing_from(log, pointer.version)
         if listing.pointer is not None and _names_something(pointer, listing):
-            found = next(_segments(listing, listing.latest), None)
-            if found is not None:
-                return found
+            segment = next(_segments(listing, listing.latest), None)
+            if segment is not None:
+                return segment
     return segment_at(log, full_listing(log), None)
 
 
@@ -108,8 +108,8 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     """
     listing = listing_from(log, version)
     latest = listing.latest
-    found = stamp_at(listing, version)
-    if latest is None or latest < version or found is None or stamp not in (None, found):
+    current = stamp_at(listing, version)
+    if latest is None or latest < version or current is None or stamp not in (None, current):
         return Progress(follows=False)
     later = following(listing, version)
     if later is None:
@@ -146,9 +146,9 @@ def stamp_at(listing: Listing, version: int) -> Stamp | None:
     return stamp_of(info) if info else None
 
 
-def version_files(listing: Listing, wanted: range) -> tuple[VersionFile, ...]:
+def version_files(listing: Listing, versions: range) -> tuple[VersionFile, ...]:
     """The files of versions that are in the listing."""
-    return tuple(VersionFile(v, stamp_of(listing.versions[v])) for v in wanted)
+    return tuple(VersionFile(v, stamp_of(listing.versions[v])) for v in versions)
 
 
 def full_listing(log: Store) -> Listing:
@@ -186,9 +186,9 @@ def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segme
     target = latest if version is None else version
     if version is not None and not 0 <= version <= latest:
         raise VersionNotFoundError(_table_url(log), f"version {version}", earliest(listing), latest)
-    found = list(_segments(listing, target))
-    if found:
-        return found
+    segments = list(_segments(listing, target))
+    if segments:
+        return segments
     if version is not None and version < latest:
         raise VersionNotFoundError(_table_url(log), f"version {version}", earliest(listing), latest)
     raise _missing(log, listing, target)
@@ -226,15 +226,15 @@ def bases(listing: Listing) -> list[Base]:
     Where version 0 stands in its own file, later versions never start from a state at 0: see `full_listing`.
     """
     skip_zero = 0 in listing.versions and listing.latest != 0
-    found = [
+    states_and_checkpoints = [
         Base(v, info.path, is_state=True, stamp=stamp_of(info))
         for v, info in listing.states.items()
         if v or not skip_zero
     ]
-    found += [
+    states_and_checkpoints += [
         Base(v, info.path, is_state=False, stamp=stamp_of(info)) for v, info in listing.checkpoints.items()
     ]
-    return sorted(found, key=lambda b: (-b.version, not b.is_state))
+    return sorted(states_and_checkpoints, key=lambda b: (-b.version, not b.is_state))
 
 
 def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
@@ -261,8 +261,8 @@ def _names_something(pointer: Pointer, listing: Listing) -> bool:
 
 
 def _missing(log: Store, listing: Listing, target: int) -> CorruptLogError:
-    known = bases(listing)
-    start = known[0].version + 1 if known else 0
+    all_bases = bases(listing)
+    start = all_bases[0].version + 1 if all_bases else 0
     gap = next(v for v in range(start, target + 1) if v not in listing.versions)
     return CorruptLogError(
         f"{log.url}/{version_file(gap)}",

@@ -272,8 +272,8 @@ class Snapshot:
     @cached_property
     def skips(self) -> dict[str, MergeSkip]:
         """Splits that a merge could not take, by path, as long as they are live."""
-        kept = {s.path: s for s in self._before.mergeskips if s.path not in self.delta.removed}
-        return {**kept, **self.delta.skips}
+        skips = {s.path: s for s in self._before.mergeskips if s.path not in self.delta.removed}
+        return {**skips, **self.delta.skips}
 
     @cached_property
     def txns(self) -> dict[str, Txn]:
@@ -400,15 +400,15 @@ class Snapshot:
         if self.base.listed is not None:
             return self.base.listed
         state = self.base.state
-        wanted = [m for m in state.manifests if self._may_hold(m, where)] if state else []
-        metrics.record("indextables.state.read.manifest_count", len(wanted))
-        if not wanted:
+        manifests = [m for m in state.manifests if self._may_hold(m, where)] if state else []
+        metrics.record("indextables.state.read.manifest_count", len(manifests))
+        if not manifests:
             return files.FILES.empty_table()
-        if len(wanted) == 1:
-            tables = [self._manifest(wanted[0], where)]
+        if len(manifests) == 1:
+            tables = [self._manifest(manifests[0], where)]
         else:
-            with ThreadPoolExecutor(min(self._source.parallelism, len(wanted))) as pool:
-                tables = list(pool.map(lambda m: self._manifest(m, where), wanted))
+            with ThreadPoolExecutor(min(self._source.parallelism, len(manifests))) as pool:
+                tables = list(pool.map(lambda m: self._manifest(m, where), manifests))
         return with_unescaped_partitions(_last_of_each_path(tables))
 
     def _may_hold(self, manifest: ManifestInfo, where: Predicate | None) -> bool:
@@ -450,9 +450,9 @@ def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> 
     hidden = {*tombstones, *delta.removed, *delta.added}
     if hidden and listed.num_rows:
         paths = pa.array(list(hidden), pa.string())
-        found = pc.is_in(listed["path"], value_set=paths)
-        if pc.any(found).as_py():
-            listed = listed.filter(pc.invert(found))
+        is_removed = pc.is_in(listed["path"], value_set=paths)
+        if pc.any(is_removed).as_py():
+            listed = listed.filter(pc.invert(is_removed))
     if delta.added:
         listed = pa.concat_tables([listed, delta.files()])
     return listed.combine_chunks() if listed["path"].num_chunks > _MAX_CHUNKS else listed
@@ -499,10 +499,10 @@ def _tail_hashes(texts: pa.StringArray) -> np.ndarray[tuple[int], np.dtype[np.ui
         return hashes
     # A word at every byte of the data, aligned or not; nothing is copied.
     words = np.ndarray((len(data) - _WORD_BYTES + 1,), np.uint64, buffer=data, strides=(1,))
-    wanted = ends[1:][long_enough]
-    mixed = np.zeros(len(wanted), np.uint64)
+    long_ends = ends[1:][long_enough]
+    mixed = np.zeros(len(long_ends), np.uint64)
     for word in range(_WORDS):
-        mixed = (mixed ^ words[wanted - _TAIL_BYTES + word * _WORD_BYTES]) * _FACTOR
+        mixed = (mixed ^ words[long_ends - _TAIL_BYTES + word * _WORD_BYTES]) * _FACTOR
         mixed ^= mixed >> _HALF
     hashes[long_enough] = mixed
     return hashes

@@ -40,8 +40,8 @@ class CacheStatistics:
     @property
     def hit_rate(self) -> float | None:
         """Hits as a share of all questions; nothing before the first one."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else None
+        lookups = self.hits + self.misses
+        return self.hits / lookups if lookups else None
 
 
 # Every cache of this process, for its forked children.
@@ -64,12 +64,12 @@ class Cache(Generic[V]):
     def get(self, table: CacheScope, key: Hashable, *, ttl_ms: int) -> V | None:
         """The value, unless it is absent or older than its time to live."""
         with self._lock:
-            found = self._kept.get((table, key))
-            if found is not None and (time.monotonic() - found[0]) * 1000 < ttl_ms:
+            entry = self._kept.get((table, key))
+            if entry is not None and (time.monotonic() - entry[0]) * 1000 < ttl_ms:
                 self._kept.move_to_end((table, key))
                 self._hits += 1
-                return found[2]
-            if found is not None:
+                return entry[2]
+            if entry is not None:
                 self._drop((table, key))
             self._misses += 1
             return None
@@ -77,8 +77,8 @@ class Cache(Generic[V]):
     def has(self, table: CacheScope, key: Hashable, *, ttl_ms: int) -> bool:
         """Whether `get` would have the value; counts as neither hit nor miss."""
         with self._lock:
-            found = self._kept.get((table, key))
-            return found is not None and (time.monotonic() - found[0]) * 1000 < ttl_ms
+            entry = self._kept.get((table, key))
+            return entry is not None and (time.monotonic() - entry[0]) * 1000 < ttl_ms
 
     def put(
         self, table: CacheScope, key: Hashable, value: V, *, capacity: int, max_weight: int | None = None
@@ -169,8 +169,8 @@ class SnapshotCache:
         """What was read of these files before."""
         if not self._limits.capacity:
             return None
-        found = SNAPSHOTS.get(self._scope, segment, ttl_ms=self._limits.ttl_ms)
-        return None if found is None else replace(found, reader=self._reader)
+        snapshot = SNAPSHOTS.get(self._scope, segment, ttl_ms=self._limits.ttl_ms)
+        return None if snapshot is None else replace(snapshot, reader=self._reader)
 
     def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
         """Keep what was read of some files."""
@@ -184,8 +184,8 @@ class SnapshotCache:
         """The newest version that was read or committed here, and what identifies its file, if known."""
         if not self._limits.capacity:
             return None
-        found = NEWEST.get(self._scope, None, ttl_ms=self._limits.ttl_ms)
-        return None if found is None else (replace(found[0], reader=self._reader), found[1])
+        newest = NEWEST.get(self._scope, None, ttl_ms=self._limits.ttl_ms)
+        return None if newest is None else (replace(newest[0], reader=self._reader), newest[1])
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
         """Keep a version as the one to go on from."""

@@ -102,12 +102,12 @@ class TransactionLog:
             return self._loader.checked(self._newest())
 
         def read(listing: Listing) -> Snapshot:
-            wanted = version if timestamp is None else version_at(self._loader, listing, timestamp)
-            segments = segments_at(self._loader.log, listing, wanted)
+            target = version if timestamp is None else version_at(self._loader, listing, timestamp)
+            segments = segments_at(self._loader.log, listing, target)
             first = segments[0]
-            known = self._snapshots.get(first)
-            if known is not None:
-                return self._loader.checked(known)
+            cached = self._snapshots.get(first)
+            if cached is not None:
+                return self._loader.checked(cached)
             return self._snapshots.put(first, self._loader.load_first(segments))
 
         return self._retry_if_cleaned(read)
@@ -122,15 +122,15 @@ class TransactionLog:
         if newest.key == key:
             return newest
         try:
-            found = self.snapshot(version=key[0])
+            snapshot = self.snapshot(version=key[0])
         except VersionNotFoundError:
-            found = None
-        if found is None or found.key == key:
-            return found
+            snapshot = None
+        if snapshot is None or snapshot.key == key:
+            return snapshot
         raise CommitConflictError(
             "the operation",
             "the table that it started from was deleted or replaced meanwhile",
-            version=found.version,
+            version=snapshot.version,
             other="of a table that was made anew or restored",
         )
 
@@ -208,18 +208,18 @@ class TransactionLog:
         while True:
             snapshot, _ = self._read_newest()
             self.check_writable(snapshot)
-            found = existing(snapshot)
-            sound = found is not None and self._is_complete(snapshot)
-            if found is not None and not (json and _is_self_contained(snapshot)):
+            state_before = existing(snapshot)
+            sound = state_before is not None and self._is_complete(snapshot)
+            if state_before is not None and not (json and _is_self_contained(snapshot)):
                 if not json and sound and (not compact or self._is_clean(snapshot)):
-                    return found
+                    return state_before
                 snapshot = self._commit_empty(snapshot)
-            elif found is None and not json and self._loader.log.exists(state_file(snapshot.version)):
+            elif state_before is None and not json and self._loader.log.exists(state_file(snapshot.version)):
                 # The version is not read from the state that stands at it, so that one is damaged.
                 snapshot = self._commit_empty(snapshot)
-            made = checkpoint(self._loader, snapshot, self._env, compact=compact)
-            if made.written or not compact:
-                return made
+            state = checkpoint(self._loader, snapshot, self._env, compact=compact)
+            if state.written or not compact:
+                return state
             # Another one wrote a state of this version first, and it need not be a clean one.
 
     def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
@@ -247,9 +247,9 @@ class TransactionLog:
         return self._expired(log_hours, self._env.now_ms())
 
     def _expired(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
-        kept = retention.Retention.of(self.options, log_hours=log_hours)
+        limits = retention.Retention.of(self.options, log_hours=log_hours)
         return self._retry_if_cleaned(
-            lambda listing: retention.expired(self._loader, listing, kept, now_ms=now_ms)
+            lambda listing: retention.expired(self._loader, listing, limits, now_ms=now_ms)
         )
 
     def store_time_ms(self) -> int:
@@ -259,10 +259,10 @@ class TransactionLog:
     def clean(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """Delete what has outlived its retention; what was deleted."""
         self.check_writable(self.snapshot())
-        found = self._expired(log_hours, self.store_time_ms())
-        retention.delete(self._loader, found)
+        expired_files = self._expired(log_hours, self.store_time_ms())
+        retention.delete(self._loader, expired_files)
         invalidate(self._loader.log.url)
-        return found
+        return expired_files
 
     def referenced_splits(self, *, without: retention.ExpiredFiles | None = None) -> pa.Array:
         """The paths of all splits that some version names; `without` are files of the log not to ask."""
@@ -295,16 +295,18 @@ class TransactionLog:
         before_ms = now_ms - retention.Retention.of(self.options).manifest_ms
 
         def read(listing: Listing) -> retention.ExpiredFiles:
-            found = retention.all_before(self._loader, listing, version, manifests_before_ms=before_ms)
-            if found.leading and not dry_run:
+            expired_files = retention.all_before(
+                self._loader, listing, version, manifests_before_ms=before_ms
+            )
+            if expired_files.leading and not dry_run:
                 retention.check_base(self._loader, listing, version, snapshot)
-            return found
+            return expired_files
 
-        found = self._retry_if_cleaned(read)
+        expired_files = self._retry_if_cleaned(read)
         if not dry_run:
-            retention.delete(self._loader, found)
+            retention.delete(self._loader, expired_files)
             invalidate(self._loader.log.url)
-        return version, found
+        return version, expired_files
 
     def _check_supported(self) -> None:
         """Refuse a table that this release may not read; what is damaged can still be described."""
@@ -326,8 +328,8 @@ class TransactionLog:
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
         """The version of a sound state that is not older than a snapshot."""
-        made = checkpoint(self._loader, snapshot, self._env, compact=True)
-        return made.version if made.written else self.checkpoint().version
+        state = checkpoint(self._loader, snapshot, self._env, compact=True)
+        return state.version if state.written else self.checkpoint().version
 
     # --- within ----------------------------------------------------------------------------------
 
@@ -348,10 +350,10 @@ class TransactionLog:
 
     def _newest(self) -> Snapshot:
         """The newest snapshot: from the newest one known here, by what came after it."""
-        known = self._snapshots.newest()
-        if known is None:
+        cached = self._snapshots.newest()
+        if cached is None:
             return self._snapshots.put_newest(*self._read_newest())
-        snapshot, stamp = known
+        snapshot, stamp = cached
         progress = progress_since(self._loader.log, snapshot.version, stamp)
         if not progress.follows or (stamp is None and not self._still_there(snapshot)):
             invalidate(self._loader.log.url)

@@ -60,15 +60,15 @@ def _components(store: Store, footer: Footer) -> list[Component]:
         kind = next((KINDS[part] for part, suffixes in INDEX_COMPONENTS.items() if suffix in suffixes), None)
         if kind is None:
             continue
-        found = (
+        locations = (
             field_ranges(suffix, _read_tail(store, footer, file), file.size, fields)
             if suffix in FILES_BY_FIELD
             else []
         )
-        for stretch in found:
+        for stretch in locations:
             key = (kind, column_of(stretch.field))
             sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
-        if not found:
+        if not locations:
             sizes[kind, None] = sizes.get((kind, None), 0) + file.size
     parts = [Component(kind, column, size) for (kind, column), size in sorted(sizes.items(), key=str)]
     groups = (footer.parquet.row_group(n) for n in range(footer.parquet.num_row_groups))
@@ -188,8 +188,8 @@ def _column(
     bounds = [_bound(files, side, field, partition=partition) for side in sides]
     nulls: int | None = None
     if not partition:
-        known = [entry.get(field.name) for entry in stats]
-        nulls = sum(n for n in known if n is not None) if known and None not in known else None
+        counts = [entry.get(field.name) for entry in stats]
+        nulls = sum(n for n in counts if n is not None) if counts and None not in counts else None
     return ColumnSkipping(
         field.name, str(field.type), files.num_rows, bounds[0][2], bounds[0][0], bounds[1][1], nulls
     )
@@ -233,16 +233,16 @@ def _parts(
     store: Store, path: str, size: int, values: list[tuple[str, str | None]], tags: list[str] | None
 ) -> SplitComponents:
     if PARQUET_TAG in (tags or ()):
-        found = components(store, read_footer(store, path, size))
+        parts = components(store, read_footer(store, path, size))
     else:
         files = read_bundle(store, path, size).files.items()
         suffixes = {suffix: KINDS[part] for part, all_ in INDEX_COMPONENTS.items() for suffix in all_}
-        found = [
+        parts = [
             Component("store" if suffixes[suffix] == "docstore" else suffixes[suffix], None, end - start)
             for name, (start, end) in sorted(files)
             if (suffix := Path(name).suffix) in suffixes
         ]
-    return SplitComponents(path, dict(values or ()), tuple(found))
+    return SplitComponents(path, dict(values or ()), tuple(parts))
 
 
 # The names of components in reports.

@@ -61,13 +61,13 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 def folder() -> Path | None:
     """Where the files are; None if this user cannot have such a folder."""
-    found = Path(tempfile.gettempdir()).absolute() / f"indextables-jobs-{os.geteuid()}"
+    path = Path(tempfile.gettempdir()).absolute() / f"indextables-jobs-{os.geteuid()}"
     try:
-        make_private(found)
+        make_private(path)
     except (NotPrivateError, OSError) as error:
-        _warn(str(found), str(error))
+        _warn(str(path), str(error))
         return None
-    return found
+    return path
 
 
 @lru_cache(maxsize=16)
@@ -223,8 +223,8 @@ class Job:
 
     def advance(self, done: int, total: int) -> None:
         """Say how far it is."""
-        known, self.done, self.total = self.total, done, total
-        _save(self, now=total != known)
+        total_before, self.done, self.total = self.total, done, total
+        _save(self, now=total != total_before)
 
 
 _KEPT = tuple(f.name for f in fields(Job) if f.name != "finished")
@@ -248,16 +248,16 @@ os.register_at_fork(after_in_child=_after_fork)
 @contextmanager
 def job(kind: JobKind, table: str, options: Options) -> Iterator[Job]:
     """A job for as long as the body takes, and listed for a while after that."""
-    made = begin(kind, table, options)
-    with _recorded(made):
-        yield made
+    record = begin(kind, table, options)
+    with _recorded(record):
+        yield record
 
 
 def start(kind: JobKind, table: str, options: Options, work: Callable[[Job], None]) -> Job:
     """Run work in the background."""
-    made = begin(kind, table, options)
-    run_in_background(made.id, options, lambda: work(made))
-    return made
+    record = begin(kind, table, options)
+    run_in_background(record.id, options, lambda: work(record))
+    return record
 
 
 def run_in_background(job_id: str, options: Options, work: Callable[[], object]) -> None:
@@ -265,14 +265,14 @@ def run_in_background(job_id: str, options: Options, work: Callable[[], object])
     most = options.get(opt.JOBS_AT_ONCE)
     with _lock:
         gate = _running.setdefault(most, threading.Semaphore(most))
-        made = _jobs[job_id]
+        record = _jobs[job_id]
 
     def body() -> None:
-        with gate, _recorded(made, swallow=True):
+        with gate, _recorded(record, swallow=True):
             work()
 
     # A daemon: a process that ends does not wait for warming a cache.
-    threading.Thread(target=body, name=f"indextables-{made.kind}-{made.id}", daemon=True).start()
+    threading.Thread(target=body, name=f"indextables-{record.kind}-{record.id}", daemon=True).start()
 
 
 def begin(
@@ -289,27 +289,27 @@ def begin(
 
     `owner` is another process that the work depends on: then any process may say how far it is.
     """
-    made = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
-    made.owner = made.owner if owner is None else owner
-    made.born = born(made.owner)
+    record = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
+    record.owner = record.owner if owner is None else owner
+    record.born = born(record.owner)
     kept_ms = options.get(opt.JOB_RETENTION_MS)
     with _lock:
         now = time.time()
         for old in [j for j in _jobs.values() if j.ended is not None and (now - j.ended) * 1000 >= kept_ms]:
             del _jobs[old.id]
         if owner is None:
-            _jobs[made.id] = made
+            _jobs[record.id] = record
     remove_older(kept_ms / 1000)
-    _save(made)
-    return made
+    _save(record)
+    return record
 
 
 def more(job_id: str, total: int, batches: int) -> None:
     """Say that there is more to do than was known."""
 
-    def change(found: Job) -> None:
-        found.before = found.done = found.total
-        found.total, found.total_batches = found.total + total, found.total_batches + batches
+    def change(record: Job) -> None:
+        record.before = record.done = record.total
+        record.total, record.total_batches = record.total + total, record.total_batches + batches
 
     _change(job_id, change)
 
@@ -317,9 +317,9 @@ def more(job_id: str, total: int, batches: int) -> None:
 def progress(job_id: str, done: int, of: int) -> None:
     """Say how many pieces of the work that is under way are done; the job runs, then."""
 
-    def change(found: Job) -> None:
-        found.status = JobStatus.RUNNING
-        found.done = found.before + (found.total - found.before) * done // max(of, 1)
+    def change(record: Job) -> None:
+        record.status = JobStatus.RUNNING
+        record.done = record.before + (record.total - record.before) * done // max(of, 1)
 
     _change(job_id, change)
 
@@ -327,8 +327,8 @@ def progress(job_id: str, done: int, of: int) -> None:
 def batch_done(job_id: str) -> None:
     """Say that one more batch became a version."""
 
-    def change(found: Job) -> None:
-        found.done_batches += 1
+    def change(record: Job) -> None:
+        record.done_batches += 1
 
     _change(job_id, change)
 
@@ -336,10 +336,10 @@ def batch_done(job_id: str) -> None:
 def end(job_id: str, error: str | None = None) -> None:
     """Say how a job ended; nothing happens if it ended before, or is forgotten already."""
 
-    def change(found: Job) -> None:
-        found.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
-        found.done = found.total if error is None else found.done
-        found.error, found.ended = error, time.time()
+    def change(record: Job) -> None:
+        record.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
+        record.done = record.total if error is None else record.done
+        record.error, record.ended = error, time.time()
 
     _change(job_id, change)
 
@@ -350,8 +350,8 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
         own = dict(_jobs)
     records = (_of(record) for record in load_all() if record.id not in own)
     others = (_with_status(each) for each in records if each is not None)
-    found = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
-    return sorted(found, key=lambda j: j.started)
+    matching = [j for j in (*own.values(), *others) if j.kind is kind and table in (None, j.table)]
+    return sorted(matching, key=lambda j: j.started)
 
 
 def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
@@ -364,11 +364,11 @@ def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None
     return listed
 
 
-def wait(found: Sequence[Job], seconds: float) -> list[Job]:
+def wait(records: Sequence[Job], seconds: float) -> list[Job]:
     """Wait until jobs have ended, or time is over; what is known of them then."""
     end_at = time.monotonic() + seconds
     while True:
-        now = [_now(each) for each in found]
+        now = [_now(each) for each in records]
         left = end_at - time.monotonic()
         if left <= 0 or all(each.ended is not None for each in now):
             return now
@@ -380,21 +380,21 @@ def _now(each: Job) -> Job:
         if each.id in _jobs:
             return _jobs[each.id]
     record = load(each.id)
-    found = None if record is None else _of(record)
-    return each if found is None else _with_status(found)
+    current = None if record is None else _of(record)
+    return each if current is None else _with_status(current)
 
 
 def _change(job_id: str, change: Callable[[Job], None]) -> None:
     with _lock:
-        found = _jobs.get(job_id)
-    if found is None:
+        current = _jobs.get(job_id)
+    if current is None:
         record = load(job_id)
-        found = None if record is None else _of(record)
-    if found is not None and found.ended is None:
-        change(found)
-        _save(found)
-        if found.status in (JobStatus.COMPLETED, JobStatus.FAILED):
-            found.finished.set()
+        current = None if record is None else _of(record)
+    if current is not None and current.ended is None:
+        change(current)
+        _save(current)
+        if current.status in (JobStatus.COMPLETED, JobStatus.FAILED):
+            current.finished.set()
 
 
 def _of(record: JobRecord) -> Job | None:
@@ -406,35 +406,35 @@ def _of(record: JobRecord) -> Job | None:
     return Job(**{**msgspec.structs.asdict(record), "kind": kind, "status": status})
 
 
-def _with_status(found: Job) -> Job:
+def _with_status(record: Job) -> Job:
     """A job whose process is gone has failed."""
-    here = found.host == socket.gethostname()
-    if found.ended is None and here and not alive(found.owner, found.born):
-        found.status, found.ended = JobStatus.FAILED, time.time()
-        found.error = "the process that it ran in is gone"
-    return found
+    here = record.host == socket.gethostname()
+    if record.ended is None and here and not alive(record.owner, record.born):
+        record.status, record.ended = JobStatus.FAILED, time.time()
+        record.error = "the process that it ran in is gone"
+    return record
 
 
-def _save(made: Job, *, now: bool = True) -> None:
+def _save(record: Job, *, now: bool = True) -> None:
     with _lock:
-        if not now and time.monotonic() - _saved.get(made.id, 0.0) < _SAVE_EVERY_S:
+        if not now and time.monotonic() - _saved.get(record.id, 0.0) < _SAVE_EVERY_S:
             return
-        if made.ended is None:
-            _saved[made.id] = time.monotonic()
+        if record.ended is None:
+            _saved[record.id] = time.monotonic()
         else:
-            _saved.pop(made.id, None)
-    save(made.id, {name: getattr(made, name) for name in _KEPT})
+            _saved.pop(record.id, None)
+    save(record.id, {name: getattr(record, name) for name in _KEPT})
 
 
 @contextmanager
-def _recorded(made: Job, *, swallow: bool = False) -> Iterator[None]:
-    made.status, made.started = JobStatus.RUNNING, time.time()
-    _save(made)
+def _recorded(record: Job, *, swallow: bool = False) -> Iterator[None]:
+    record.status, record.started = JobStatus.RUNNING, time.time()
+    _save(record)
     try:
         yield
     except BaseException as error:
-        end(made.id, str(error) or type(error).__name__)
+        end(record.id, str(error) or type(error).__name__)
         if not swallow:
             raise
     else:
-        end(made.id)
+        end(record.id)

@@ -71,14 +71,14 @@ class TableListing:
             start = end + 1
 
     def _in_another_table(self, path: str) -> bool:
-        for number, (folder, held) in enumerate(self._above):
-            known = held
-            if known is None:
+        for number, (folder, has_log) in enumerate(self._above):
+            is_table = has_log
+            if is_table is None:
                 # Behind the place where its log would be listed, there is none; before it, storage is asked.
                 behind = path[len(folder) + 1 :] > f"{LOG_FOLDER}/"
-                known = not behind and self._is_table(folder)
-                self._above[number] = (folder, known)
-            if known:
+                is_table = not behind and self._is_table(folder)
+                self._above[number] = (folder, is_table)
+            if is_table:
                 return True
         return False
 
@@ -96,12 +96,12 @@ def missing(store: Store, paths: Sequence[str]) -> list[str]:
     if len(paths) <= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             there = list(pool.map(store.exists, paths))
-        return [path for path, found in zip(paths, there, strict=True) if not found]
-    wanted = set(paths)
+        return [path for path, exists in zip(paths, there, strict=True) if not exists]
+    unlisted = set(paths)
     for info in TableListing(store).files():
-        wanted.discard(info.path)
+        unlisted.discard(info.path)
     # Names that are no splits, and splits below another table, are not in that listing.
-    return [path for path in paths if path in wanted and not store.exists(path)]
+    return [path for path in paths if path in unlisted and not store.exists(path)]
 
 
 def partition_condition(snapshot: Snapshot, where: str) -> Predicate:

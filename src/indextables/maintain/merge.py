@@ -301,7 +301,7 @@ class MergeOptions:
         self, snapshot: Snapshot, options: Options, before: MergeOutcome, now_ms: int
     ) -> list[MergeTask]:
         """What is left to do after what was done already."""
-        found = plan(
+        groups = plan(
             snapshot,
             options,
             target_bytes=self.target_bytes,
@@ -309,7 +309,7 @@ class MergeOptions:
             where=self.where,
             max_sources=self.max_sources,
         )
-        return found if self.max_new_splits is None else found[: self.max_new_splits - before.new_splits]
+        return groups if self.max_new_splits is None else groups[: self.max_new_splits - before.new_splits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ class Due:
     merge_options: MergeOptions
     batch: int
 
-    def options(self, given: Options) -> Options:
+    def options(self, base: Options) -> Options:
         """The options of the merge."""
-        return Options.parse({MERGE_BATCH.key: self.batch}).over(given)
+        return Options.parse({MERGE_BATCH.key: self.batch}).over(base)
 
 
 def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
@@ -73,11 +73,11 @@ def purges_after_merge(options: Options) -> bool:
 def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:
     """Merge and purge in this process, if there is enough to merge; errors are logged."""
     try:
-        wanted = due(log.snapshot(), options, processors or os.cpu_count() or 1)
-        if wanted is None:
+        due_work = due(log.snapshot(), options, processors or os.cpu_count() or 1)
+        if due_work is None:
             return
         with job(JobKind.MERGE, log.store.url, options) as record:
-            outcome = merge_as(record, log, wanted.options(options), wanted.merge_options)
+            outcome = merge_as(record, log, due_work.options(options), due_work.merge_options)
         for path, reason in outcome.skipped + outcome.unavailable:
             _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
         for reason in outcome.failed:
@@ -154,8 +154,8 @@ def after_write(log: TransactionLog, options: Options) -> None:
 def settle(url: str | None = None) -> None:
     """Wait for the merges of this process in the background, of one table or of all."""
     with _lock:
-        found = [running for table, running in _running.items() if url in (None, table)]
-    for running in found:
+        runs = [running for table, running in _running.items() if url in (None, table)]
+    for running in runs:
         running.thread.join()
 
 
@@ -174,13 +174,13 @@ def _start(url: str, work: Callable[[], None], patience: float) -> None:
 
 
 def _work(url: str, work: Callable[[], None]) -> None:
-    wanted: Callable[[], None] | None = work
-    while wanted is not None:
-        wanted()
+    next_work: Callable[[], None] | None = work
+    while next_work is not None:
+        next_work()
         with _lock:
             running = _running[url]
-            wanted, running.again = running.again, None
-            if wanted is None:
+            next_work, running.again = running.again, None
+            if next_work is None:
                 del _running[url]
 
 

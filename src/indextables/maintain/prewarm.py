@@ -69,15 +69,15 @@ class PrewarmPlan:
 
 def parts_of(names: Iterable[str]) -> tuple[str, ...]:
     """The parts of an index by any of their names."""
-    found = []
+    components = []
     for name in names:
         part = _ALIASES.get(name.upper(), name.upper())
         if part not in INDEX_COMPONENTS:
-            known = (*INDEX_COMPONENTS, *_ALIASES)
-            hint = suggestion(name, known) or ";"
+            all_names = (*INDEX_COMPONENTS, *_ALIASES)
+            hint = suggestion(name, all_names) or ";"
             raise CommandError(f"there is no segment {name}{hint} segments are {', '.join(INDEX_COMPONENTS)}")
-        found.append(part)
-    return tuple(dict.fromkeys(found))
+        components.append(part)
+    return tuple(dict.fromkeys(components))
 
 
 def plan_prewarm(
@@ -101,9 +101,9 @@ def plan_prewarm(
     at_once = parallelism or options.get(opt.PREWARM_PER_TASK)
     predicate = None if where is None else partition_condition(snapshot, where)
     files = in_partitions(snapshot, predicate).sort_by([("modificationTime", "descending")])
-    asked = fields or by_default[1]
-    columns, left_out = _columns(snapshot, asked, options)
-    if asked and not columns:
+    field_names = fields or by_default[1]
+    columns, left_out = _columns(snapshot, field_names, options)
+    if field_names and not columns:
         # No columns are not all columns.
         return PrewarmPlan((), parts, (), left_out, 0)
     ours = [PARQUET_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
@@ -208,14 +208,14 @@ def _warm(
 def _columns(
     snapshot: Snapshot, fields: Sequence[str], options: Options
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    known = {name.lower(): name for name in snapshot.schema.names}
+    spellings = {name.lower(): name for name in snapshot.schema.names}
     mapping = MergeContext.of(snapshot, options).mapping
-    indexed = [known[f.lower()] for f in fields if f.lower() in known and mapping.fields_of(f)]
-    left_out = [f for f in fields if f.lower() not in known or not mapping.fields_of(f)]
+    indexed = [spellings[f.lower()] for f in fields if f.lower() in spellings and mapping.fields_of(f)]
+    left_out = [f for f in fields if f.lower() not in spellings or not mapping.fields_of(f)]
     strict = options.get(opt.PREWARM_FAIL_ON_MISSING)
     if left_out and strict:
         name = left_out[0]
-        if name.lower() in known:
+        if name.lower() in spellings:
             raise CommandError(
                 f"the column {name} of the table at {snapshot.url} has no index to warm: partition columns "
                 "and columns that are only stored have none; leave it out"

@@ -110,17 +110,17 @@ class PurgeOutcome:
 
 def retention_of(options: Options, hours: float | None) -> float:
     """For how many hours orphans are kept; refused if that is too short to be safe."""
-    kept = options.get(opt.PURGE_RETENTION_HOURS) if hours is None else hours
+    retention_hours = options.get(opt.PURGE_RETENTION_HOURS) if hours is None else hours
     least = options.get(opt.PURGE_MIN_RETENTION_HOURS)
-    if kept < 0:
-        raise OptionError(f"a retention of {kept:g} hours is negative; give 0 or more")
-    if kept < least and options.get(opt.PURGE_CHECK):
+    if retention_hours < 0:
+        raise OptionError(f"a retention of {retention_hours:g} hours is negative; give 0 or more")
+    if retention_hours < least and options.get(opt.PURGE_CHECK):
         raise OptionError(
-            f"a retention of {kept:g} hours is below the minimum of {least:g}: splits of a write that still "
-            "runs could be deleted; give a longer one, or, if nobody writes now, set "
+            f"a retention of {retention_hours:g} hours is below the minimum of {least:g}: splits of a write "
+            "that still runs could be deleted; give a longer one, or, if nobody writes now, set "
             "spark.indextables.purge.retentionCheckEnabled=false"
         )
-    return kept
+    return retention_hours
 
 
 def plan_purge(
@@ -132,7 +132,7 @@ def plan_purge(
     dry_run: bool = False,
 ) -> PurgePlan:
     """Clean the log (a dry run only looks), and learn which splits it names after that."""
-    kept = retention_of(options, older_than_hours)
+    retention = retention_of(options, older_than_hours)
     if log_hours is not None and log_hours < 0:
         raise OptionError(f"a log retention of {log_hours:g} hours is negative; give 0 or more")
     snapshot = log.snapshot()
@@ -141,16 +141,16 @@ def plan_purge(
     # A dry run deletes nothing, so it may go by the clock of this machine, and writes nothing.
     now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
-        found = log.expired(log_hours=log_hours)
-        named = log.referenced_splits(without=found)
+        expired = log.expired(log_hours=log_hours)
+        named = log.referenced_splits(without=expired)
     else:
-        found = log.clean(log_hours=log_hours)
+        expired = log.clean(log_hours=log_hours)
         named = log.referenced_splits()
     return PurgePlan(
-        kept,
+        retention,
         # A table at version 0 may be one whose first write, or repair, has not named its splits yet.
-        int(now - kept * HOUR_MS) if snapshot.version else 0,
-        found,
+        int(now - retention * HOUR_MS) if snapshot.version else 0,
+        expired,
         _sorted(named, snapshot.url),
         snapshot.version,
         snapshot.metadata.id,
@@ -175,8 +175,8 @@ def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
         if not old:
             continue
         splits = pa.array([split_of(info.path) for info in old], pa.string())
-        kept = pc.is_in(splits, value_set=_between(plan.named, splits)).to_pylist()
-        gone = [info for info, named in zip(old, kept, strict=True) if not named]
+        referenced = pc.is_in(splits, value_set=_between(plan.named, splits)).to_pylist()
+        gone = [info for info, named in zip(old, referenced, strict=True) if not named]
         for start in range(0, len(gone), _BATCH):
             yield _batch(gone[start : start + _BATCH])
 
@@ -222,8 +222,8 @@ def still_orphans(log: TransactionLog, plan: PurgePlan, batch: Orphans) -> Orpha
     back = set(relative_paths(added, newest.url).to_pylist())
     if not any(split_of(path) in back for path in batch.paths):
         return batch
-    kept = tuple(path for path in batch.paths if split_of(path) not in back)
-    return Orphans(kept, batch.bytes * len(kept) // len(batch.paths))
+    remaining = tuple(path for path in batch.paths if split_of(path) not in back)
+    return Orphans(remaining, batch.bytes * len(remaining) // len(batch.paths))
 
 
 def purge(
@@ -241,7 +241,7 @@ def purge(
     any_orphan = next(orphans(log.store, plan), None) is not None
     if any_orphan and not dry_run:
         plan = announce(log, plan)
-    found = found_bytes = 0
+    orphan_count = found_bytes = 0
     deletions: list[Deletion] = []
     reached = False
     workers = options.get(opt.PURGE_PARALLELISM)
@@ -255,9 +255,9 @@ def purge(
             if batch is None:
                 reached = True
                 break
-            found, found_bytes = found + len(batch.paths), found_bytes + batch.bytes
+            orphan_count, found_bytes = orphan_count + len(batch.paths), found_bytes + batch.bytes
             if progress is not None:
-                progress(found, 0)
+                progress(orphan_count, 0)
             if dry_run:
                 continue
             # As many batches are held as can be deleted at once, and as many again.
@@ -269,7 +269,7 @@ def purge(
     if not dry_run:
         log.store.remove_abandoned(before_ms=plan.before_ms, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
-    return outcome(plan, deletions, found, found_bytes, limit_reached=reached, duration_ms=elapsed)
+    return outcome(plan, deletions, orphan_count, found_bytes, limit_reached=reached, duration_ms=elapsed)
 
 
 def bounded(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:
@@ -289,7 +289,7 @@ def bounded(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | 
 def outcome(
     plan: PurgePlan,
     deletions: Sequence[Deletion],
-    found: int,
+    orphan_count: int,
     found_bytes: int,
     *,
     limit_reached: bool,
@@ -304,7 +304,7 @@ def outcome(
         )
     log_files = len(plan.expired.paths)
     return PurgeOutcome(
-        orphans_found=found,
+        orphans_found=orphan_count,
         orphans_deleted=deleted,
         bytes_found=found_bytes,
         bytes_deleted=sum(d.bytes for d in deletions),

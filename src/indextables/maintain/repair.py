@@ -86,20 +86,20 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
         check_writable(snapshot.protocol, snapshot.url)
     adds = to_adds(snapshot.files())
     lost = set(missing(source, [add.path for add in adds]))
-    found = with_mappings([add for add in adds if add.path not in lost], snapshot)
+    live = with_mappings([add for add in adds if add.path not in lost], snapshot)
     metadata = msgspec.structs.replace(
         snapshot.metadata, configuration=without_registry(snapshot.metadata.configuration)
     )
     draft = Draft(
         operation=REPAIR,
-        adds=tuple(found),
+        adds=tuple(live),
         txns=tuple(snapshot.txns.values()),
         parameters={"source": source.url, "version": str(snapshot.version)},
         reuses_files=True,
     )
     _write(target, metadata, draft, options, engine)
     reasons = tuple((add.path, "the file is missing") for add in adds if add.path in lost)
-    return Repaired(_log_url(source), _log_url(target), snapshot.version, len(adds), len(found), reasons)
+    return Repaired(_log_url(source), _log_url(target), snapshot.version, len(adds), len(live), reasons)
 
 
 def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
@@ -117,24 +117,26 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
             advice = "" if unfinished else "it can be read; to write it anew elsewhere, give AT LOCATION"
         if advice:
             raise OptionError(f"there is a log at {_log_url(store)}, and {advice}")
-    found = rebuilt(store)
-    draft = Draft(operation=REPAIR, adds=found.adds, parameters={"source": "splits"}, reuses_files=True)
-    _write(store, found.metadata, draft, options, engine)
-    total = len(found.adds) + len(found.left_out) + len(found.replaced)
-    reasons = (*found.left_out, *((path, REPLACED) for path in found.replaced))
-    return Repaired(_log_url(store), _log_url(store), -1, total, len(found.adds), reasons)
+    rebuilt_table = rebuilt(store)
+    draft = Draft(
+        operation=REPAIR, adds=rebuilt_table.adds, parameters={"source": "splits"}, reuses_files=True
+    )
+    _write(store, rebuilt_table.metadata, draft, options, engine)
+    total = len(rebuilt_table.adds) + len(rebuilt_table.left_out) + len(rebuilt_table.replaced)
+    reasons = (*rebuilt_table.left_out, *((path, REPLACED) for path in rebuilt_table.replaced))
+    return Repaired(_log_url(store), _log_url(store), -1, total, len(rebuilt_table.adds), reasons)
 
 
 def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, engine: str) -> None:
     log = TransactionLog(store, options, engine=engine)
-    made = log.create(metadata, operation=REPAIR)
-    if made is None and _is_unfinished(log):
-        made = log.snapshot()
-        draft = replace(draft, metadata=msgspec.structs.replace(metadata, id=made.metadata.id))
-    if made is None:
+    snapshot = log.create(metadata, operation=REPAIR)
+    if snapshot is None and _is_unfinished(log):
+        snapshot = log.snapshot()
+        draft = replace(draft, metadata=msgspec.structs.replace(metadata, id=snapshot.metadata.id))
+    if snapshot is None:
         raise OptionError(f"somebody else has just written a log at {_log_url(store)}; look at it first")
     if draft.adds or draft.txns:
-        log.commit(draft, made)
+        log.commit(draft, snapshot)
 
 
 def _is_unfinished(log: TransactionLog) -> bool:
@@ -162,10 +164,10 @@ def _readable(log: TransactionLog) -> Snapshot:
 
 
 def _check_empty(target: Store) -> None:
-    found = next(target.at(LOG_FOLDER).list(), None)
-    if found is not None:
+    first_file = next(target.at(LOG_FOLDER).list(), None)
+    if first_file is not None:
         raise OptionError(
-            f"there is {found.path} at {_log_url(target)} already; give a folder that is absent or empty"
+            f"there is {first_file.path} at {_log_url(target)} already; give a folder that is absent or empty"
         )
 
 
@@ -224,9 +226,9 @@ def rebuilt(store: Store) -> RebuiltTable:
             )
         raise TableNotFoundError(store.url)
     live, others = _live([each.ours for each in ours if each.ours])
-    held = {source for footer in live for source in _sources(footer)}
-    replaced = [footer.path for footer in others if _sources(footer) <= held]
-    bad += [(footer.path, _SHARED) for footer in others if not _sources(footer) <= held]
+    merged_sources = {source for footer in live for source in _sources(footer)}
+    replaced = [footer.path for footer in others if _sources(footer) <= merged_sources]
+    bad += [(footer.path, _SHARED) for footer in others if not _sources(footer) <= merged_sources]
     schema, partitions, options = _columns(live, originals)
     adds: list[Add] = []
     for footer in reversed(live):
@@ -265,10 +267,10 @@ def _live(newest_first: Sequence[Footer]) -> tuple[list[Footer], list[Footer]]:
     """Splits that hold each row once, the newest first; and the others, which share rows with them."""
     live: list[Footer] = []
     others: list[Footer] = []
-    held: set[int] = set()
+    merged_sources: set[int] = set()
     for footer in newest_first:
-        if held.isdisjoint(_sources(footer)):
-            held |= _sources(footer)
+        if merged_sources.isdisjoint(_sources(footer)):
+            merged_sources |= _sources(footer)
             live.append(footer)
         else:
             others.append(footer)

@@ -235,11 +235,11 @@ class Options:
         indextables.errors.OptionError: unknown option 'chekpoint.interval'; did you mean 'checkpoint.interval'? docs/options.md lists all
         """  # noqa: E501 - the sentence as it is raised
         values: dict[str, str] = {}
-        for given, value in (raw or {}).items():
-            declaration, key = _find(given)
+        for spelling, value in (raw or {}).items():
+            declaration, key = _find(spelling)
             text = _text(value)
-            _check(declaration, key, text, given)
-            _check_scope(declaration, given, scope)
+            _check(declaration, key, text, spelling)
+            _check_scope(declaration, spelling, scope)
             if values.get(key, text) != text:
                 raise OptionError(f"option '{key}' is given twice with different values; give it once")
             values[key] = text
@@ -275,30 +275,30 @@ class Options:
 
 def check_scope(keys: Iterable[str], scope: Collection[Where]) -> None:
     """Refuse options that have no effect in a scope."""
-    for given in keys:
-        declaration, _ = _find(given)
-        _check_scope(declaration, given, scope)
+    for spelling in keys:
+        declaration, _ = _find(spelling)
+        _check_scope(declaration, spelling, scope)
 
 
-def _check_scope(declaration: Declaration, given: str, scope: Collection[Where]) -> None:
+def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Where]) -> None:
     if isinstance(declaration, Refused) or not declaration.where.isdisjoint(scope):
         return
     belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
     here = " or ".join(f"a {each.value}" for each in Where if each in scope)
     raise OptionError(
-        f"option '{given}' belongs to {belongs} and has no effect on {here}; leave it out, or give it "
+        f"option '{spelling}' belongs to {belongs} and has no effect on {here}; leave it out, or give it "
         "where it belongs"
     )
 
 
 def is_secret(key: str) -> bool:
     """Whether the value of this key must never be shown or stored."""
-    found = _declared.get(key.lower().removeprefix(PREFIX))
-    return isinstance(found, Option) and found.secret
+    declaration = _declared.get(key.lower().removeprefix(PREFIX))
+    return isinstance(declaration, Option) and declaration.secret
 
 
-def _find(given: str) -> tuple[Declaration, str]:
-    key = given.lower().removeprefix(PREFIX)
+def _find(spelling: str) -> tuple[Declaration, str]:
+    key = spelling.lower().removeprefix(PREFIX)
     if (exact := _declared.get(key)) is not None and not isinstance(exact, FieldOption):
         return exact, key
     parts = key.split(".")
@@ -309,7 +309,7 @@ def _find(given: str) -> tuple[Declaration, str]:
     names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Refused)}
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean '{names[close[0]]}'? " if close else ""
-    raise OptionError(f"unknown option '{given}'; {hint}docs/options.md lists all")
+    raise OptionError(f"unknown option '{spelling}'; {hint}docs/options.md lists all")
 
 
 def _text(value: object) -> str:
@@ -320,9 +320,9 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _check(declaration: Declaration, key: str, text: str, given: str) -> None:
+def _check(declaration: Declaration, key: str, text: str, spelling: str) -> None:
     if isinstance(declaration, Refused):
-        raise OptionError(f"option '{given}' is not accepted: {declaration.reason}")
+        raise OptionError(f"option '{spelling}' is not accepted: {declaration.reason}")
     try:
         if isinstance(declaration, FieldOption):
             declaration.check(key.removeprefix(declaration.key.lower() + "."), text)
@@ -333,5 +333,5 @@ def _check(declaration: Declaration, key: str, text: str, given: str) -> None:
         shown = MASK if hidden else f"'{text}'"
         detail = f" ({error})" if str(error) and not hidden else ""
         raise OptionError(
-            f"option '{given}' is {shown}, but {declaration.expects} is expected{detail}"
+            f"option '{spelling}' is {shown}, but {declaration.expects} is expected{detail}"
         ) from None

@@ -30,10 +30,10 @@ MAX_TOKEN = 65530
 
 def parse_types(text: str) -> tuple[str, ...]:
     """Parse one field type or several (`string,text`)."""
-    found = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    if not found or any(part not in FIELD_TYPES for part in found):
+    types = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+    if not types or any(part not in FIELD_TYPES for part in types):
         raise ValueError
-    return found
+    return types
 
 
 def parse_tokenizer(text: str) -> str:

@@ -102,8 +102,8 @@ def find_tokenizer(name: str) -> Tokenizer:
     >>> find_tokenizer("en_stem").stemmer, find_tokenizer("ngram_3_5").grams
     ('english', (3, 5))
     """
-    if (known := _TOKENIZERS.get(name)) is not None:
-        return known
+    if (tokenizer := _TOKENIZERS.get(name)) is not None:
+        return tokenizer
     parts = name.split("_")
     if parts[0] != "ngram":
         raise ValueError(f"there is no tokenizer {name!r}; the tokenizers are {', '.join(TOKENIZER_NAMES)}")

@@ -115,15 +115,15 @@ class NumberSet:
         numbers = targets.to_numpy(zero_copy_only=False)
         if self._sorted is None:
             offsets = (numbers - self._first).view(np.uint64)
-            found = self._flags[np.minimum(offsets, np.uint64(len(self._flags) - 1))]
+            mask = self._flags[np.minimum(offsets, np.uint64(len(self._flags) - 1))]
         else:
-            found = self._flags[self._hashed(numbers)]
-            candidates = numbers[found]
+            mask = self._flags[self._hashed(numbers)]
+            candidates = numbers[mask]
             places = np.minimum(np.searchsorted(self._sorted, candidates), len(self._sorted) - 1)
-            found[found] = self._sorted[places] == candidates
+            mask[mask] = self._sorted[places] == candidates
         if array.null_count:
-            found &= array.is_valid().to_numpy(zero_copy_only=False)
-        return pa.array(found, pa.bool_())
+            mask &= array.is_valid().to_numpy(zero_copy_only=False)
+        return pa.array(mask, pa.bool_())
 
     def _hashed(self, numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
         return (numbers.view(np.uint64) * _HASH_FACTOR) >> np.uint64(self._shift)
@@ -254,11 +254,11 @@ class _Evaluation:
         """The parts of an OR; many ranges of one column are one part."""
         ranges: dict[tuple[Column, pa.DataType], list[tuple[Predicate, int, int]]] = defaultdict(list)
         for part in parts:
-            found = range_of(part) if len(parts) > _FEW_RANGES else None
-            if found is None:
+            value_range = range_of(part) if len(parts) > _FEW_RANGES else None
+            if value_range is None:
                 yield self.of(part)
             else:
-                column, type_, low, high = found
+                column, type_, low, high = value_range
                 ranges[column, type_].append((part, low, high))
         for (column, type_), listed in ranges.items():
             values = self.values(column)
@@ -273,10 +273,10 @@ class _Evaluation:
     def values(self, column: Column) -> Any:  # noqa: ANN401
         """The column in a type that kernels accept: no dictionary, no view, no extension."""
         if column not in self.columns:
-            found = self.rows.schema.get_all_field_indices(column.path[0])
-            if len(found) != 1:
-                raise PredicateError(f"the rows have {len(found)} columns named {column.path[0]!r}")
-            values = self.rows.column(found[0])
+            indices = self.rows.schema.get_all_field_indices(column.path[0])
+            if len(indices) != 1:
+                raise PredicateError(f"the rows have {len(indices)} columns named {column.path[0]!r}")
+            values = self.rows.column(indices[0])
             for name in column.path[1:]:
                 if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
                     raise PredicateError(f"the rows have no column {column.name!r}")
@@ -313,16 +313,18 @@ class _Evaluation:
         literals = predicate.array
         if literals is None or _kernel_type(value_type(literals.type)) != values.type:
             return self.of(membership(predicate.column, values.type, predicate.values))
-        known = literals.drop_null().cast(values.type)
-        if not len(known):
+        non_null = literals.drop_null().cast(values.type)
+        if not len(non_null):
             empty = not len(literals)
             return self.of(constant_unless_null(predicate.column, False)) if empty else self.constant(None)
-        found = _number_set(predicate).contains(values) if _many_numbers(known) else _is_in(values, known)
-        if len(known) < len(literals):
-            found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
+        mask = (
+            _number_set(predicate).contains(values) if _many_numbers(non_null) else _is_in(values, non_null)
+        )
+        if len(non_null) < len(literals):
+            mask = pc.if_else(mask, True, pa.scalar(None, pa.bool_()))
         if not values.null_count:
-            return found
-        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+            return mask
+        return pc.if_else(pc.is_valid(values), mask, pa.scalar(None, pa.bool_()))
 
     def searched(self, predicate: Search) -> Any:  # noqa: ANN401
         if self.search is None:
@@ -370,10 +372,10 @@ def _children(array: pa.Array) -> tuple[Any, Any, pa.Array]:
 def _contains(array: pa.Array, matches: Predicate) -> pa.Array:
     starts, ends, elements = _children(array)
     answers = evaluate(matches, pa.table({VALUE.name: elements}))
-    found = _count_between(answers.fill_null(False), starts, ends) > 0
+    mask = _count_between(answers.fill_null(False), starts, ends) > 0
     unknown = _count_between(answers.is_null(), starts, ends) > 0
     invalid = array.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(found, mask=invalid | (unknown & ~found))
+    return pa.array(mask, mask=invalid | (unknown & ~mask))
 
 
 def _count_between(flags: pa.Array, starts: Any, ends: Any) -> Any:  # noqa: ANN401
@@ -420,12 +422,12 @@ def _compare_values(op: Op, values: Any, value: pa.Scalar) -> Any:  # noqa: ANN4
         case Op.LT:
             return pc.invert(pc.is_nan(values))
         case _:
-            known = pc.is_nan(values)
-            return pc.or_(known, pc.invert(known)) if op is Op.LE else pc.and_(known, pc.invert(known))
+            is_nan = pc.is_nan(values)
+            return pc.or_(is_nan, pc.invert(is_nan)) if op is Op.LE else pc.and_(is_nan, pc.invert(is_nan))
 
 
-def _many_numbers(known: pa.Array) -> bool:
-    return len(known) > _FEW_VALUES and has_numbers(known.type)
+def _many_numbers(literals: pa.Array) -> bool:
+    return len(literals) > _FEW_VALUES and has_numbers(literals.type)
 
 
 def _number_set(predicate: In) -> NumberSet:
@@ -445,7 +447,7 @@ def _is_in(values: Any, targets: pa.Array) -> Any:  # noqa: ANN401
     zeros = pa.array([0.0, -0.0], values.type)
     if pc.any(pc.equal(targets, 0.0)).as_py():
         targets = pa.concat_arrays([targets, zeros])
-    found = pc.is_in(values, value_set=targets)
+    mask = pc.is_in(values, value_set=targets)
     if pc.any(pc.is_nan(targets)).as_py():
-        found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
-    return found
+        mask = pc.or_(mask, pc.fill_null(pc.is_nan(values), False))
+    return mask

@@ -104,9 +104,9 @@ def tokenize(text: str) -> list[Token]:
         if text[at].isspace():
             at += 1
         elif text.startswith("--", at):
-            found = _LINE_COMMENT.match(text, at)
-            assert found is not None
-            at = found.end()
+            comment = _LINE_COMMENT.match(text, at)
+            assert comment is not None
+            at = comment.end()
         elif text.startswith("/*", at):
             at = _skip_comment(text, at)
         else:
@@ -136,11 +136,11 @@ def _token(text: str, at: int) -> Token:
         stop = end + len(tag[0])
         return Token(TokenKind.STRING, text[at:stop], text[tag.end() : end], at, stop)
     for kind, pattern in ((TokenKind.NUMBER, _NUMBER), (TokenKind.WORD, _WORD)):
-        if found := pattern.match(text, at):
-            return Token(kind, found[0], found[0], at, found.end())
-    found = _SYMBOL.match(text, at)
-    assert found is not None
-    return Token(TokenKind.SYMBOL, found[0], found[0], at, found.end())
+        if match := pattern.match(text, at):
+            return Token(kind, match[0], match[0], at, match.end())
+    match = _SYMBOL.match(text, at)
+    assert match is not None
+    return Token(TokenKind.SYMBOL, match[0], match[0], at, match.end())
 
 
 def _string(text: str, start: int, quote_at: int) -> Token:
@@ -176,8 +176,8 @@ def _unescape(body: str, quote: str) -> str:
         if body[at] == quote:
             out.append(quote)
             at += 2
-        elif found := _ESCAPE.match(body, at):
-            short, long, octal, plain = found.groups()
+        elif escape := _ESCAPE.match(body, at):
+            short, long, octal, plain = escape.groups()
             if plain is not None:
                 out.append(_PLAIN_ESCAPES.get(plain, plain))
             elif octal is not None:
@@ -185,7 +185,7 @@ def _unescape(body: str, quote: str) -> str:
             else:
                 code = int(short or long, 16)
                 out.append(chr(code) if code < 0x110000 else "\ufffd")
-            at = found.end()
+            at = escape.end()
         else:
             out.append(body[at])
             at += 1

@@ -139,9 +139,9 @@ def _decimal(value: decimal.Decimal) -> pa.Scalar:
 def parse_double(text: str) -> float | None:
     """A text as Spark casts it to DOUBLE, or None if it is not a number."""
     stripped = text.strip()
-    found = _DOUBLE.fullmatch(stripped)
-    if found:
-        return float(found[1])
+    match = _DOUBLE.fullmatch(stripped)
+    if match:
+        return float(match[1])
     sign = -1.0 if stripped.startswith("-") else 1.0
     named = _NAMED_DOUBLES.get(stripped.lower().removeprefix("-").removeprefix("+"))
     return None if named is None else sign * named

@@ -287,11 +287,11 @@ def element(operand: Operand, key: Operand, zone: str) -> Operand:
 def struct_field(operand: ComputedOperand, name: str) -> Operand:
     """`operand.name`, where the operand is a struct."""
     fields = list(operand.type) if pa.types.is_struct(operand.type) else []
-    found = [field for field in fields if field.name.lower() == name.lower()]
-    if len(found) != 1:
-        what = "more than one field" if found else "no field"
+    fields_by_name = [field for field in fields if field.name.lower() == name.lower()]
+    if len(fields_by_name) != 1:
+        what = "more than one field" if fields_by_name else "no field"
         raise PredicateError(f"an element of {operand.column.name} has {what} {name}")
-    return operand.with_step(StructField(found[0].name), value_type(found[0].type))
+    return operand.with_step(StructField(fields_by_name[0].name), value_type(fields_by_name[0].type))
 
 
 def size(operand: Operand) -> Operand:

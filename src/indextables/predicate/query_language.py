@@ -112,9 +112,9 @@ def read_word(text: str, start: int, *, value: bool) -> Word:
                 break
             value = True
             literal.append(char)
-        elif char == "~" and at > start and (found := _EDITS.match(text, at)):
-            edits = found[1]
-            at = found.end()
+        elif char == "~" and at > start and (match := _EDITS.match(text, at)):
+            edits = match[1]
+            at = match.end()
             break
         else:
             literal.append(char)
@@ -187,8 +187,8 @@ class _Parser:
 
     def upcoming(self) -> str:
         """The operator at the current position (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
-        found = _OPERATOR.match(self.text, self.at)
-        return found[0] if found else ""
+        match = _OPERATOR.match(self.text, self.at)
+        return match[0] if match else ""
 
     # --- operators ---------------------------------------------------------------------------------
 
@@ -278,11 +278,11 @@ class _Parser:
     def boosted(self, node: QueryNode) -> QueryNode:
         if self.peek() == "^":
             start = self.at
-            found = _FACTOR.match(self.text, self.at + 1)
-            factor = float(found[0]) if found else 0.0
-            if not found or not 0 < factor < math.inf:
+            match = _FACTOR.match(self.text, self.at + 1)
+            factor = float(match[0]) if match else 0.0
+            if not match or not 0 < factor < math.inf:
                 self.fail("'^' takes a positive number, as in ^2 or ^1.5; to search for it, write \\^", start)
-            self.at = found.end()
+            self.at = match.end()
             node = Boost(node, factor, position=node.position)
         if not self.at_boundary():
             self.fail(
@@ -383,10 +383,10 @@ class _Parser:
         text = self.quoted()
         slop, prefix = 0, False
         if self.peek() == "~":
-            found = _NUMBER.match(self.text, self.at + 1)
-            if not found or len(found[0]) > 9:
+            match = _NUMBER.match(self.text, self.at + 1)
+            if not match or len(match[0]) > 9:
                 self.fail('the slop of a phrase is a number, as in "a b"~2')
-            slop, self.at = int(found[0]), found.end()
+            slop, self.at = int(match[0]), match.end()
         if self.peek() == "*":
             if slop or not text.strip():
                 self.fail("a phrase with '*' after it has words and no slop")
@@ -420,10 +420,10 @@ class _Parser:
         self.skip_blanks()
         lower = self.bound("the lower bound")
         self.skip_blanks()
-        found = _TO.match(self.text, self.at)
-        if not found:
+        match = _TO.match(self.text, self.at)
+        if not match:
             self.fail("a range is written [a TO b] or {a TO b}; quote a text that contains brackets", opening)
-        self.at = found.end()
+        self.at = match.end()
         self.skip_blanks()
         upper = self.bound("the upper bound")
         self.skip_blanks()

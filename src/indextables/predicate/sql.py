@@ -108,13 +108,13 @@ class OperandParser(Cursor, ABC):
         self.expect_symbol("(", f"after {name}")
         if self.token.is_word("SELECT", "WITH"):
             raise self.error("subqueries are not supported in a condition")
-        found = [self.operand()]
+        operands = [self.operand()]
         while self.accept_symbol(","):
-            found.append(self.operand())
+            operands.append(self.operand())
         if not self.token.is_symbol(")"):
             raise self.unexpected()
         self.take()
-        return found
+        return operands
 
     def text_of(self, operand: Operand, name: str) -> str | None:
         """The text of a string literal, None for NULL."""
@@ -305,9 +305,9 @@ class OperandParser(Cursor, ABC):
             operand = self.operand()
             if not self.accept_word("AS"):
                 raise self.error("AS is missing in CAST(value AS type)")
-            found = self.cast_literal(operand, start)
+            literal = self.cast_literal(operand, start)
             self.expect_symbol(")", "after CAST")
-            return found
+            return literal
         if upper in {*SEARCHES, "INDEXQUERYALL"}:
             return ConditionOperand(self.search_function(upper), start)
         if upper in CASTS:
@@ -344,12 +344,13 @@ class OperandParser(Cursor, ABC):
     def arguments(self, name: str, count: int) -> list[Operand]:
         """The arguments of a function, as many as it takes."""
         start = self.token.start
-        found = self.operands(name.lower())
-        if len(found) != count:
+        arguments = self.operands(name.lower())
+        if len(arguments) != count:
             raise self.error(
-                f"{name.lower()} takes {count} argument{'s' if count > 1 else ''}, not {len(found)}", start
+                f"{name.lower()} takes {count} argument{'s' if count > 1 else ''}, not {len(arguments)}",
+                start,
             )
-        return found
+        return arguments
 
     def search_function(self, upper: str) -> Predicate:
         """`indexquery(column, 'query')` and `indexqueryall('query')`."""
@@ -358,9 +359,9 @@ class OperandParser(Cursor, ABC):
         if upper != "INDEXQUERYALL":
             left = self.operand()
             self.expect_symbol(",", f"before the query of {upper.lower()}")
-        found = self.search(SEARCHES.get(upper, SearchKind.INDEXQUERY), left)
+        search = self.search(SEARCHES.get(upper, SearchKind.INDEXQUERY), left)
         self.expect_symbol(")", f"after the query of {upper.lower()}")
-        return found
+        return search
 
     def cast_literal(self, operand: Operand, start: int) -> Operand:
         """The operand as the type whose name comes next."""
@@ -413,13 +414,13 @@ class _Parser(OperandParser):
         operand = self.condition()
         if not self.ended():
             raise self.unexpected()
-        found = self.as_condition(operand)
-        if depth_of(found) > _MAX_DEPTH:
+        condition = self.as_condition(operand)
+        if depth_of(condition) > _MAX_DEPTH:
             raise PredicateError(
                 f"the condition is nested more than {_MAX_DEPTH} deep (AND in OR in AND, and so on): "
                 "write it with fewer levels"
             )
-        return found
+        return condition
 
     def as_condition(self, operand: Operand) -> Predicate:
         with self.at(operand.start):
@@ -446,13 +447,13 @@ class _Parser(OperandParser):
                 operand = None
                 if self.accept_word("AND"):
                     break
-                found = self.alternative(level)
-                if found is None:
+                condition = self.alternative(level)
+                if condition is None:
                     break
                 levels.pop()
                 if not levels:
-                    return found
-                operand = self.predicate(self.closed(found, level))
+                    return condition
+                operand = self.predicate(self.closed(condition, level))
 
     def opened(self, depth: int) -> "_Level":
         """The level of the current parenthesis."""
@@ -500,10 +501,10 @@ class _Parser(OperandParser):
                 raise self.unexpected()
             with self.at(right.start if isinstance(right, LiteralOperand | ConditionOperand) else left.start):
                 if token.text in _UNEQUAL:
-                    found = negate(comparison(Op.EQ, left, right, self.zone))
+                    condition = negate(comparison(Op.EQ, left, right, self.zone))
                 else:
-                    found = comparison(_COMPARISONS[token.text], left, right, self.zone)
-            left = ConditionOperand(found, left.start)
+                    condition = comparison(_COMPARISONS[token.text], left, right, self.zone)
+            left = ConditionOperand(condition, left.start)
         negative = self.token.is_word("NOT")
         test = self.following if negative else self.token
         if not test.is_word("BETWEEN", "IN", "LIKE", "ILIKE", "IS", *SEARCHES, *REGEX_WORDS):
@@ -569,15 +570,15 @@ class _Parser(OperandParser):
             )
         match word.text.upper():
             case "NULL":
-                found = is_null(left)
+                condition = is_null(left)
             case "UNKNOWN":
                 condition_of(left)
-                found = is_null(left)
+                condition = is_null(left)
             case "DISTINCT":
                 if not self.accept_word("FROM"):
                     raise self.error("FROM is missing after DISTINCT")
-                found = negate(comparison(Op.NULL_SAFE, left, self.operand(), self.zone))
+                condition = negate(comparison(Op.NULL_SAFE, left, self.operand(), self.zone))
             case truth:
                 value = LiteralOperand(pa.scalar(truth == "TRUE"), word.start)
-                found = comparison(Op.NULL_SAFE, left, value, self.zone)
-        return negate(found) if negative else found
+                condition = comparison(Op.NULL_SAFE, left, value, self.zone)
+        return negate(condition) if negative else condition

@@ -277,21 +277,21 @@ def resolve(schema: pa.Schema, path: Sequence[str]) -> tuple[Column, pa.DataType
         PredicateError: There is no such column or field, or more than one.
     """
     fields: list[pa.Field] = list(schema)
-    found: list[str] = []
+    names: list[str] = []
     type_: pa.DataType = pa.null()
     for depth, name in enumerate(path):
         matching = [field for field in fields if field.name.lower() == name.lower()]
         if not matching:
-            raise PredicateError(_unknown(path[: depth + 1], found, [field.name for field in fields]))
+            raise PredicateError(_unknown(path[: depth + 1], names, [field.name for field in fields]))
         if len(matching) > 1:
             raise PredicateError(
                 f"{name} is ambiguous: {', '.join(field.name for field in matching)} differ only in case"
             )
-        found.append(matching[0].name)
+        names.append(matching[0].name)
         type_ = value_type(matching[0].type)
         if depth + 1 < len(path):
-            fields = _inner(found, type_)
-    return Column(tuple(found)), type_
+            fields = _inner(names, type_)
+    return Column(tuple(names)), type_
 
 
 def suggestion(wrong: str, names: Iterable[str]) -> str:
@@ -301,14 +301,14 @@ def suggestion(wrong: str, names: Iterable[str]) -> str:
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
-def _inner(found: list[str], type_: pa.DataType) -> list[pa.Field]:
+def _inner(parents: list[str], type_: pa.DataType) -> list[pa.Field]:
     if kind_of(type_) is TypeKind.STRUCT:
         return [type_.field(index) for index in range(type_.num_fields)]
-    name = ".".join(found)
+    name = ".".join(parents)
     if kind_of(type_) in {TypeKind.LIST, TypeKind.MAP}:
         raise PredicateError(
             f"{name} is an array or a map, whose elements have no names in a condition; name them as "
-            f"{name}[0] or {name}['key'], or search them: {found[0]} INDEXQUERY '{name}.key:value'"
+            f"{name}[0] or {name}['key'], or search them: {parents[0]} INDEXQUERY '{name}.key:value'"
         )
     raise PredicateError(f"{name} is {sql_name(type_)} and has no fields")
 

@@ -94,9 +94,11 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     """How many rows the condition is true for; from the log alone where it can tell."""
     files = snapshot.files(where)
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
-    known = files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
+    has_count = (
+        files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
+    )
     counted = [
-        must and has for must, has in zip(evaluation.strict.to_pylist(), known.to_pylist(), strict=True)
+        must and has for must, has in zip(evaluation.strict.to_pylist(), has_count.to_pylist(), strict=True)
     ]
     total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
     table, splits = plan_splits(snapshot, where, options, files)
@@ -160,8 +162,8 @@ def merge_partials(spec: AggregateSpec, first: Sequence[Partial], more: Iterable
     """Partial aggregates as one, in bounded memory; without any, that of no rows."""
     keys = len(spec.groups)
     parts = [empty_partial(spec), *first]
-    for found in more:
-        parts.append(found)
+    for more_rows in more:
+        parts.append(more_rows)
         if len(parts) >= _MERGED_AT_ONCE:
             parts = [merge(parts, keys)]
     return merge(parts, keys)

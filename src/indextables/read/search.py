@@ -136,9 +136,9 @@ def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatist
     if isinstance(condition, Always) and condition.value is not True:
         return nothing
     rows = reader.source.num_records
-    found = reader.scored(ranked.search, statistics)
+    ranked_rows = reader.scored(ranked.search, statistics)
     passing = TRUE.true if isinstance(condition, Always) else reader.filter_plan(condition).candidates
-    scored = scored_queries(found, passing)
+    scored = scored_queries(ranked_rows, passing)
     limit = rows if ranked.limit is None else ranked.limit
     top = reader.index.top(scored.certain, limit)
     if scored.uncertain is NO_ROWS:
@@ -162,8 +162,8 @@ def _rows(
     added = []
     for name in marked:
         texts = table.column(name).to_pylist()
-        found = reader.index.highlight(query, name, texts, FRAGMENT_LENGTH)
-        added.append(pa.array(found, pa.string()))
+        highlights = reader.index.highlight(query, name, texts, FRAGMENT_LENGTH)
+        added.append(pa.array(highlights, pa.string()))
     table = table.select(list(columns))
     for name, fragments in zip(marked, added, strict=True):
         table = table.append_column(HIGHLIGHT + name, fragments)
@@ -202,18 +202,18 @@ def term_statistics(
         (store.cache_scope, ref.path, ref.size, bound, tuple(table.schema.names)) for ref in counted
     ]
     with _lock:
-        found = {key: _counts[key] for key in keys if key in _counts}
-    missing = {key: ref for key, ref in zip(keys, counted, strict=True) if key not in found}
+        counts_by_split = {key: _counts[key] for key in keys if key in _counts}
+    missing = {key: ref for key, ref in zip(keys, counted, strict=True) if key not in counts_by_split}
     if missing:
         works = [partial(_of_split, store, ref, table, searches) for ref in missing.values()]
         counts = dict(zip(missing, each(works, parallelism), strict=True))
-        found |= counts
+        counts_by_split |= counts
         with _lock:
             _counts.update(counts)
             while len(_counts) > _MAX_CACHED:
                 _counts.popitem(last=False)
     rows = sum(ref.num_records or 0 for ref in splits)
-    return sum_statistics((found[key] for key in keys), rows)
+    return sum_statistics((counts_by_split[key] for key in keys), rows)
 
 
 def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequence[Search]) -> TermStatistics:

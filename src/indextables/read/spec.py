@@ -173,10 +173,10 @@ def result_type(aggregate: Aggregate, arrow: pa.DataType | None) -> pa.DataType:
         if kind_of(arrow) in NESTED:
             raise PredicateError(f"'{aggregate.column}' is {arrow}; {function} needs values with an order")
         return arrow
-    found = sum_type(arrow) if function is Function.SUM else average_type(arrow)
-    if found is None:
+    type_ = sum_type(arrow) if function is Function.SUM else average_type(arrow)
+    if type_ is None:
         raise PredicateError(f"'{aggregate.column}' is {arrow}, but {function} needs numbers")
-    return found
+    return type_
 
 
 def parse_aggregate(text: str, name: str = "") -> Aggregate:
@@ -323,11 +323,11 @@ class ScanSpec:
     @cached_property
     def scored_searches(self) -> tuple[Search, ...]:
         """The searches that scores and fragments refer to: those not negated, and those returned."""
-        found = [
+        searches = [
             *searches_of(self.where, negated=False),
             *(v for name, v in self.virtual.items() if isinstance(v, Search) and name in self.columns),
         ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(searches))
 
     @property
     def needs_score(self) -> bool:
@@ -337,8 +337,8 @@ class ScanSpec:
     @property
     def highlighted_columns(self) -> list[str]:
         """The text columns of which fragments are returned."""
-        found = (self.virtual.get(name) for name in self.columns)
-        return [virtual.column for virtual in found if isinstance(virtual, Highlight)]
+        definitions = (self.virtual.get(name) for name in self.columns)
+        return [virtual.column for virtual in definitions if isinstance(virtual, Highlight)]
 
     @cached_property
     def schema(self) -> pa.Schema:

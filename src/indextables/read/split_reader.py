@@ -141,11 +141,11 @@ class SplitReader:
     def constants(self) -> dict[str, pa.Scalar]:
         """Columns with one value in all rows: partition columns, and columns that the split does not have."""
         own = {name.lower() for name in self.source.schema.names}
-        found = {
+        constants = {
             f.name.lower(): pa.scalar(None, f.type) for f in self.table.schema if f.name.lower() not in own
         }
-        found.update({name.lower(): value for name, value in self.ref.partition})
-        return found
+        constants.update({name.lower(): value for name, value in self.ref.partition})
+        return constants
 
     @cached_property
     def index(self) -> IndexSearcher:
@@ -180,10 +180,10 @@ class SplitReader:
         """The columns of a condition and of its searches."""
         if condition is None:
             return []
-        found = [self.table.column(column.path[0]).name for column in columns_of(condition)]
+        names = [self.table.column(column.path[0]).name for column in columns_of(condition)]
         for search in searches_of(condition):
-            found += required_columns(self.bound_query(search))
-        return found
+            names += required_columns(self.bound_query(search))
+        return names
 
     def is_index_at_hand(self, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
@@ -229,17 +229,17 @@ class SplitReader:
         self, condition: Predicate, limit: int | None, max_hits: int
     ) -> "_Candidates | None":
         """The candidate rows of the index; None if there are more than `most`."""
-        found = self.filter_plan(condition)
+        plan = self.filter_plan(condition)
         none = np.zeros(0, np.int64)
-        if found.candidates.rows is NO_ROWS:
+        if plan.candidates.rows is NO_ROWS:
             return _Candidates(none, None, none)
-        if found.residual is None and limit is not None:
-            return _Candidates(self.index.first(found.candidates.rows, limit), None, none)
-        numbers = self.index.rows_up_to(found.candidates.rows, max_hits)
-        if numbers is None or found.residual is None:
+        if plan.residual is None and limit is not None:
+            return _Candidates(self.index.first(plan.candidates.rows, limit), None, none)
+        numbers = self.index.rows_up_to(plan.candidates.rows, max_hits)
+        if numbers is None or plan.residual is None:
             return None if numbers is None else _Candidates(numbers, None, none)
-        uncertain = numbers if found.candidates.all_uncertain else self.index.rows(found.candidates.uncertain)
-        return _Candidates(numbers, found.residual, uncertain)
+        uncertain = numbers if plan.candidates.all_uncertain else self.index.rows(plan.candidates.uncertain)
+        return _Candidates(numbers, plan.residual, uncertain)
 
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
         """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
@@ -260,8 +260,8 @@ class SplitReader:
             return every if condition.value is True else every[:0]
         candidates = self.from_index(condition, lambda: self._find_candidates(condition, None, len(every)))
         if candidates is None:
-            found: Numbers = every[self.holds(condition, every)]
-            return found
+            matching: Numbers = every[self.holds(condition, every)]
+            return matching
         if candidates.residual is None or not len(candidates.numbers):
             return candidates.numbers
         wrong = candidates.uncertain[~self.holds(candidates.residual, candidates.uncertain)]
@@ -294,13 +294,13 @@ class SplitReader:
 
     def _counted(self, condition: Predicate) -> int | None:
         """The count from the index; None if the residual would have to be evaluated for too many rows."""
-        found = self.filter_plan(condition)
-        if found.residual is None:
-            return self.index.count(found.candidates.rows)
-        uncertain = self.index.rows_up_to(found.candidates.uncertain, self._max_hits(condition))
+        plan = self.filter_plan(condition)
+        if plan.residual is None:
+            return self.index.count(plan.candidates.rows)
+        uncertain = self.index.rows_up_to(plan.candidates.uncertain, self._max_hits(condition))
         if uncertain is None:
             return None
-        return self.index.count(found.candidates.certain) + int(self.holds(found.residual, uncertain).sum())
+        return self.index.count(plan.candidates.certain) + int(self.holds(plan.residual, uncertain).sum())
 
     @naming_split
     def index_decides(self, where: Predicate | None) -> bool:
@@ -316,12 +316,12 @@ class SplitReader:
         condition = self.fold(where)
         if isinstance(condition, Always):
             return self.source.num_records if condition.value is True else 0
-        found: int | None = None
+        count: int | None = None
         if self._index_pays(condition):
-            found = self.from_index(
+            count = self.from_index(
                 condition, lambda: self.index.count(self.filter_plan(condition).candidates.rows)
             )
-        return self.source.num_records if found is None else found
+        return self.source.num_records if count is None else count
 
     @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
@@ -453,13 +453,13 @@ class SplitReader:
     def holds(self, residual: Predicate, numbers: Numbers) -> Mask:
         """For each of these rows, whether the condition is true."""
         read = self._with_needed((), residual)
-        found = [np.zeros(0, np.bool_)]
+        masks = [np.zeros(0, np.bool_)]
         start = 0
         for batch in self._fetch(read, numbers):
             own = numbers[start : start + batch.num_rows]
             start += batch.num_rows
-            found.append(self._true(residual, batch, own))
-        return np.concatenate(found)
+            masks.append(self._true(residual, batch, own))
+        return np.concatenate(masks)
 
     def _with_needed(self, columns: Sequence[str], condition: Predicate) -> list[str]:
         """The columns to return, and those that the condition needs."""
@@ -470,20 +470,20 @@ class SplitReader:
             return pa.array(self._search_in(operator, batch, numbers))
 
         answer = evaluate(condition, batch, search=search)
-        found: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+        mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+        return mask
 
     def _search_in(self, operator: Search, batch: pa.RecordBatch, numbers: Numbers) -> Mask:
         if operator not in self._answers:
             side = compile_query(self.bound_query(operator), self.view).true
             self._answers[operator] = self.index.rows(side.certain), self.index.rows(side.uncertain)
         sure, unsure = self._answers[operator]
-        found = _among(numbers, sure)
+        mask = _among(numbers, sure)
         uncertain = _among(numbers, unsure)
         if uncertain.any():
             rows = batch.filter(pa.array(uncertain))
-            found[uncertain] = match_rows(self.bound_query(operator), rows, self.view)
-        return found
+            mask[uncertain] = match_rows(self.bound_query(operator), rows, self.view)
+        return mask
 
 
 def _selective(condition: Predicate) -> bool:
@@ -505,8 +505,8 @@ def _among(numbers: Numbers, ascending: Numbers) -> Mask:
     if not len(ascending):
         return np.zeros(len(numbers), np.bool_)
     place = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
-    found: Mask = ascending[place] == numbers
-    return found
+    mask: Mask = ascending[place] == numbers
+    return mask
 
 
 def _repeated(value: pa.Scalar, rows: int, arrow: pa.DataType) -> pa.Array:

@@ -91,8 +91,8 @@ class _Projection:
         if self._scores is None:
             total = np.zeros(self.reader.source.num_records, np.float32)
             for search in self.spec.scored_searches:
-                found = self.reader.scored(search, self.spec.statistics)
-                top = self.reader.index.top(found.rows, self.reader.source.num_records)
+                scored = self.reader.scored(search, self.spec.statistics)
+                top = self.reader.index.top(scored.rows, self.reader.source.num_records)
                 total[top.rows] += top.scores
             self._scores = total
         return self._scores[numbers]
@@ -104,8 +104,8 @@ class _Projection:
             for search in self.spec.scored_searches
         ]
         texts = batch.column(column).to_pylist()
-        found = self.reader.index.highlight(union(queries), column, texts, FRAGMENT_LENGTH)
-        return pa.array(found, pa.string())
+        fragments = self.reader.index.highlight(union(queries), column, texts, FRAGMENT_LENGTH)
+        return pa.array(fragments, pa.string())
 
 
 # --- order ------------------------------------------------------------------------------------------
@@ -126,8 +126,8 @@ def _by_number(spec: ScanSpec, reader: SplitReader, numbers: Numbers) -> Iterato
 def _first_rows(spec: ScanSpec, reader: SplitReader) -> Numbers:
     """The numbers of the first rows in the order, ascending."""
     assert spec.limit is not None
-    if (found := ranked_search(spec)) is not None:
-        top = best_rows(reader, found, spec.statistics)
+    if (ranked := ranked_search(spec)) is not None:
+        top = best_rows(reader, ranked, spec.statistics)
         return np.sort(top.rows[np.lexsort((top.rows, -top.scores))[: spec.limit]])
     names = [key.column for key in spec.order]
     own = [name for name in dict.fromkeys(names) if not spec.is_score(name)]
@@ -199,8 +199,8 @@ def first_rows(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count:
     keys["place"] = pa.array(np.arange(rows))
     directions.append(("place", "ascending"))
     sorted_ = pc.sort_indices(pa.table(keys), sort_keys=directions)
-    found: np.ndarray = sorted_.to_numpy()[:count]
-    return found
+    positions: np.ndarray = sorted_.to_numpy()[:count]
+    return positions
 
 
 def _not_after(values: pa.Array, worst: pa.Scalar, key: SortKey) -> pa.Array:
@@ -211,5 +211,5 @@ def _not_after(values: pa.Array, worst: pa.Scalar, key: SortKey) -> pa.Array:
     if pa.types.is_floating(values.type):
         worst = float_order(pa.array([worst.as_py()], values.type))[0]
         values = float_order(values)
-    found = pc.less_equal(values, worst) if key.ascending else pc.greater_equal(values, worst)
-    return found.fill_null(key.nulls_first)
+    mask = pc.less_equal(values, worst) if key.ascending else pc.greater_equal(values, worst)
+    return mask.fill_null(key.nulls_first)

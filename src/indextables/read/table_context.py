@@ -59,16 +59,18 @@ class TableContext:
             QuerySyntaxError: The query is malformed.
             PredicateError: It names an unknown field.
         """
-        if (found := self._bound_queries.get(search)) is None:
-            found = self._bound_queries[search] = self.fields.bind(search, self.options)
-        return found
+        if (query := self._bound_queries.get(search)) is None:
+            query = self._bound_queries[search] = self.fields.bind(search, self.options)
+        return query
 
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are indexed as text in every split that has them."""
         having = {name: [m for m in self.mappings if m.fields_of(name)] for name in self.schema.names}
         return tuple(
-            name for name, found in having.items() if found and all(m.find(name, Kind.TEXT) for m in found)
+            name
+            for name, mappings in having.items()
+            if mappings and all(m.find(name, Kind.TEXT) for m in mappings)
         )
 
     def check_text(self, column: str) -> None:
@@ -89,10 +91,10 @@ class TableContext:
         Raises:
             SchemaError: There is no such column.
         """
-        found = next((f for f in self.schema if f.name.lower() == name.lower()), None)
-        if found is None:
+        field = next((f for f in self.schema if f.name.lower() == name.lower()), None)
+        if field is None:
             raise SchemaError(f"no column '{name}'; the columns are: {', '.join(self.schema.names)}")
-        return found
+        return field
 
     def select_fields(self, columns: Sequence[str] | None) -> pa.Schema:
         """The fields of these columns, in this order, as the table names them; None for all columns."""
@@ -165,10 +167,10 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
     """The value of each partition column in each split, typed."""
     if not columns:
         return {}
-    given = [dict(entry or ()) for entry in files["partitionValues"].to_pylist()]
-    found: dict[str, pa.Array] = {}
+    entries = [dict(entry or ()) for entry in files["partitionValues"].to_pylist()]
+    arrays: dict[str, pa.Array] = {}
     for name in columns:
-        texts = pa.array([entry.get(name) for entry in given], pa.string())
+        texts = pa.array([entry.get(name) for entry in entries], pa.string())
         parsed = parse_values(texts, schema.field(name).type, partition=True)
         if parsed.unreadable.any():
             row = int(parsed.unreadable.argmax())
@@ -176,8 +178,8 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
                 f"the partition value '{texts[row]}' of the column '{name}' in {files['path'][row]} is not "
                 f"a {schema.field(name).type}; the log was written by another system: rewrite that partition"
             )
-        found[name] = parsed.values
-    return found
+        arrays[name] = parsed.values
+    return arrays
 
 
 def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], list[int]]:
@@ -199,13 +201,13 @@ def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...],
 
 def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
     """The mappings in the log's registry, for a table or a part of one that has no splits."""
-    found = []
+    mappings = []
     for text in snapshot.registry.values():
         try:
-            found.append(Mapping.from_json(text))
+            mappings.append(Mapping.from_json(text))
         except SplitError:
-            found.append(bundle_mapping(text, snapshot.schema, snapshot.partition_columns))
-    return tuple(dict.fromkeys(found))
+            mappings.append(bundle_mapping(text, snapshot.schema, snapshot.partition_columns))
+    return tuple(dict.fromkeys(mappings))
 
 
 def _mapping(text: str, snapshot: Snapshot, *, mine: bool) -> Mapping:

@@ -115,8 +115,8 @@ def _by_size(files: pa.Table) -> Iterator[Bar]:
     for step in range(steps.min(), steps.max() + 1) if len(steps) else ():
         count = int((steps == step).sum())
         name = f"{format_size(4**step)} - {format_size(4 ** (step + 1))}"
-        held = format_size(int(sizes[steps == step].sum()))
-        yield Bar(name, count, f"{count:,}", f"{plural(count, 'split')} of {name}, {held} together")
+        size_text = format_size(int(sizes[steps == step].sum()))
+        yield Bar(name, count, f"{count:,}", f"{plural(count, 'split')} of {name}, {size_text} together")
 
 
 def _by_partition(files: pa.Table, names: list[str]) -> Iterator[Bar]:
@@ -183,15 +183,15 @@ def advice_for(health: TableHealth) -> Iterator[Advice]:
         )
     yield from _checkpoint_advice(health, path)
     orphans = health.orphans
-    found = []
+    advice = []
     if orphans.orphans_found:
-        found.append(f"{plural(orphans.orphans_found, 'file')} ({format_size(orphans.bytes_found)})")
+        advice.append(f"{plural(orphans.orphans_found, 'file')} ({format_size(orphans.bytes_found)})")
     if orphans.log_files_found:
-        found.append(f"{plural(orphans.log_files_found, 'log file')}")
-    if found:
+        advice.append(f"{plural(orphans.log_files_found, 'log file')}")
+    if advice:
         yield Advice(
             "Purge unreferenced files",
-            f"No retained version refers to {' and '.join(found)}.",
+            f"No retained version refers to {' and '.join(advice)}.",
             f"indextables purge {path}",
         )
     if health.skipped:

@@ -68,10 +68,10 @@ def format_timestamp(micros: int, separator: str = "T") -> str:
     return f"{format_date(days)}{separator}{hour:02d}:{minute:02d}:{second:02d}.{fraction:06d}"
 
 
-def _days(found: re.Match[str]) -> int | None:
+def _days(match: re.Match[str]) -> int | None:
     """The days of a match with the groups sign, year, month and day; None if there is no such date."""
-    year = int(found[2]) * (-1 if found[1] == "-" else 1)
-    month, day = int(found[3] or 1), int(found[4] or 1)
+    year = int(match[2]) * (-1 if match[1] == "-" else 1)
+    month, day = int(match[3] or 1), int(match[4] or 1)
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     days = days_from_civil(year, month, day)
@@ -92,8 +92,8 @@ def _time_micros(hour: str, minute: str, second: str | None, fraction: str | Non
 
 def parse_date(text: str) -> int | None:
     """Days since 1970-01-01 of a date in the log, or None if the text is not a date."""
-    found = _LOG_DATE.fullmatch(text)
-    return None if found is None else _days(found)
+    match = _LOG_DATE.fullmatch(text)
+    return None if match is None else _days(match)
 
 
 def parse_timestamp(text: str, *, zoned: bool) -> int | None:
@@ -105,13 +105,13 @@ def parse_timestamp(text: str, *, zoned: bool) -> int | None:
     """
     if (days := parse_date(text)) is not None:
         return days * DAY_MICROS
-    found = _LOG_TIMESTAMP.fullmatch(text)
-    if found is None or (found[9] and not zoned) or (days := _days(found)) is None:
+    match = _LOG_TIMESTAMP.fullmatch(text)
+    if match is None or (match[9] and not zoned) or (days := _days(match)) is None:
         return None
-    micros = _time_micros(found[5], found[6], found[7], found[8])
+    micros = _time_micros(match[5], match[6], match[7], match[8])
     if micros is None:
         return None
-    if (zone := found[9]) and zone != "Z":
+    if (zone := match[9]) and zone != "Z":
         ahead = (int(zone[1:3]) * 60 + int(zone[-2:])) * 60 * _SECOND_MICROS
         micros += ahead if zone[0] == "-" else -ahead
     return days * DAY_MICROS + micros
@@ -123,13 +123,13 @@ def parse_timestamp(text: str, *, zoned: bool) -> int | None:
 def parse_date_literal(text: str) -> int | None:
     """Days of `yyyy`, `yyyy-m` or `yyyy-m-d`; after a day, text that follows a blank or a T is ignored."""
     text = text.strip()
-    found = _LITERAL_DATE.match(text)
-    if not found:
+    match = _LITERAL_DATE.match(text)
+    if not match:
         return None
-    rest = text[found.end() :]
-    if rest and (found[4] is None or rest[0] not in " T"):
+    rest = text[match.end() :]
+    if rest and (match[4] is None or rest[0] not in " T"):
         return None
-    return _days(found)
+    return _days(match)
 
 
 def parse_timestamp_literal(text: str, zone: str | None) -> int | None:
@@ -139,10 +139,10 @@ def parse_timestamp_literal(text: str, zone: str | None) -> int | None:
     """
     text = text.strip()
     days = parse_date_literal(text)
-    found = _LITERAL_DATE.match(text)
-    if days is None or found is None:
+    match = _LITERAL_DATE.match(text)
+    if days is None or match is None:
         return None
-    rest = text[found.end() :]
+    rest = text[match.end() :]
     micros: int | None = 0
     named = ""
     if rest:
@@ -201,11 +201,11 @@ def _is_zone(name: str) -> bool:
 
 def _fixed_offset(zone: str) -> int | None:
     """Seconds east of UTC for a zone written as an offset of at most 18 hours."""
-    found = _OFFSET.fullmatch(zone.strip())
-    if not found:
+    match = _OFFSET.fullmatch(zone.strip())
+    if not match:
         return None
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()[1:])
     total = (hours * 60 + minutes) * 60 + seconds
     if minutes > 59 or seconds > 59 or total > 18 * 3600:
         return None
-    return -total if found[1] == "-" else total
+    return -total if match[1] == "-" else total

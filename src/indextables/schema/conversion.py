@@ -248,11 +248,11 @@ def _convert_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array
     children = []
     for child in target:
         inner = f"{path}.{child.name}"
-        if (found := at.get(child.name.lower())) is None:
+        if (position := at.get(child.name.lower())) is None:
             children.append(pa.nulls(len(array), child.type))
         else:
             # Nulls below a null struct are not nulls of the child; they are checked from the struct.
-            children.append(convert_array(array.field(found), child.with_nullable(True), inner))
+            children.append(convert_array(array.field(position), child.with_nullable(True), inner))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_nulls(array))
 
 
@@ -280,9 +280,9 @@ def _check_nested_nulls(array: pa.Array, path: str) -> None:
 
 def check_names(schema: pa.Schema, reserved: Iterable[str] = RESERVED_NAMES) -> None:
     """Refuse names that are empty, reserved, or equal without case, as Spark compares them."""
-    taken = {name.lower() for name in reserved}
+    reserved_names = {name.lower() for name in reserved}
     for field in schema:
-        if field.name.lower() in taken:
+        if field.name.lower() in reserved_names:
             raise SchemaError(f"the column name {field.name} is reserved; rename the column")
     _check_field_names(list(schema), ())
 
@@ -303,39 +303,39 @@ def check_append(table: pa.Schema, incoming: pa.Schema, *, merge: bool) -> pa.Sc
 
 def check_partition_columns(schema: pa.Schema, names: Iterable[str]) -> tuple[str, ...]:
     """The partition columns in the schema's spelling; SchemaError for missing and unsuitable ones."""
-    found: list[str] = []
+    columns: list[str] = []
     for name in names:
         field = next((f for f in schema if f.name.lower() == name.lower()), None)
         if field is None:
             raise SchemaError(
                 f"the table has no column {name} to partition by; its columns are {', '.join(schema.names)}"
             )
-        if field.name in found:
+        if field.name in columns:
             raise SchemaError(f"the table is to be partitioned by {field.name} twice; name it once")
         if not info_of(field.type).partitionable or is_collated(field):
             raise SchemaError(
                 f"column {field.name} is {field.type}, and the table cannot be partitioned by it; "
                 "choose a column of numbers, dates, times, booleans or strings without a collation"
             )
-        found.append(field.name)
-    if found and len(found) == len(schema):
+        columns.append(field.name)
+    if columns and len(columns) == len(schema):
         raise SchemaError("the table is to be partitioned by every column; leave one for the rows")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _check_field_names(fields: list[pa.Field], path: tuple[str, ...]) -> None:
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for field in fields:
         where = ".".join((*path, field.name))
         if not field.name:
             place = f"in {'.'.join(path)}" if path else "of the table"
             raise SchemaError(f"a column {place} has an empty name; name it")
-        if (other := seen.get(field.name.lower())) is not None:
+        if (other := spellings.get(field.name.lower())) is not None:
             raise SchemaError(
                 f"the columns {'.'.join((*path, other))} and {where} differ at most in case, and Spark "
                 "does not distinguish them; rename one"
             )
-        seen[field.name.lower()] = field.name
+        spellings[field.name.lower()] = field.name
         _check_type(field.type, (*path, field.name))
 
 

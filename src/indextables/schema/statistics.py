@@ -126,8 +126,8 @@ class Statistics:
 
 def _min_max(column: pa.Array) -> pa.Array:
     """Minimum and maximum, without Python objects, which do not exist for all timestamps."""
-    found = pc.min_max(column)
-    return pa.concat_arrays([pa.repeat(found["min"], 1), pa.repeat(found["max"], 1)])
+    bounds = pc.min_max(column)
+    return pa.concat_arrays([pa.repeat(bounds["min"], 1), pa.repeat(bounds["max"], 1)])
 
 
 def stats_json(rows: int, nulls: Mapping[str, int]) -> str:
@@ -186,8 +186,8 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
                     f"option '{STATS_COLUMNS.key}' names the column {name}, which the table does not have; "
                     f"its columns are {', '.join(schema.names)}"
                 )
-        wanted = {name.lower() for name in named}
-        fields = [field for field in schema if field.name.lower() in wanted]
+        names = {name.lower() for name in named}
+        fields = [field for field in schema if field.name.lower() in names]
         return fields, {field.name for field in fields if has_bounds(field)}
     limit = options.get(STATS_NUM_COLUMNS)
     fields = []
@@ -212,10 +212,10 @@ def null_counts(stats: str | None) -> dict[str, int]:
     if not stats:
         return {}
     try:
-        found = json.loads(stats)["nullCount"].items()
+        counts = json.loads(stats)["nullCount"].items()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-    return {name: count for name, count in found if type(count) is int and 0 <= count < 1 << 62}
+    return {name: count for name, count in counts if type(count) is int and 0 <= count < 1 << 62}
 
 
 def _counts(source: FileStatistics) -> tuple[int, dict[str, int]]:

@@ -192,18 +192,18 @@ def index_type(type_: pa.DataType) -> IndexType | None:
     >>> index_type(pa.decimal128(18, 2)), index_type(pa.decimal128(19, 2)), index_type(pa.string())
     ('i64', None, None)
     """
-    found = info_of(type_).index_type
+    type_of_index = info_of(type_).index_type
     match kind_of(type_):
         case TypeKind.DECIMAL:
-            return found if type_.precision <= _INT64_DIGITS else None
+            return type_of_index if type_.precision <= _INT64_DIGITS else None
         case TypeKind.INTEGER:
-            return found if type_ != pa.uint64() else None
+            return type_of_index if type_ != pa.uint64() else None
         case TypeKind.FLOAT:
-            return found if type_.bit_width > 16 else None
+            return type_of_index if type_.bit_width > 16 else None
         case TypeKind.DATE:
-            return found if pt.is_date32(type_) else None
+            return type_of_index if pt.is_date32(type_) else None
         case _:
-            return found
+            return type_of_index
 
 
 def sum_type(type_: pa.DataType) -> pa.DataType | None:
@@ -299,8 +299,8 @@ def parse_spark_type(name: str, path: tuple[str, ...] = ()) -> tuple[pa.DataType
         SchemaError: The type is unknown, or cannot be stored.
     """
     name = _ALIASES.get(name, name)
-    if (found := _SPARK_TYPES.get(name)) is not None:
-        return found, None
+    if (simple := _SPARK_TYPES.get(name)) is not None:
+        return simple, None
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1]), int(match[2])
         if 1 <= precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision:

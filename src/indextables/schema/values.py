@@ -55,7 +55,7 @@ def escape_path(text: str) -> str:
     >>> escape_path("a/b=50%")
     'a%2Fb%3D50%25'
     """
-    return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
 
 
 def unescape_path(text: str) -> str:
@@ -74,12 +74,12 @@ def partition_path(values: Iterable[tuple[str, str]]) -> str:
 
 def parse_partition_path(path: str) -> list[tuple[str, str]]:
     """The partition columns and values in a relative path, in order."""
-    found = []
+    pairs = []
     for part in path.split("/"):
         name, equals, value = part.partition("=")
         if equals and name:
-            found.append((unescape_path(name), unescape_path(value)))
-    return found
+            pairs.append((unescape_path(name), unescape_path(value)))
+    return pairs
 
 
 class ParsedValues(NamedTuple):
@@ -286,5 +286,5 @@ def _parse_remaining(
     odd = texts.filter(left).dictionary_encode()
     limit = 2 ** (number.bit_width - 1)
     read = [parse(text) for text in odd.dictionary.to_pylist()]
-    held = pa.array([n if n is not None and -limit <= n < limit else None for n in read], number)
-    return pc.replace_with_mask(values, left, held.take(odd.indices).cast(values.type))
+    in_range = pa.array([n if n is not None and -limit <= n < limit else None for n in read], number)
+    return pc.replace_with_mask(values, left, in_range.take(odd.indices).cast(values.type))

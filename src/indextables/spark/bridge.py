@@ -42,8 +42,8 @@ def spark_home() -> Path:
 def spark_version() -> str:
     """The version of Spark that a session started here has: PySpark's, or that of `SPARK_HOME`."""
     for jar_file in (spark_home() / "jars").glob("spark-core_*.jar"):
-        if found := re.fullmatch(r"spark-core_[\d.]+-(\d+\.\d+\..+)\.jar", jar_file.name):
-            return found[1]
+        if match := re.fullmatch(r"spark-core_[\d.]+-(\d+\.\d+\..+)\.jar", jar_file.name):
+            return match[1]
     return pyspark.__version__
 
 
@@ -79,8 +79,8 @@ def packaged_jar(version: str) -> Path:
 def source_files(version: str) -> list[Path]:
     """The Scala sources for a version of Spark: in the wheel, or beside the package in a checkout."""
     for folder in (_HERE / "scala", _HERE.parents[2] / "bridge"):
-        if found := sources_for(folder, version):
-            return found
+        if sources := sources_for(folder, version):
+            return sources
     return []
 
 

@@ -183,8 +183,8 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
             pass
 
 
-def _table(given: Mapping[str, str], scope: Where | None = None) -> TableLocation:
-    options = {key.lower().removeprefix(PREFIX): value for key, value in given.items()}
+def _table(raw: Mapping[str, str], scope: Where | None = None) -> TableLocation:
+    options = {key.lower().removeprefix(PREFIX): value for key, value in raw.items()}
     if scope is not None:
         check_scope(options.keys() - LOCATION_OPTIONS, {scope})
     return locate_table({"options": options})

@@ -39,12 +39,12 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     )
     jar = str(bridge.jar())
     _prepare_running_jvm(jar)
-    given = _settings(builder)
-    builder.config(_JARS, _joined(given.get(_JARS), jar))
-    builder.config(_EXTENSIONS, _joined(given.get(_EXTENSIONS), bridge.EXTENSIONS))
-    if _SOCKETS not in given:
+    settings = _settings(builder)
+    builder.config(_JARS, _joined(settings.get(_JARS), jar))
+    builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
+    if _SOCKETS not in settings:
         builder.config(_SOCKETS, "true")
-    if "spark.pyspark.python" not in given:
+    if "spark.pyspark.python" not in settings:
         # Executors on this machine must find the packages that this interpreter has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return builder
@@ -68,11 +68,11 @@ def attach(spark: SparkSession) -> SparkSession:
             "this is a session of Spark Connect, whose server cannot be reached from here; start the server "
             "with the bridge (configure its builder, or set spark.jars and spark.sql.extensions there)"
         )
-    found = str(bridge.jar(spark.version))
+    jar = str(bridge.jar(spark.version))
     session: Any = spark._jsparkSession  # noqa: SLF001 - there is no public way into the JVM
     loader = _class_loader(spark._jvm)  # noqa: SLF001
-    if _add_jar(spark._jvm, loader, found):  # noqa: SLF001
-        session.sparkContext().addJar(found)
+    if _add_jar(spark._jvm, loader, jar):  # noqa: SLF001
+        session.sparkContext().addJar(jar)
     attaching = loader.loadClass(_ATTACH + "$").getField("MODULE$").get(None)
     version = ".".join(str(part) for part in sys.version_info[:2])
     problem = attaching.attach(session, sys.executable, version)
@@ -114,7 +114,7 @@ def _class_loader(jvm: Any) -> Any:  # noqa: ANN401 - objects of the JVM have no
 def _add_jar(jvm: Any, loader: Any, jar: str) -> bool:  # noqa: ANN401
     """Add a jar to the class path of a running JVM; False if it is there already."""
     url = jvm.java.io.File(jar).toURI().toURL()
-    if any(url.equals(known) for known in loader.getURLs()):
+    if any(url.equals(other) for other in loader.getURLs()):
         return False
     loader.addURL(url)
     return True

@@ -63,21 +63,21 @@ def to_wire(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def dumps(given: object) -> bytes:
+def dumps(value: object) -> bytes:
     """Pickle an object in which there may be Arrow scalars.
 
     Arrow pickles a scalar as a Python object, and Python has no timestamps beyond the year 9999. Here
     scalars are pickled as arrays.
     """
     sink = io.BytesIO()
-    _Pickler(sink, protocol=5).dump(given)
+    _Pickler(sink, protocol=5).dump(value)
     return sink.getvalue()
 
 
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, given: object) -> Any:  # noqa: ANN401 - as pickle declares it
-        if isinstance(given, pa.Scalar):
-            return _scalar, (pa.repeat(given, 1),)
+    def reducer_override(self, value: object) -> Any:  # noqa: ANN401 - as pickle declares it
+        if isinstance(value, pa.Scalar):
+            return _scalar, (pa.repeat(value, 1),)
         return NotImplemented
 
 
@@ -111,11 +111,11 @@ class ReadFunction:
         """The name that Spark requires of functions."""
         return "indextables_read"
 
-    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the splits, whose pickle is the only value of the input; then a batch with metrics."""
         _make_ready()
         store = self._table_store.open()
-        for batch in given:
+        for batch in batches:
             for blob in batch.column(0):
                 splits: tuple[SplitRef, ...] = pickle.loads(blob.as_py())  # noqa: S301 - our planner's
                 yield from _with_metrics(self._spec, splits, store)
@@ -277,10 +277,10 @@ class CommandFunction:
         """The name that Spark requires of functions."""
         return "indextables_command"
 
-    def __call__(self, given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results of the tasks, whose pickles are the input; of a task that fails, its error message."""
         store = None if self._table_store is None else self._table_store.open()
-        for batch in given:
+        for batch in batches:
             for blob in batch.column(0):
                 try:
                     result = self._run(pickle.loads(blob.as_py()), store)  # noqa: S301 - our planner wrote it

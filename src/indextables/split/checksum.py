@@ -33,8 +33,8 @@ class ChunkChecksums:
 
 def crc32(data: bytes | memoryview) -> int:
     """The CRC-32 of some bytes, as zlib and Parquet compute it."""
-    found: int = isal_zlib.crc32(data)
-    return found
+    checksum: int = isal_zlib.crc32(data)
+    return checksum
 
 
 def crc32s(parts: Iterable[bytes | memoryview]) -> list[int]:
@@ -60,10 +60,10 @@ def split_extension(struct: bytes, count: int) -> tuple[bytes, list[int] | None]
     if start < 0 or struct[start : start + len(head)] != head or struct[-1:] != _STOP:
         return struct, None
     numbers = struct[start + len(head) : -1]
-    found = [
+    candidates = [
         int.from_bytes(numbers[at : at + _CRC_BYTES], "little") for at in range(0, len(numbers), _CRC_BYTES)
     ]
-    return struct[:start] + _STOP, found
+    return struct[:start] + _STOP, candidates
 
 
 def seal(footer: bytes) -> bytes:
@@ -73,9 +73,9 @@ def seal(footer: bytes) -> bytes:
 
 def is_sealed(footer: bytes) -> bool:
     """Whether a Parquet footer has a checksum; ValueError if the checksum is wrong."""
-    inner, found = split_extension(footer, 1)
-    if found is None:
+    inner, extension = split_extension(footer, 1)
+    if extension is None:
         return False
-    if found != [crc32(inner[:-1])]:
+    if extension != [crc32(inner[:-1])]:
         raise ValueError("its checksum differs")
     return True

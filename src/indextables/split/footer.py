@@ -273,14 +273,14 @@ class Footer(SplitMetadata):
 
         Pieces that only phrases need are under the `positions_key` of their field.
         """
-        found: dict[str | None, list[Piece]] = {None: []}
+        pieces: dict[str | None, list[Piece]] = {None: []}
         for file in self.index_files:
             for piece in file.pieces:
                 field = piece.field
                 if field is not None and file.name.endswith(POSITIONS_SUFFIX):
                     field = positions_key(field)
-                found.setdefault(field, []).append(piece)
-        return found
+                pieces.setdefault(field, []).append(piece)
+        return pieces
 
     def row_numbers(self, ids: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Turn row ids (values of the index field `_row`) into row numbers, in the same order."""
@@ -380,8 +380,8 @@ def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) ->
 def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq.FileMetaData) -> Footer:
     version = format_version(text)
     if version not in _READ_VERSIONS:
-        known = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
-        raise SplitError(f"split format {version} is not known, this release reads {known}; upgrade")
+        versions = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
+        raise SplitError(f"split format {version} is not known, this release reads {versions}; upgrade")
     stored = msgspec.json.decode(text, type=FooterJson)
     ranges = tuple(RowIdRange(*stored_range) for stored_range in stored.chunks)
     rows = stored.num_records
@@ -410,7 +410,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
 
 
 def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
-    found = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in stored.checksums or ())
-    if [len(group) for group in found] != [parquet.num_columns] * parquet.num_row_groups:
+    checksums = tuple(tuple(ChunkChecksums(*chunk) for chunk in group) for group in stored.checksums or ())
+    if [len(group) for group in checksums] != [parquet.num_columns] * parquet.num_row_groups:
         raise ValueError("its checksums are not those of its column chunks")
-    return found
+    return checksums

@@ -244,8 +244,8 @@ class _IndexingOptions:
         self._check_agreement()
 
     def _column(self, name: str, key: str) -> str:
-        found = self.columns.get(name.lower())
-        if found is None:
+        column = self.columns.get(name.lower())
+        if column is None:
             column_names = ", ".join(field.name for field in self.columns.values())
             raise OptionError(
                 f"option '{key}' names the column '{name}', but the columns are: {column_names}"
@@ -256,17 +256,17 @@ class _IndexingOptions:
         return frozenset(self._column(name, option.key) for name in options.get(option))
 
     def _family(self, options: Options, family: FieldOption, parse: Any) -> dict[str, Any]:  # noqa: ANN401
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for suffix, text in options.family(family).items():
             key = f"{family.key}.{suffix}"
             for name, value in self._readings(suffix, text, key, parse):
-                if name in found and found[name] != value and family is not TYPEMAP:
+                if name in values and values[name] != value and family is not TYPEMAP:
                     raise OptionError(
                         f"option '{key}' gives the column '{name}' another value than before; give one"
                     )
-                merged = (*found[name], *value) if name in found and family is TYPEMAP else value
-                found[name] = tuple(dict.fromkeys(merged)) if family is TYPEMAP else merged
-        return found
+                merged = (*values[name], *value) if name in values and family is TYPEMAP else value
+                values[name] = tuple(dict.fromkeys(merged)) if family is TYPEMAP else merged
+        return values
 
     def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """The columns and values of an entry: `<column> = value`, or `<value> = column, column`."""
@@ -395,8 +395,8 @@ def json_root(column: str, arrow: pa.DataType) -> str:
 
 def value_kind(arrow: pa.DataType) -> Kind | None:
     """The kind of field that holds values of a flat type exactly; None if there is none."""
-    found = index_type(arrow)
-    return None if found is None else Kind(found)
+    type_of_index = index_type(arrow)
+    return None if type_of_index is None else Kind(type_of_index)
 
 
 def _check_use(column: pa.Field, fields: list[Field], indexing: _IndexingOptions) -> None:

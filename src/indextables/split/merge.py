@@ -81,10 +81,10 @@ class LookupSample:
         for row_id, values in self._expected:
             query = tantivy.Query.range_query(schema, ROW_FIELD, tantivy.FieldType.Integer, row_id, row_id)
             hits = [address for _, address in searcher.search(query, 2).hits]
-            found = [{name: searcher.fast_field_values(name, [hit])[0] for name in values} for hit in hits]
-            if found != [values]:
+            rows = [{name: searcher.fast_field_values(name, [hit])[0] for name in values} for hit in hits]
+            if rows != [values]:
                 raise SplitError(
-                    f"after merging, the index has {found} for a row with {values}; nothing was merged"
+                    f"after merging, the index has {rows} for a row with {values}; nothing was merged"
                 )
 
     def _values(self, row: pa.RecordBatch) -> dict[str, Any]:
@@ -356,9 +356,11 @@ class _Merge:
 
     def _check(self, rows: int, ranges: list[RowIdRange]) -> None:
         index = tantivy.Index.open(str(self._work))
-        found = index.searcher().num_docs
-        if found != rows or rows != sum(each.rows for each in ranges):
-            raise SplitError(f"the merged index holds {found} documents for {rows} rows; nothing was merged")
+        indexed = index.searcher().num_docs
+        if indexed != rows or rows != sum(each.rows for each in ranges):
+            raise SplitError(
+                f"the merged index holds {indexed} documents for {rows} rows; nothing was merged"
+            )
         self._sample.check(index)
 
 

@@ -105,14 +105,14 @@ def field_ranges(suffix: str, end: Bytes, size: int, fields: Sequence[str]) -> l
         below = len(end) - _TAIL - int.from_bytes(end[-_TAIL:-4], "little")
         match suffix:
             case ".fast":
-                found = _columns(end, below, size, fields)
+                ranges = _columns(end, below, size, fields)
             case ".store":
-                found = [_documents(end, below, size)]
+                ranges = [_documents(end, below, size)]
             case _:
-                found = _by_number(end, below, size, fields)
+                ranges = _by_number(end, below, size, fields)
     except (ValueError, IndexError, OSError, pa.ArrowException) as error:
         raise SplitError(f"an index file has no directory of its fields ({error}); it is damaged") from None
-    return found
+    return ranges
 
 
 def _by_number(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[FieldRange]:
@@ -139,7 +139,7 @@ def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[F
     last = size - len(end) + table
     # Keys may be long and many, so they are not collected.
     names = {field.encode(): field for field in fields}
-    found: list[FieldRange] = []
+    ranges: list[FieldRange] = []
     reached = 0
     for block in _blocks(end, table):
         for key, start, stop in _keys(block):
@@ -148,11 +148,11 @@ def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[F
                 raise ValueError("it has columns of no field")
             if start != reached:
                 raise ValueError("its columns do not fill it")
-            found.append(FieldRange(name, start, stop))
+            ranges.append(FieldRange(name, start, stop))
             reached = stop
     if reached != last:
         raise ValueError("its columns do not fill it")
-    return found
+    return ranges
 
 
 def _documents(end: Bytes, below: int, size: int) -> FieldRange:

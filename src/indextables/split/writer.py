@@ -114,9 +114,9 @@ class SplitWriter:
         """The estimated size of the split if it were finished now."""
         if self._rows is None:
             return int(self._sample_bytes * _SIZE_RATIO)
-        written, seen = self._sink.tell(), self._rows.uncompressed
-        ratio = 1.6 * written / seen if seen else _SIZE_RATIO
-        return int(ratio * (seen + self._rows.pending_bytes))
+        written, uncompressed = self._sink.tell(), self._rows.uncompressed
+        ratio = 1.6 * written / uncompressed if uncompressed else _SIZE_RATIO
+        return int(ratio * (uncompressed + self._rows.pending_bytes))
 
     def finish(self) -> SplitFile:
         """Write the remaining rows, the index and the footer."""

@@ -89,8 +89,8 @@ class RemoteClients:
 
     def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
         # two threads may both make one; either serves
-        if (made := self._made.get(purpose)) is not None:
-            return made
+        if (client := self._made.get(purpose)) is not None:
+            return client
         if self._settings is None:
             self._settings = settings(self._location, self._identity)
         options = self._identity.options
@@ -102,14 +102,14 @@ class RemoteClients:
         }
         if stall is not None:
             client_options["read_timeout"] = stall
-        made = _MAKERS[self._location.kind](
+        client = _MAKERS[self._location.kind](
             self._location.bucket,
             config=self._settings.config,
             client_options=client_options,
             retry_config={"max_retries": retries, "retry_timeout": _GIVE_UP_AFTER},
             credential_provider=self._settings.provider,
         )
-        return self._made.setdefault(purpose, made)
+        return self._made.setdefault(purpose, client)
 
 
 def _patience(options: Options, size: int) -> timedelta:

@@ -47,10 +47,10 @@ class Identity:
 
     def secrets(self) -> list[str]:
         """The values that no message may contain."""
-        given = [value for key, value in self.options.values.items() if value and is_secret(key)]
+        texts = [value for key, value in self.options.values.items() if value and is_secret(key)]
         # a connection string holds them as Name=value;Name=value
-        parts = [part.partition("=")[2] for value in given for part in value.split(";")]
-        return [secret for secret in (*given, *parts) if secret]
+        parts = [part.partition("=")[2] for value in texts for part in value.split(";")]
+        return [secret for secret in (*texts, *parts) if secret]
 
     def advice(self, kind: Kind) -> str:
         """What to do about credentials that are missing or refused."""
@@ -121,10 +121,10 @@ def _parts(kind: Kind, identity: Identity) -> Iterator[str]:
             yield f"{name}={value}"
     for file in _files(kind, identity.options):
         try:
-            found = file.stat()
+            status = file.stat()
         except OSError:
             continue
-        yield f"{file} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+        yield f"{file} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
     if identity.provider is not None:
         yield f"provider {_token(identity.provider)}"
 
@@ -153,9 +153,9 @@ def _token(provider: CredentialsProvider) -> str:
 
 
 def _token_of(thing: object) -> str:
-    found = _providers.get(id(thing))
-    if found is not None and found[0]() is thing:
-        return found[1]
+    provider = _providers.get(id(thing))
+    if provider is not None and provider[0]() is thing:
+        return provider[1]
     token = secrets.token_hex(16)
     with suppress(TypeError):  # without weak references every handle is a reader of its own
         _providers[id(thing)] = (weakref.ref(thing, _forget_provider), token)

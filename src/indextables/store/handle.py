@@ -107,19 +107,19 @@ class Store:
         for start, end in ranges:
             if not 0 <= start <= end:
                 raise StoreError(f"{self._url(path)}: ({start}, {end}) is not a range of bytes")
-        wanted = [(start, end) for start, end in ranges if start < end]
-        read = backend.get_ranges(key, wanted) if wanted else []
+        non_empty = [(start, end) for start, end in ranges if start < end]
+        read = backend.get_ranges(key, non_empty) if non_empty else []
         if read:
             metrics.record(FETCHED, sum(map(len, read)))
         parts = iter(read)
-        found = [next(parts) if start < end else b"" for start, end in ranges]
-        for (start, end), part in zip(ranges, found, strict=True):
+        results = [next(parts) if start < end else b"" for start, end in ranges]
+        for (start, end), part in zip(ranges, results, strict=True):
             if len(part) != end - start:
                 raise StoreError(
                     f"{self._url(path)} has no bytes {start} to {end}: it ends before that; "
                     "the file was cut or replaced: restore it, or read the table again"
                 )
-        return found
+        return results
 
     def head(self, path: str) -> ObjectInfo:
         """Size and time of an object; ObjectMissingError if there is none."""
@@ -262,11 +262,11 @@ class Store:
         try:
             first = self.create(path, b"first")
             second = self.create(path, b"second")
-            kept = self.get(path)
+            content = self.get(path)
         finally:
             with suppress(StoreError):  # if it cannot be deleted, the first error says why
                 self.delete([path])
-        if not first or second or kept != b"first":
+        if not first or second or content != b"first":
             raise UnsafeStoreError(
                 f"{self.url} does not honour create-if-absent (the If-None-Match header): both writers "
                 "would win, and commits would be lost; use a store that does, such as AWS S3, Azure Blob "

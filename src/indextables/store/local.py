@@ -67,10 +67,10 @@ class LocalBackend:
     def head(self, key: str) -> ObjectInfo:
         """Size and time of a file; a folder is not an object."""
         with _translate_os_errors(key):
-            found = os.stat(_path(key))
-            if not stat.S_ISREG(found.st_mode):
+            status = os.stat(_path(key))
+            if not stat.S_ISREG(status.st_mode):
                 raise ObjectMissingError(_url(key))
-            return _object(key, found)
+            return _object(key, status)
 
     def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
         """Every file below a folder, sorted as object stores do; whole folders before `after` are skipped."""
@@ -153,10 +153,10 @@ class LocalBackend:
         """What a folder holds, in the order of whole keys: a folder's name counts with its slash."""
         with _translate_os_errors(folder):
             try:
-                with os.scandir(_path(folder)) as found:
+                with os.scandir(_path(folder)) as listing:
                     entries = [
                         (e.name + "/" if e.is_dir(follow_symlinks=False) else e.name, e)
-                        for e in found
+                        for e in listing
                         if not _leads_to_folder(e)
                     ]
             except (FileNotFoundError, NotADirectoryError):
@@ -226,22 +226,22 @@ def _read_exactly(descriptor: int, start: int, end: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _object(key: str, found: os.stat_result) -> ObjectInfo:
-    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}"
-    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
+def _object(key: str, status: os.stat_result) -> ObjectInfo:
+    etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}"
+    return ObjectInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, etag)
 
 
 def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
     with _translate_os_errors(key):
         try:
-            found = entry.stat()
+            status = entry.stat()
         except FileNotFoundError:  # deleted since the folder was read
             return None
         except OSError as error:
             if error.errno == errno.ELOOP:  # a link that leads to itself
                 return None
             raise
-        return _object(key, found)
+        return _object(key, status)
 
 
 def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
@@ -374,7 +374,7 @@ def _make_folder(folder: str) -> None:
         return
     while True:
         try:
-            found = os.stat(folder)
+            status = os.stat(folder)
         except FileNotFoundError:
             if os.path.islink(folder):
                 raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere", folder) from None
@@ -383,9 +383,9 @@ def _make_folder(folder: str) -> None:
             with suppress(FileNotFoundError, FileExistsError):
                 os.mkdir(folder)
             continue
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "a file has the name of a folder", folder)
-        identity = (found.st_dev, found.st_ino)
+        identity = (status.st_dev, status.st_ino)
         if _flushed.get(folder) == identity:
             return
         _make_folder(parent)

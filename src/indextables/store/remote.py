@@ -58,8 +58,8 @@ class RemoteBackend:
             if all(start < size for start, _ in ranges):
                 raise
         inside = [(start, min(end, size)) for start, end in ranges if start < size]
-        found = iter(self.get_ranges(key, inside) if inside else [])
-        return [next(found) if start < size else b"" for start, _ in ranges]
+        parts = iter(self.get_ranges(key, inside) if inside else [])
+        return [next(parts) if start < size else b"" for start, _ in ranges]
 
     def head(self, key: str) -> ObjectInfo:
         """Size and time of an object."""
@@ -86,9 +86,9 @@ class RemoteBackend:
 
     def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
         """One level, by the store's own delimiter."""
-        found = self._reading(folder, lambda client: obstore.list_with_delimiter(client, folder or None))
-        objects = [_info(meta) for meta in found["objects"] if meta["path"] != folder]
-        return objects, list(found["common_prefixes"])
+        listing = self._reading(folder, lambda client: obstore.list_with_delimiter(client, folder or None))
+        objects = [_info(meta) for meta in listing["objects"] if meta["path"] != folder]
+        return objects, list(listing["common_prefixes"])
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, replacing one that is there."""
@@ -182,12 +182,12 @@ class RemoteBackend:
         raise failure
 
     def _translate_write_error(self, error: Exception, key: str) -> StoreError:
-        told = translate(error, self._url(key), self._location.kind, self._identity)
-        if isinstance(told, ObjectMissingError):  # a write needs no object, so it is the bucket
+        translated = translate(error, self._url(key), self._location.kind, self._identity)
+        if isinstance(translated, ObjectMissingError):  # a write needs no object, so it is the bucket
             return StoreError(
-                f"{told.url}: there is no such bucket or container; create it, or correct the URL"
+                f"{translated.url}: there is no such bucket or container; create it, or correct the URL"
             )
-        return told
+        return translated
 
     def _send(self, client: Client, key: str, source: Any, size: int) -> None:  # noqa: ANN401 - bytes or a file
         options = self._identity.options
@@ -247,17 +247,17 @@ class _RemoteSink(Sink):
 
 
 def _get(client: Client, *, key: str, url: str) -> bytes:
-    found = obstore.get(client, key)
-    check_size(url, found.meta["size"])
-    return bytes(found.bytes())
+    result = obstore.get(client, key)
+    check_size(url, result.meta["size"])
+    return bytes(result.bytes())
 
 
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     # merged here: obstore, merging by itself, panics when the object ends inside a merged range
     whole = merged(ranges)
     starts, ends = [start for start, _ in whole], [end for _, end in whole]
-    found = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=0)
-    return cut(ranges, whole, [memoryview(part) for part in found])
+    parts = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=0)
+    return cut(ranges, whole, [memoryview(part) for part in parts])
 
 
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
@@ -276,13 +276,13 @@ def merged(ranges: Sequence[Range]) -> list[Range]:
     >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
     [(0, 30), (5000000, 5000010)]
     """
-    found: list[Range] = []
+    joined: list[Range] = []
     for start, end in sorted(ranges):
-        if found and start - found[-1][1] <= _GAP_BYTES:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if joined and start - joined[-1][1] <= _GAP_BYTES:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
-            found.append((start, end))
-    return found
+            joined.append((start, end))
+    return joined
 
 
 def cut(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
@@ -298,4 +298,4 @@ def cut(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memor
             at += 1
         first = fetched[at][0]
         cuts[start, end] = bytes(parts[at][start - first : end - first])
-    return [cuts[wanted] for wanted in ranges]
+    return [cuts[part] for part in ranges]

@@ -265,8 +265,8 @@ def _endpoint(url: str, name: str) -> str:
 
 def _environment_endpoint(*names: str) -> str | None:
     """An endpoint that the client takes from the environment by itself."""
-    found = _environment(*names)
-    return None if found is None else _endpoint(found, f"the environment ({' or '.join(names)})")
+    endpoint = _environment(*names)
+    return None if endpoint is None else _endpoint(endpoint, f"the environment ({' or '.join(names)})")
 
 
 def _environment(*names: str) -> str | None:

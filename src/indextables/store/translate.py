@@ -71,12 +71,14 @@ def reason(error: Exception) -> Reason:
 
 def _reason_by_words(error: Exception) -> Reason:
     text = _URL.sub("", str(error))  # URLs hold the names of objects, which may read like anything
-    found = next((reason for reason, pattern in _PATTERNS.items() if pattern.search(text)), Reason.OTHER)
+    reason_by_pattern = next(
+        (reason for reason, pattern in _PATTERNS.items() if pattern.search(text)), Reason.OTHER
+    )
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
         return Reason.DENIED
-    if isinstance(error, FileNotFoundError) and found is not Reason.NO_BUCKET:
+    if isinstance(error, FileNotFoundError) and reason_by_pattern is not Reason.NO_BUCKET:
         return Reason.MISSING
-    return found
+    return reason_by_pattern
 
 
 def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> StoreError:

@@ -158,7 +158,7 @@ class Line(Struct, frozen=True, omit_defaults=True):
 
     def actions(self) -> list[Action]:
         """The actions on this line that we know: one, or none."""
-        found = (
+        fields = (
             self.add,
             self.remove,
             self.metaData,
@@ -168,7 +168,7 @@ class Line(Struct, frozen=True, omit_defaults=True):
             self.commitInfo,
             self.txn,
         )
-        return [action for action in found if action is not None]
+        return [action for action in fields if action is not None]
 
 
 def line_of(action: Action) -> dict[str, Any]:

@@ -358,29 +358,29 @@ def encode_records(schema: Schema, batch: pa.RecordBatch) -> pa.BinaryArray:
     return _join(parts, batch.num_rows)
 
 
-def _encode(kind: Schema, array: pa.Array, wanted: _Mask | None, parts: list[_Part]) -> None:
+def _encode(kind: Schema, array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
     """Append what a column contributes; rows that are not wanted contribute nothing."""
     if isinstance(kind, list):
         _encode_nullable(kind, array, parts)
     elif kind == "string":
-        _encode_strings(array, wanted, parts)
+        _encode_strings(array, mask, parts)
     elif kind == "boolean":
         bits = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-        parts.append(_only(_Narrow(bits.astype(np.uint8)[:, None]), wanted))
+        parts.append(_only(_Narrow(bits.astype(np.uint8)[:, None]), mask))
     elif kind in ("int", "long"):
         numbers = pc.fill_null(array, 0).to_numpy().astype(np.int64, copy=False)
-        parts.append(_only(_varints(numbers), wanted))
+        parts.append(_only(_varints(numbers), mask))
     elif kind["type"] == "map":
         offsets, keys, items = map_parts(array)
         children: list[_Part] = []
         _encode("string", keys, None, children)
         _encode(kind["values"], items, None, children)
-        _encode_items(offsets, _join(children, len(keys)), wanted, parts)
+        _encode_items(offsets, _join(children, len(keys)), mask, parts)
     else:
         offsets, values = list_parts(array)
         children = []
         _encode(kind["items"], values, None, children)
-        _encode_items(offsets, _join(children, len(values)), wanted, parts)
+        _encode_items(offsets, _join(children, len(values)), mask, parts)
 
 
 def _encode_nullable(branches: list[Schema], array: pa.Array, parts: list[_Part]) -> None:
@@ -390,40 +390,40 @@ def _encode_nullable(branches: list[Schema], array: pa.Array, parts: list[_Part]
     if array.null_count == rows:
         parts.append(_Narrow(np.full((rows, 1), 2 * null, np.uint8)))
         return
-    wanted: _Mask | None = None
+    mask: _Mask | None = None
     if array.null_count:
-        wanted = array.is_valid().to_numpy(zero_copy_only=False)
-        chosen = np.where(wanted, 2 - 2 * null, 2 * null).astype(np.uint8)
+        mask = array.is_valid().to_numpy(zero_copy_only=False)
+        chosen = np.where(mask, 2 - 2 * null, 2 * null).astype(np.uint8)
     else:
         chosen = np.full(rows, 2 - 2 * null, np.uint8)
     parts.append(_Narrow(chosen[:, None]))
-    _encode(branches[1 - null], array, wanted, parts)
+    _encode(branches[1 - null], array, mask, parts)
 
 
-def _encode_strings(array: pa.Array, wanted: _Mask | None, parts: list[_Part]) -> None:
+def _encode_strings(array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
     """The length, then the bytes; a null that is not wanted has none."""
     data = pc.fill_null(array.cast(pa.binary()), b"")
     lengths = pc.binary_length(data).to_numpy().astype(np.int64)
-    parts.append(_only(_varints(lengths), wanted))
+    parts.append(_only(_varints(lengths), mask))
     parts.append(data)
 
 
 def _encode_items(
-    offsets: np.ndarray[Any, Any], items: pa.BinaryArray, wanted: _Mask | None, parts: list[_Part]
+    offsets: np.ndarray[Any, Any], items: pa.BinaryArray, mask: _Mask | None, parts: list[_Part]
 ) -> None:
     """One block of items and the count 0 that ends it; no items are the count 0 alone."""
     counts = np.diff(offsets).astype(np.int64)
-    parts.append(_only(_varints(counts), wanted))
+    parts.append(_only(_varints(counts), mask))
     starts, data = _layout(items)
     parts.append(_binary(np.ascontiguousarray(starts[offsets]), data))
     parts.append(_Narrow(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.uint8)))
 
 
-def _only(part: _Narrow, wanted: _Mask | None) -> _Narrow:
-    if wanted is None:
+def _only(part: _Narrow, mask: _Mask | None) -> _Narrow:
+    if mask is None:
         return part
     lengths = part.matrix.shape[1] if part.lengths is None else part.lengths
-    return _Narrow(part.matrix, np.where(wanted, lengths, 0).astype(np.uint8))
+    return _Narrow(part.matrix, np.where(mask, lengths, 0).astype(np.uint8))
 
 
 def _varints(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> _Narrow:

@@ -190,7 +190,7 @@ _ADD_FIELDS = tuple(name for name in FILES.names if name not in _ADDED)
 
 def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> tuple[Remove, ...]:
     """The actions that take all these files out of the table."""
-    wanted = files.select(["path", "partitionValues", "size"])
+    columns = files.select(["path", "partitionValues", "size"])
     return tuple(
         Remove(
             path=path,
@@ -199,7 +199,7 @@ def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> 
             partition_values=values,
             size=size,
         )
-        for path, values, size in zip(*(_python(column) for column in wanted.columns), strict=True)
+        for path, values, size in zip(*(_python(column) for column in columns.columns), strict=True)
     )
 
 
@@ -265,7 +265,7 @@ def unescaped(text: str) -> str:
     >>> unescaped("eu%20west"), unescaped("50%"), unescaped("100%25")
     ('eu west', '50%', '100%25')
     """
-    return _ESCAPE.sub(lambda found: _CHARACTERS[found[0]], text)
+    return _ESCAPE.sub(lambda escape: _CHARACTERS[escape[0]], text)
 
 
 def with_unescaped_partitions(files: pa.Table) -> pa.Table:
@@ -274,8 +274,8 @@ def with_unescaped_partitions(files: pa.Table) -> pa.Table:
         return files
     column = files["partitionValues"].combine_chunks()
     offsets, keys, items = map_parts(column)
-    found = _escapes(column)
-    places = np.flatnonzero(found.to_numpy(zero_copy_only=False))
+    escapes = _escapes(column)
+    places = np.flatnonzero(escapes.to_numpy(zero_copy_only=False))
     rows = np.searchsorted(offsets, places, side="right") - 1
     affected = files.select(["path", "splitTags", "minValues", "maxValues"]).take(pa.array(np.unique(rows)))
     facts = dict(zip(np.unique(rows).tolist(), affected.to_pylist(), strict=True))

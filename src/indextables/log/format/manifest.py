@@ -117,16 +117,16 @@ def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
             return array
         if field.name == "partitionValues":
             return map_of(offsets, keys, pc.fill_null(items, NULL_PARTITION), null_mask(array))
-        kept = items.is_valid()
-        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
-        return map_of(offsets, keys.filter(kept), items.filter(kept), null_mask(array))
+        valid = items.is_valid()
+        offsets = kept_offsets(offsets, valid.to_numpy(zero_copy_only=False))
+        return map_of(offsets, keys.filter(valid), items.filter(valid), null_mask(array))
     if pa.types.is_list(field.type):
         offsets, values = list_parts(array)
         if not values.null_count:
             return array
-        kept = values.is_valid()
-        offsets = kept_offsets(offsets, kept.to_numpy(zero_copy_only=False))
-        return pa.ListArray.from_arrays(pa.array(offsets), values.filter(kept), mask=null_mask(array))
+        valid = values.is_valid()
+        offsets = kept_offsets(offsets, valid.to_numpy(zero_copy_only=False))
+        return pa.ListArray.from_arrays(pa.array(offsets), values.filter(valid), mask=null_mask(array))
     return array
 
 
@@ -178,9 +178,9 @@ def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock |
             if header.size + sum(block.size for block in index) != size:
                 raise AvroError("it is shorter or longer than its list of blocks says")
             _check_count(sum(block.count for block in index), entries)
-            kept = [number for number, block in enumerate(index) if keep_block(block.bounds)]
-            if len(kept) < len(index):
-                return _splice(store, path, start, header.size, index, kept)
+            selection = [number for number, block in enumerate(index) if keep_block(block.bounds)]
+            if len(selection) < len(index):
+                return _splice(store, path, start, header.size, index, selection)
     data = store.get(path)
     return data, _check(data, entries)
 
@@ -218,20 +218,20 @@ def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, av
 
 
 def _splice(
-    store: Store, path: str, start: bytes, header_size: int, index: list[BlockInfo], kept: list[int]
+    store: Store, path: str, start: bytes, header_size: int, index: list[BlockInfo], selection: list[int]
 ) -> tuple[bytes, int]:
     """A container of some of the blocks; those that came with its start are not fetched again."""
     offsets = [header_size]
     for block in index:
         offsets.append(offsets[-1] + block.size)
-    here = [number for number in kept if offsets[number + 1] <= len(start)]
-    there = kept[len(here) :]
+    here = [number for number in selection if offsets[number + 1] <= len(start)]
+    there = selection[len(here) :]
     blocks = [start[offsets[number] : offsets[number + 1]] for number in here]
     if there:
         blocks += store.get_ranges(path, [(offsets[number], offsets[number + 1]) for number in there])
-    for number, data in zip(kept, blocks, strict=True):
+    for number, data in zip(selection, blocks, strict=True):
         index[number].check(data)
-    return b"".join((start[:header_size], *blocks)), sum(index[number].count for number in kept)
+    return b"".join((start[:header_size], *blocks)), sum(index[number].count for number in selection)
 
 
 def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
@@ -318,8 +318,8 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
             if columns is not None:
                 present = set(frame.schema().names)
                 # Rows are counted even where none of the columns is there.
-                wanted = [name for name in columns if name in present] or frame.schema().names[:1]
-                frame = frame.select(*(f'"{name}"' for name in wanted))
+                selection = [name for name in columns if name in present] or frame.schema().names[:1]
+                frame = frame.select(*(f'"{name}"' for name in selection))
             first = [batch.to_pyarrow() for batch in islice(frame.execute_stream(), 1)]
             return pa.Table.from_batches(first, None if first else frame.schema())
         # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
@@ -391,21 +391,21 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
     Other engines compare bounds as numbers when both look like numbers, whatever the column's type. For
     strings that mix both looks, no bounds are right for them and for us, so none are given.
     """
-    found: dict[str, Bounds] = {}
+    bounds: dict[str, Bounds] = {}
     for name in columns:
         texts = partition_texts(entries, name).unique()
         values, unreadable = parse_values(texts, schema.field(name).type, partition=True)
         if unreadable.any():
             continue  # a value that is not of the column's type: no order to speak of
         if values.null_count == len(values):
-            found[name] = Bounds(None, None)
+            bounds[name] = Bounds(None, None)
             continue
         order = pc.sort_indices(values)  # nulls last
         low = texts[order[0].as_py()].as_py()
         high = texts[order[len(values) - values.null_count - 1].as_py()].as_py()
         if low == high or not _mistakable(texts, schema.field(name).type):
-            found[name] = Bounds(low, high)
-    return found
+            bounds[name] = Bounds(low, high)
+    return bounds
 
 
 def partition_texts(entries: pa.Table, name: str) -> pa.Array:

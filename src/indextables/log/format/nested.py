@@ -53,11 +53,11 @@ def lookup(maps: pa.MapArray, key: str) -> tuple[pa.Array, Mask]:
         return items.take(same), np.ones(len(maps), np.bool_)
     hits = np.flatnonzero(_equal(keys, key))
     owners = owners_of(offsets, hits)
-    found = np.zeros(len(maps), np.bool_)
-    found[owners] = True
+    present = np.zeros(len(maps), np.bool_)
+    present[owners] = True
     places = np.zeros(len(maps), np.int64)
     places[owners] = hits
-    return items.take(pa.array(places, mask=~found)), found
+    return items.take(pa.array(places, mask=~present)), present
 
 
 def owners_of(offsets: Offsets, places: Places) -> Places:

@@ -119,9 +119,9 @@ def block_bounds(
             distinct = np.unique(codes[start:end]).tolist()
             # A null among the values cannot be told from bounds, so such a block has none.
             if distinct and distinct[0] >= 0:
-                found = ordered_bounds([texts[code] for code in distinct])
-                if found is not None:
-                    bounds[block][column] = found
+                column_bounds = ordered_bounds([texts[code] for code in distinct])
+                if column_bounds is not None:
+                    bounds[block][column] = column_bounds
     return bounds
 
 
@@ -422,8 +422,8 @@ def resolve_manifest_path(path: str, state_dir: str) -> str:
     """
     folder = posixpath.dirname(state_dir)
     if "://" in path or path.startswith(("/", "file:")):
-        _, found, path = path.rpartition(_LOG_FOLDER)
-        if not found:
+        _, separator, path = path.rpartition(_LOG_FOLDER)
+        if not separator:
             raise CorruptLogError(path, f"the state {state_dir} refers to a manifest outside the log folder")
     elif "/" not in path:
         folder = state_dir

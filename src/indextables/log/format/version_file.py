@@ -74,10 +74,10 @@ def decode_lines(text: bytes, url: str) -> list[Action]:
         lines = [_decode_line(line, url, number) for number, line in _numbered(text)]
     actions: list[Action] = []
     for line in lines:
-        found = line.actions()
-        if len(found) > 1:
+        line_actions = line.actions()
+        if len(line_actions) > 1:
             raise CorruptLogError(url, "has a line with more than one action")
-        actions += found
+        actions += line_actions
     # A look at the raw text first: hardly any file has null partition values.
     if NULL_PARTITION.encode() in text:
         actions = [_with_nulls(action) for action in actions]

@@ -52,8 +52,8 @@ class ColumnMetrics:
 
     def spread(self, mask: Mask) -> Mask:
         """A mask over the places as one over the files."""
-        made = mask if self.codes is None else mask[self.codes]
-        return made if self.unsure is None else made | self.unsure
+        spread = mask if self.codes is None else mask[self.codes]
+        return spread if self.unsure is None else spread | self.unsure
 
 
 def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
@@ -93,44 +93,44 @@ class Entries:
         metrics = self.metrics(column)
         if metrics.may_null is not None:
             return metrics.spread(metrics.may_null)
-        made = np.ones(self.count, dtype=np.bool_)
+        mask = np.ones(self.count, dtype=np.bool_)
         stats, places = self._column("stats"), np.flatnonzero(self.ours)
         if stats is not None and len(places):
             selected = stats if len(places) == self.count else stats.take(pa.array(places))
-            made[places] = ~as_mask(pc.match_substring_regex(selected, _count_pattern(column.name, "0")))
-        return made
+            mask[places] = ~as_mask(pc.match_substring_regex(selected, _count_pattern(column.name, "0")))
+        return mask
 
     def may_value(self, column: pa.Field) -> Mask:
         """Where the column may have a value in some row."""
         metrics = self.metrics(column)
         if metrics.may_value is not None:
             return metrics.spread(metrics.may_value)
-        made = np.ones(self.count, dtype=np.bool_)
+        mask = np.ones(self.count, dtype=np.bool_)
         bounds = [bound for bound in (metrics.low, metrics.high) if bound is not None]
         # Only where there are no bounds can it be null throughout.
         if any(not bound.null_count for bound in bounds):
-            return made
+            return mask
         silent = self.ours
         for bound in bounds:
             silent = silent & as_mask(bound.is_null())
         places = np.flatnonzero(silent)
         if len(places):
-            made[places] = self._some_not_null(column.name, places)
-        return made
+            mask[places] = self._some_not_null(column.name, places)
+        return mask
 
     @cached_property
     def ours(self) -> Mask:
         """Which entries have statistics of our own making."""
-        made = np.zeros(self.count, dtype=np.bool_)
+        mask = np.zeros(self.count, dtype=np.bool_)
         tags = self._column("splitTags")
         if tags is None or tags.null_count == len(tags):
-            return made
+            return mask
         offsets, values = list_parts(tags)
         tagged = as_mask(pc.equal(values, PARQUET_TAG))
         if len(tagged) == self.count and (offsets[1:] > offsets[:-1]).all():
             return tagged
-        made[owners_of(offsets, np.flatnonzero(tagged))] = True
-        return made
+        mask[owners_of(offsets, np.flatnonzero(tagged))] = True
+        return mask
 
     def _column(self, name: str) -> pa.Array | None:
         place = self.batch.schema.get_field_index(name)
@@ -140,7 +140,7 @@ class Entries:
         maps = self._column("partitionValues")
         if maps is None:
             return ColumnMetrics(self.count)
-        texts, found = lookup(maps, column.name)
+        texts, present = lookup(maps, column.name)
         coded = texts.dictionary_encode(null_encoding="encode")
         parsed = parse_values(coded.dictionary, column.type, partition=True)
         low = None if is_collated(column) else to_scale(parsed.values)
@@ -152,7 +152,7 @@ class Entries:
             may_null=null,
             may_value=~null | parsed.unreadable,
             codes=coded.indices.to_numpy().astype(np.int64),
-            unsure=None if found.all() else ~found,
+            unsure=None if present.all() else ~present,
             texts=parsed.values if pt.is_string(column.type) and not is_collated(column) else None,
         )
 
@@ -182,9 +182,9 @@ class Entries:
         stats = self._column("stats")
         if stats is None:
             return np.ones(len(places), dtype=np.bool_)
-        found = pc.extract_regex(stats.take(pa.array(places)), _count_pattern(name, "[0-9]+"))
-        rows, nulls = (found.field(part) for part in ("rows", "nulls"))
-        return as_mask(pc.or_(found.is_null(), pc.not_equal(rows, nulls)), null=True)
+        matches = pc.extract_regex(stats.take(pa.array(places)), _count_pattern(name, "[0-9]+"))
+        rows, nulls = (matches.field(part) for part in ("rows", "nulls"))
+        return as_mask(pc.or_(matches.is_null(), pc.not_equal(rows, nulls)), null=True)
 
 
 def _count_pattern(name: str, count: str) -> str:

@@ -150,8 +150,8 @@ def _among_floats(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
     elif pt.is_integer(kind) or pt.is_decimal(kind):
         exact = Fraction(value.as_py())
         number = float(exact) if abs(exact) < 2**127 else math.inf
-        held = float(np.float32(number)) if pt.is_float32(arrow) and math.isfinite(number) else number
-        if not math.isfinite(held) or Fraction(held) != exact:
+        rounded = float(np.float32(number)) if pt.is_float32(arrow) and math.isfinite(number) else number
+        if not math.isfinite(rounded) or Fraction(rounded) != exact:
             return None
     else:
         return None

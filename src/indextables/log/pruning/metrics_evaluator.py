@@ -198,10 +198,10 @@ def may_hold_first(
     column = find_field(schema, (first.column,))
     if column is None or not files.num_rows:
         return keep
-    found = [_ends(Entries(batch, schema, partition_columns), column) for batch in files.to_batches()]
-    if any(ends is None for ends in found):
+    batch_ends = [_ends(Entries(batch, schema, partition_columns), column) for batch in files.to_batches()]
+    if any(ends is None for ends in batch_ends):
         return keep
-    ends = _Ends.joined([ends for ends in found if ends is not None])
+    ends = _Ends.joined([ends for ends in batch_ends if ends is not None])
     # The end that comes first in the order, and the one that comes last.
     near, far = (ends.low, ends.high) if first.ascending else (ends.high, ends.low)
     counts = files["numRecords"].combine_chunks()

@@ -278,15 +278,15 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
         return true, false
     if any(point.limit is not None for point in points):
         return every, every
-    held = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
+    thresholds = sorted((p for p in points if p.exact and p.point is not None), key=Threshold.sort_key)
     assert metrics.low is not None
     if pt.is_int64(metrics.low.type):
-        return _between(metrics, np.array([point.sort_key() for point in held], dtype=np.int64)), every
+        return _between(metrics, np.array([point.sort_key() for point in thresholds], dtype=np.int64)), every
     # Only the ends of groups of neighbours are compared: less is skipped, nothing wrongly.
-    size = -(-len(held) // _IN_GROUPS)
+    size = -(-len(thresholds) // _IN_GROUPS)
     true = ~every
-    for start in range(0, len(held), size):
-        group = held[start : start + size]
+    for start in range(0, len(thresholds), size):
+        group = thresholds[start : start + size]
         true |= _sides(metrics, group[-1]).low_to & _sides(metrics, group[0]).high_from
     return true, every
 
@@ -349,8 +349,8 @@ def _between(metrics: ColumnMetrics, points: npt.NDArray[np.int64]) -> Mask:
     assert metrics.high is not None
     low = metrics.low.fill_null(_LEAST).to_numpy(zero_copy_only=False)
     high = metrics.high.fill_null(_GREATEST).to_numpy(zero_copy_only=False)
-    found: Mask = np.searchsorted(points, low, side="left") < np.searchsorted(points, high, side="right")
-    return found
+    mask: Mask = np.searchsorted(points, low, side="left") < np.searchsorted(points, high, side="right")
+    return mask
 
 
 def _begins(prefixes: pa.Array, text: str) -> Mask:

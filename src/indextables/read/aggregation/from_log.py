@@ -39,9 +39,9 @@ def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask
         f"g{i}": entries.partition(str(group)) for i, group in enumerate(spec.groups)
     }
     for i, (aggregate, arrow) in enumerate(zip(spec.aggregates, spec.types, strict=True)):
-        found, certain = entries.answer(aggregate, arrow)
+        answer, certain = entries.answer(aggregate, arrow)
         sure &= certain
-        columns.update({f"{name}{i}": values for name, values in found.items()})
+        columns.update({f"{name}{i}": values for name, values in answer.items()})
     if not sure.any():
         return None, none
     whole = pa.table(columns).filter(pa.array(sure))
@@ -115,5 +115,5 @@ def _whole_in_log(arrow: pa.DataType) -> bool:
 
 
 def _mask(array: pa.Array) -> Mask:
-    found: Mask = np.array(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-    return found
+    mask: Mask = np.array(array.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    return mask

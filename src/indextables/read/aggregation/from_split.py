@@ -42,8 +42,8 @@ def split_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial:
     """The partial aggregate of one split."""
     with split_errors(spec.table, ref):
         reader = SplitReader(store, ref, spec.table)
-        found = _from_index(reader, spec)
-        return found if found is not None else _from_rows(reader, spec)
+        result = _from_index(reader, spec)
+        return result if result is not None else _from_rows(reader, spec)
 
 
 def index_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial | None:
@@ -122,7 +122,7 @@ def group_values(group: Group, values: pa.Array) -> pa.Array:
         case DateHistogram(interval_us=interval, offset_us=offset):
             return _date_steps(values, interval, offset)
         case RangeBuckets(buckets=buckets):
-            found = pa.nulls(len(values), pa.string())
+            names = pa.nulls(len(values), pa.string())
             numbers = values.cast(pa.float64(), safe=False)
             for bucket in buckets:
                 inside = pc.is_valid(numbers)
@@ -130,8 +130,8 @@ def group_values(group: Group, values: pa.Array) -> pa.Array:
                     inside = pc.and_(inside, pc.greater_equal(numbers, bucket.start))
                 if bucket.end is not None:
                     inside = pc.and_(inside, pc.less(numbers, bucket.end))
-                found = pc.if_else(inside.fill_null(False), bucket.name, found)
-            return found
+                names = pc.if_else(inside.fill_null(False), bucket.name, names)
+            return names
         case _:
             return values
 
@@ -164,10 +164,10 @@ def _index_groups(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
         return None
     rows = TRUE.true
     if not isinstance(condition, Always):
-        found = reader.filter_plan(condition)
-        if found.residual is not None:
+        plan = reader.filter_plan(condition)
+        if plan.residual is not None:
             return None
-        rows = found.candidates
+        rows = plan.candidates
     groups = index_groups(reader.index, reader.view, rows, list(keys.values()), list(measures.values()))
     if groups is None:
         return None
@@ -249,13 +249,13 @@ def _table(
         if i not in places or arrow is None:
             columns[f"n{i}"] = pa.array([group.rows for group in groups], pa.int64())
             continue
-        found = [group.measures[places[i]] for group in groups]
-        columns[f"n{i}"] = pa.array([measured.count for measured in found], pa.int64())
+        group_results = [group.measures[places[i]] for group in groups]
+        columns[f"n{i}"] = pa.array([measured.count for measured in group_results], pa.int64())
         if aggregate.function in (Function.SUM, Function.AVG):
-            columns[f"s{i}"] = _sums(found, arrow)
+            columns[f"s{i}"] = _sums(group_results, arrow)
         elif aggregate.function in (Function.MIN, Function.MAX):
             low = aggregate.function is Function.MIN
-            bounds = [measured.low if low else measured.high for measured in found]
+            bounds = [measured.low if low else measured.high for measured in group_results]
             columns[f"{bound_name(aggregate)}{i}"] = comparable(decode_values(bounds, arrow))
     return pa.table(columns)
 
@@ -279,8 +279,8 @@ def _key_columns(
     return columns
 
 
-def _sums(found: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
-    totals = [measured.total if measured.count else None for measured in found]
+def _sums(results: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
+    totals = [measured.total if measured.count else None for measured in results]
     if pa.types.is_floating(arrow):
         return pa.array(totals, pa.float64())
     scale = arrow.scale if pa.types.is_decimal(arrow) else 0

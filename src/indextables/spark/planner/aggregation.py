@@ -30,15 +30,15 @@ _TEXT_TYPES = ("char", "varchar")
 
 
 def pushed_spec(
-    given: Given, context: ReadContext, where: Predicate | None, files: pa.Table
+    aggregation: Given, context: ReadContext, where: Predicate | None, files: pa.Table
 ) -> AggregateSpec | None:
     """The specification of an aggregation that Spark offers; None if Spark has to compute it."""
-    if not given["groups"] and not given["functions"]:
+    if not aggregation["groups"] and not aggregation["functions"]:
         return None
     try:
-        groups = tuple(_group(each, context) for each in given["groups"])
+        groups = tuple(_group(each, context) for each in aggregation["groups"])
         functions = [
-            _function(each, number, context, files) for number, each in enumerate(given["functions"])
+            _function(each, number, context, files) for number, each in enumerate(aggregation["functions"])
         ]
         spec = aggregate_spec(context.table, functions, groups, where)
     except (NotPushableError, PredicateError, SchemaError):
@@ -48,7 +48,7 @@ def pushed_spec(
     return replace(spec, schema=pa.schema(fields))
 
 
-def must_be_complete(given: Given, spec: AggregateSpec) -> bool:
+def must_be_complete(aggregation: Given, spec: AggregateSpec) -> bool:
     """Whether Spark cannot combine partial results of the aggregation into the result.
 
     Distinct counts cannot be added. Spark splits an average into sum and count. It would cast partial sums of
@@ -56,7 +56,7 @@ def must_be_complete(given: Given, spec: AggregateSpec) -> bool:
     """
     return (
         any(a.function is Function.COUNT_DISTINCT for a in spec.aggregates)
-        or any(each["function"] == "avg" for each in given["functions"])
+        or any(each["function"] == "avg" for each in aggregation["functions"])
         or any(
             a.function is Function.SUM and pa.types.is_decimal(spec.schema.field(a.name).type)
             for a in spec.aggregates
@@ -105,21 +105,21 @@ def _group(expression: Given, context: ReadContext) -> Group:
     return str(field.name)
 
 
-def _function(given: Given, number: int, context: ReadContext, files: pa.Table) -> Aggregate:
+def _function(call: Given, number: int, context: ReadContext, files: pa.Table) -> Aggregate:
     name = f"a{number}"
-    if given.get("column") is None:
+    if call.get("column") is None:
         return Aggregate(Function.COUNT, None, name)
-    column = given["column"]
+    column = call["column"]
     if column["kind"] != "col" or len(column["path"]) != 1 or column["path"][0] in context.virtual:
         raise NotPushableError
-    function = Function(given["function"])
-    if given.get("distinct"):
+    function = Function(call["function"])
+    if call.get("distinct"):
         if function is not Function.COUNT:
             raise NotPushableError
         function = Function.COUNT_DISTINCT
     if function is Function.COUNT:
-        found, _ = resolve(context.table.schema, column["path"])
-        return Aggregate(function, found.path[0], name)
+        resolved, _ = resolve(context.table.schema, column["path"])
+        return Aggregate(function, resolved.path[0], name)
     field = _field(column["path"], context)
     if not can_order(field.type):
         raise NotPushableError
@@ -130,8 +130,8 @@ def _function(given: Given, number: int, context: ReadContext, files: pa.Table) 
 
 def _field(path: Sequence[str], context: ReadContext) -> pa.Field:
     """A column without collation whose values are stored in its own type."""
-    found, _ = resolve(context.table.schema, path)
-    field = context.table.schema.field(found.path[0])
+    resolved, _ = resolve(context.table.schema, path)
+    field = context.table.schema.field(resolved.path[0])
     tag = (field.metadata or {}).get(TYPE_KEY, b"").decode()
     if is_collated(field) or (tag and not tag.startswith(_TEXT_TYPES)):
         raise NotPushableError

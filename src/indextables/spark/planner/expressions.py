@@ -129,12 +129,12 @@ class _NullTestOperand(ColumnOperand):
 
 def _is_special(outer: pa.Field, path: Sequence[str]) -> bool:
     """Whether a column's values are stored in another type, or compared by a collation."""
-    found = outer
+    field = outer
     for name in path[1:]:
-        found = found.type.field(found.type.get_field_index(name))
-    if is_collated(outer) or is_collated(found):
+        field = field.type.field(field.type.get_field_index(name))
+    if is_collated(outer) or is_collated(field):
         return True
-    tag = (found.metadata or {}).get(b"indextables.type", b"").decode()
+    tag = (field.metadata or {}).get(b"indextables.type", b"").decode()
     return bool(tag) and not tag.startswith(("varchar", "char"))
 
 
@@ -154,8 +154,8 @@ def _predicate(name: str, args: Sequence[Expression], scope: Scope) -> Predicate
         case "NOT":
             return negate(condition_of(_operand(args[0], scope)))
         case "IS_NULL" | "IS_NOT_NULL":
-            found = _null_test(_operand(args[0], scope))
-            return found if name == "IS_NULL" else negate(found)
+            null_test = _null_test(_operand(args[0], scope))
+            return null_test if name == "IS_NULL" else negate(null_test)
         case "IN":
             return _in_list(_comparable(_operand(args[0], scope)), args[1:], scope)
         case "ALWAYS_TRUE" | "ALWAYS_FALSE":
@@ -286,5 +286,5 @@ _READERS: Mapping[TypeKind, Callable[[Any], object]] = {
 def _spark_type(text: str) -> tuple[pa.DataType, bool]:
     """A type as `DataType.json` writes it, and whether it is stored as itself."""
     schema = {"type": "struct", "fields": [{"name": "value", "type": json.loads(text)}]}
-    found = to_arrow(json.dumps(schema)).field(0)
-    return found.type, not found.metadata
+    field = to_arrow(json.dumps(schema)).field(0)
+    return field.type, not field.metadata

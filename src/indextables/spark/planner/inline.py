@@ -48,14 +48,14 @@ def inline_rows(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> lis
     if cost > most:
         return None
     works = [partial(execute, spec, (ref,), store) for ref in splits]
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     size = 0
     for batch in in_order(works, parallelism(options)):
-        found.append(batch)
+        batches.append(batch)
         size += batch.nbytes
         if size > _MAX_ANSWER_BYTES:
             return None
-    return found
+    return batches
 
 
 def _cost(spec: ScanSpec, ref: SplitRef, store: Store) -> float:
@@ -63,13 +63,13 @@ def _cost(spec: ScanSpec, ref: SplitRef, store: Store) -> float:
     options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
     limit = spec.limit
-    known = ref.num_records
-    if known is not None and known <= most and (spec.where is None or ref.size <= _MAX_FETCHED_BYTES):
-        return min(known, known if limit is None else limit)
+    row_count = ref.num_records
+    if row_count is not None and row_count <= most and (spec.where is None or ref.size <= _MAX_FETCHED_BYTES):
+        return min(row_count, row_count if limit is None else limit)
     if spec.where is None:
-        if limit is None or known is None or limit > most:
+        if limit is None or row_count is None or limit > most:
             return float("inf")
-        return limit if not spec.order else limit + known * most / _MAX_ROWS_READ
+        return limit if not spec.order else limit + row_count * most / _MAX_ROWS_READ
     reader = SplitReader(store, ref, spec.table)
     if not (ref.size <= _MAX_FETCHED_BYTES or reader.is_index_at_hand(reader.columns_of(spec.where))):
         return float("inf")
@@ -108,9 +108,9 @@ def can_answer_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, 
 
 def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table:
     """The result of an aggregation for which `can_answer_groups` was true, at any cost."""
-    found = inline_groups(snapshot, files, spec, store)
-    if found is not None:
-        return found
+    groups = inline_groups(snapshot, files, spec, store)
+    if groups is not None:
+        return groups
     table, splits = plan_splits(snapshot, spec.where, spec.table.options, files)
     return aggregate_files(replace(spec, table=table), files, splits, store)
 
@@ -123,12 +123,12 @@ def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, stor
     key = (snapshot.log.cache_scope, snapshot.key, text, *sorted(options.values.items()))
     if (cached := _answers.get(key)) is not None:
         return cached
-    found = _inline_groups(snapshot, files, spec, store)
-    if found is not None:
-        _answers[key] = found
+    groups = _inline_groups(snapshot, files, spec, store)
+    if groups is not None:
+        _answers[key] = groups
         while len(_answers) > _MAX_CACHED:
             _answers.popitem(last=False)
-    return found
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +166,10 @@ def _inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, sto
             continue
         if not _is_at_hand(SplitReader(store, ref, rest.spec.table), rest.spec):
             return None
-        found = index_partial(store, ref, rest.spec)
-        if found is None:
+        partial_result = index_partial(store, ref, rest.spec)
+        if partial_result is None:
             return None
-        parts.append(found)
+        parts.append(partial_result)
     return result_table(parts, rest.spec)
 
 

@@ -25,8 +25,8 @@ def accept(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     context = read_context(request)
     if context is None:
         return {"accepted": [None] * len(request["filters"])}, ()
-    found = conditions(request["filters"], context.scope)
-    return {"accepted": [None if part is None else _shown(part) for part in found]}, ()
+    predicates = conditions(request["filters"], context.scope)
+    return {"accepted": [None if part is None else _shown(part) for part in predicates]}, ()
 
 
 def _shown(condition: Predicate) -> str:

@@ -33,37 +33,37 @@ _DURATION = re.compile(r"\s*(-?)\s*([0-9]{1,18})\s*(us|ms|s|m|h|d)\s*")
 _LONGEST = 1 << 62
 
 
-def virtual_columns(given: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, VirtualColumn]:
+def virtual_columns(definitions: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, VirtualColumn]:
     """The virtual columns of a request, by name.
 
     Raises:
         SchemaError: A column does not exist.
         PredicateError: A column has a type that the function does not take.
     """
-    return {each["name"]: _virtual(each, schema) for each in given}
+    return {each["name"]: _virtual(each, schema) for each in definitions}
 
 
 def searches(virtual: Mapping[str, VirtualColumn]) -> dict[str, Search]:
     """The virtual columns that are searches."""
-    return {name: found for name, found in virtual.items() if isinstance(found, Search)}
+    return {name: column for name, column in virtual.items() if isinstance(column, Search)}
 
 
-def _virtual(given: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
-    kind: str = given["kind"]
-    path: Sequence[str] | None = given.get("column")
+def _virtual(definition: Mapping[str, Any], schema: pa.Schema) -> VirtualColumn:
+    kind: str = definition["kind"]
+    path: Sequence[str] | None = definition.get("column")
     if kind in set(SearchKind):
-        return Search(SearchKind(kind), _searched(path, schema), given["query"])
+        return Search(SearchKind(kind), _searched(path, schema), definition["query"])
     column, arrow = resolve(schema, path or ())
     if len(column.path) > 1:
         raise SchemaError(f"{column.name} is a field of a struct; {kind} takes a column of the table")
-    arguments: Sequence[Any] = given.get("arguments", ())
+    arguments: Sequence[Any] = definition.get("arguments", ())
     if kind == "highlight":
         if not pa.types.is_string(arrow):
             raise PredicateError(f"{column.name} is {arrow}; only a text can be highlighted")
         return Highlight(column.name)
-    found = make_buckets(kind, column.name, arguments)
-    group_type(found, arrow)
-    return found
+    buckets = make_buckets(kind, column.name, arguments)
+    group_type(buckets, arrow)
+    return buckets
 
 
 def _searched(path: Sequence[str] | None, schema: pa.Schema) -> Column | None:
@@ -106,15 +106,15 @@ def microseconds(text: str, *, offset: bool = False) -> int:
     >>> microseconds("15m")
     900000000
     """
-    found = _DURATION.fullmatch(text)
-    if found is None or (found[1] and not offset):
+    match = _DURATION.fullmatch(text)
+    if match is None or (match[1] and not offset):
         raise PredicateError(
             f"'{text}' is not a duration; give a whole number and a unit (us, ms, s, m, h or d), as 15m"
         )
-    length = int(found[2]) * _UNITS[found[3]]
+    length = int(match[2]) * _UNITS[match[3]]
     if length > _LONGEST or (length == 0 and not offset):
         raise PredicateError(f"'{text}' is not a duration that buckets can have")
-    return -length if found[1] else length
+    return -length if match[1] else length
 
 
 Request: TypeAlias = Mapping[str, Any]
@@ -159,10 +159,10 @@ class ReadContext:
         parts = [self.where(request)]
         partitions = {name.lower() for name in self.table.partition_columns}
         for expression in request.get("runtime") or ():
-            found = condition(expression, self.scope)
-            if isinstance(found, In) and len(found.values) > _MAX_RUNTIME_VALUES:
-                found = found if found.column.path[0].lower() in partitions else None
-            parts.append(found)
+            predicate = condition(expression, self.scope)
+            if isinstance(predicate, In) and len(predicate.values) > _MAX_RUNTIME_VALUES:
+                predicate = predicate if predicate.column.path[0].lower() in partitions else None
+            parts.append(predicate)
         return conjunction([part for part in parts if part is not None])
 
 
@@ -190,10 +190,10 @@ def read_context(request: Request) -> ReadContext | None:
 
 def _cached_table(snapshot: Snapshot, options: Options) -> TableContext:
     key = (snapshot.log.cache_scope, snapshot.key, *sorted(options.public().values.items()))
-    if (found := _tables.get(key)) is None:
-        found = _tables[key] = table_context(snapshot, options)
+    if (table := _tables.get(key)) is None:
+        table = _tables[key] = table_context(snapshot, options)
         while len(_tables) > _MAX_CACHED:
             _tables.popitem(last=False)
     else:
         _tables.move_to_end(key)
-    return found
+    return table

@@ -45,10 +45,10 @@ def plan(request: Request, blobs: Sequence[bytes]) -> Reply:
     where = context.where_with_runtime_filters(request)
     selection = select_splits(context.snapshot, where)
     if request.get("aggregate"):
-        found = _plan_groups(request, context, where, selection)
+        plan_ = _plan_groups(request, context, where, selection)
     else:
-        found = _plan_rows(request, context, where, selection)
-    return found.reply(started)
+        plan_ = _plan_rows(request, context, where, selection)
+    return plan_.reply(started)
 
 
 class _Plan:
@@ -104,7 +104,7 @@ def _plan_rows(
     table, splits = plan_splits(context.snapshot, where, context.options, selection.files)
     spec = ScanSpec(table, tuple(request["columns"]), where, context.virtual, limit, order)
     _check(spec)
-    found = _Plan(request, selection.metrics())
+    plan = _Plan(request, selection.metrics())
     if isinstance(where, Always) and where.value is not True:
         splits = []
     splits = sufficient_splits(spec, splits)
@@ -116,14 +116,14 @@ def _plan_rows(
         spec = replace(spec, statistics=statistics)
     batches = inline_rows(spec, splits, store)
     if batches is None:
-        found.add_tasks(spec, _assigned(request, context, splits), context)
-        return found
+        plan.add_tasks(spec, _assigned(request, context, splits), context)
+        return plan
     for batch in batches:
         metrics.add(batch)
-    found.metrics.update(metrics.values())
+    plan.metrics.update(metrics.values())
     if any(batch.num_rows for batch in batches):
-        found.add_result(batches, spec.schema)
-    return found
+        plan.add_result(batches, spec.schema)
+    return plan
 
 
 def _plan_groups(
@@ -136,16 +136,16 @@ def _plan_groups(
             "the aggregate of the query cannot be computed here any more: a filter that was found while the "
             "query ran changed the splits that it reads; run the query again"
         )
-    found = _Plan(request, selection.metrics())
+    plan = _Plan(request, selection.metrics())
     snapshot, store = context.snapshot, context.location.store
     if request["aggregate"].get("complete"):
         metrics = TaskMetrics(files.num_rows)
         batches = complete_groups(snapshot, files, spec, store).to_batches()
         for batch in batches:
             metrics.add(batch)
-        found.metrics.update(metrics.values())
-        found.add_result(batches, spec.schema)
-        return found
+        plan.metrics.update(metrics.values())
+        plan.add_result(batches, spec.schema)
+        return plan
     table, splits = plan_splits(snapshot, where, context.options, files)
     spec = replace(spec, table=table)
     statistics, answered = from_log(files, spec)
@@ -153,9 +153,9 @@ def _plan_groups(
     # Without groups there is one row even over no splits.
     if statistics is not None or (not rest and not spec.groups):
         parts = [empty_partial(spec), *([] if statistics is None else [statistics])]
-        found.add_result(result_table(parts, spec).to_batches(), spec.schema)
-    found.add_tasks(spec, _assigned(request, context, rest, aggregate=True), context)
-    return found
+        plan.add_result(result_table(parts, spec).to_batches(), spec.schema)
+    plan.add_tasks(spec, _assigned(request, context, rest, aggregate=True), context)
+    return plan
 
 
 def _assigned(
@@ -167,8 +167,8 @@ def _assigned(
     )
 
 
-def _order(given: Sequence[Request]) -> tuple[SortKey, ...]:
-    return tuple(SortKey(each["column"], each["ascending"], each["nulls_first"]) for each in given)
+def _order(keys: Sequence[Request]) -> tuple[SortKey, ...]:
+    return tuple(SortKey(each["column"], each["ascending"], each["nulls_first"]) for each in keys)
 
 
 def _check(spec: ScanSpec) -> None:

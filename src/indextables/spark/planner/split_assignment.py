@@ -52,7 +52,7 @@ def assign_splits(
     homes: dict[str | None, list[SplitRef]] = {}
     for ref in splits:
         homes.setdefault(preferred_executor(ref.path, executors), []).append(ref)
-    found: list[TaskSplits] = []
+    tasks: list[TaskSplits] = []
     total = sum(ref.size + _TASK_BYTES for ref in splits)
     for executor, own in sorted(homes.items(), key=lambda own: own[0] or ""):
         share = sum(ref.size + _TASK_BYTES for ref in own) / total
@@ -61,8 +61,8 @@ def assign_splits(
         else:
             waves = _WAVES if total / parallelism > 16 * _TASK_BYTES else 1
             count = max(round(parallelism * waves * share), -(-len(own) // most), 1)
-        found += [TaskSplits(group, executor) for group in _balanced(own, min(count, len(own)))]
-    return found
+        tasks += [TaskSplits(group, executor) for group in _balanced(own, min(count, len(own)))]
+    return tasks
 
 
 def _limits(options: Options, *, aggregate: bool) -> tuple[int | None, int]:
@@ -147,10 +147,10 @@ def select_splits(snapshot: Snapshot, where: Predicate | None) -> SplitSelection
 def _live(snapshot: Snapshot) -> int:
     """How many splits are live, without reading their entries."""
     base, delta = snapshot.base, snapshot.delta
-    known = 0
+    files = 0
     if base.listed is not None:
-        known = base.listed.num_rows
+        files = base.listed.num_rows
     elif base.state is not None:
-        known = base.state.num_files
+        files = base.state.num_files
     gone = sum(path not in delta.fresh for path in delta.removed)
-    return known - gone + len(delta.added)
+    return files - gone + len(delta.added)

@@ -54,16 +54,16 @@ def locate_table(request: Mapping[str, Any]) -> TableLocation:
     Raises:
         OptionError: There is no path, an option is unknown or malformed, or two versions are given.
     """
-    given = dict(request["options"])
-    path = given.pop(_PATH, None)
+    raw = dict(request["options"])
+    path = raw.pop(_PATH, None)
     if not path:
         raise OptionError("no path is given; name the table's folder in load(path), save(path) or LOCATION")
     if path.lower().startswith("memory:"):
         raise StoreError(f"{path} is the memory of one process, but Spark has many; use another store")
-    version, moment = given.pop(_VERSION, None), given.pop(_TIMESTAMP, None)
+    version, moment = raw.pop(_VERSION, None), raw.pop(_TIMESTAMP, None)
     if version is not None and moment is not None:
         raise OptionError("give versionAsOf or timestampAsOf, not both")
-    options = Options.parse(given)
+    options = Options.parse(raw)
     return TableLocation(
         open_store(path, options),
         options,
@@ -140,13 +140,13 @@ def snapshot(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mappin
     del blobs
     table = locate_table(request)
     try:
-        found = table.snapshot()
+        current = table.snapshot()
     except TableNotFoundError:
         if not request.get("named"):
             raise
         return {"url": table.store.url, "version": NO_LOG}, ()
-    _cache(table, found)
-    return {"url": table.store.url, "version": found.version, "identity": found.identity}, ()
+    _cache(table, current)
+    return {"url": table.store.url, "version": current.version, "identity": current.identity}, ()
 
 
 def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapshot | None:
@@ -158,31 +158,32 @@ def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapsho
     if version == NO_LOG:
         return None
     key = _key(table, version, identity)
-    if (known := _snapshots.get(key)) is not None:
+    if (cached := _snapshots.get(key)) is not None:
         _snapshots.move_to_end(key)
-        return table.log.adopt(known)
-    found = table.snapshot()
-    if (found.version, found.identity) != (version, identity):
+        return table.log.adopt(cached)
+    result = table.snapshot()
+    if (result.version, result.identity) != (version, identity):
         try:
-            found = table.log.snapshot(version=version)
+            result = table.log.snapshot(version=version)
         except VersionNotFoundError:
             raise _replaced(table) from None
-    if found.identity != identity:
+    if result.identity != identity:
         raise _replaced(table)
-    _cache(table, found)
-    return found
+    _cache(table, result)
+    return result
 
 
-def check_columns(table: TableLocation, found: Snapshot, expected: str | None) -> None:
+def check_columns(table: TableLocation, snapshot: Snapshot, expected: str | None) -> None:
     """Reject a query whose columns (`StructType.json`) are no longer those of the table.
 
     Raises:
         SchemaError: A column was dropped, or has another type.
     """
-    if expected is None or expected == found.metadata.schema_string:
+    if expected is None or expected == snapshot.metadata.schema_string:
         return
     columns = {
-        field["name"]: _plain(field["type"]) for field in json.loads(found.metadata.schema_string)["fields"]
+        field["name"]: _plain(field["type"])
+        for field in json.loads(snapshot.metadata.schema_string)["fields"]
     }
     for field in json.loads(expected)["fields"]:
         name, before = field["name"], _plain(field["type"])
@@ -205,9 +206,9 @@ def _replaced(table: TableLocation) -> TableReplacedError:
     )
 
 
-def _cache(table: TableLocation, found: Snapshot) -> None:
-    key = _key(table, found.version, found.identity)
-    _snapshots[key] = replace(found, reader=None)
+def _cache(table: TableLocation, snapshot: Snapshot) -> None:
+    key = _key(table, snapshot.version, snapshot.identity)
+    _snapshots[key] = replace(snapshot, reader=None)
     _snapshots.move_to_end(key)
     while len(_snapshots) > _MAX_CACHED:
         _snapshots.popitem(last=False)
@@ -219,20 +220,20 @@ def _key(table: TableLocation, version: int, identity: str | None) -> tuple[obje
     return (table.store.cache_scope, version, identity, *sorted(options.values.items()))
 
 
-def _plain(given: Any) -> Any:  # noqa: ANN401 - JSON
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     """A type without nullability and comments, which do not change its values."""
-    if not isinstance(given, dict):
-        return given
-    match given.get("type"):
+    if not isinstance(value, dict):
+        return value
+    match value.get("type"):
         case "struct":
-            return ["struct", *([field["name"], _plain(field["type"])] for field in given["fields"])]
+            return ["struct", *([field["name"], _plain(field["type"])] for field in value["fields"])]
         case "array":
-            return ["array", _plain(given["elementType"])]
+            return ["array", _plain(value["elementType"])]
         case "map":
-            return ["map", _plain(given["keyType"]), _plain(given["valueType"])]
+            return ["map", _plain(value["keyType"]), _plain(value["valueType"])]
         case _:
             pass
-    return given
+    return value
 
 
 def _name(plain: Any) -> str:  # noqa: ANN401 - JSON

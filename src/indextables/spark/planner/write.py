@@ -109,9 +109,9 @@ def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
     Raises:
         PredicateError: Only Spark can evaluate a part of it.
     """
-    found = [condition(expression, Scope(schema)) for expression in filters]
-    understood = [part for part in found if part is not None]
-    if len(understood) < len(found):
+    predicates = [condition(expression, Scope(schema)) for expression in filters]
+    understood = [part for part in predicates if part is not None]
+    if len(understood) < len(predicates):
         raise PredicateError(
             "the condition of what to replace or delete has a part that cannot be decided by the table's "
             "log; compare partition columns with values, joined by AND, OR and NOT"

@@ -56,9 +56,9 @@ class IndexBuilder:
         self._writer.commit()
         self._writer.wait_merging_threads()
         self._writer = None
-        found = tantivy.Index.open(str(self.folder)).searcher().num_docs
-        if found != self.rows:
-            raise SplitError(f"the index holds {found} of {self.rows} rows; nothing was written")
+        indexed = tantivy.Index.open(str(self.folder)).searcher().num_docs
+        if indexed != self.rows:
+            raise SplitError(f"the index holds {indexed} of {self.rows} rows; nothing was written")
         return self.folder
 
     def discard(self) -> None:

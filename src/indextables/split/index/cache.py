@@ -255,10 +255,10 @@ class Lease:
                 return True
         except OSError:
             return False
-        found = validate(self.folder, self._facts)
-        if found is not None:
-            self._set_entry(found)
-        return found is not None
+        entry = validate(self.folder, self._facts)
+        if entry is not None:
+            self._set_entry(entry)
+        return entry is not None
 
     def discard(self) -> None:
         """Release the lease and remove the entry, even if it is in use elsewhere."""
@@ -379,10 +379,14 @@ class IndexCache:
     def stats(self) -> CacheStats:
         """The size of the cache, and the counters of this process."""
         self._make_folders()
-        found = list(self._entries())
+        entries = list(self._entries())
         counters = asdict(self._counters)
         return CacheStats(
-            str(self.folder), len(found), sum(size for _, size, _ in found), self._limit(found), **counters
+            str(self.folder),
+            len(entries),
+            sum(size for _, size, _ in entries),
+            self._limit(entries),
+            **counters,
         )
 
     def files(self) -> int:
@@ -450,8 +454,8 @@ class IndexCache:
 
     def _entries(self) -> Iterator[tuple[float, int, str]]:
         """When each entry was last used, its size, and its key."""
-        with os.scandir(self.folder / "entries") as found:
-            for item in found:
+        with os.scandir(self.folder / "entries") as folders:
+            for item in folders:
                 try:
                     used = (Path(item.path) / ENTRY).stat().st_mtime
                     size = allocated_bytes(Path(item.path))
@@ -459,37 +463,39 @@ class IndexCache:
                     continue
                 yield used, size, item.name
 
-    def _limit(self, found: list[tuple[float, int, str]]) -> int:
+    def _limit(self, entries: list[tuple[float, int, str]]) -> int:
         if self.limit is not None:
             return self.limit
         free = shutil.disk_usage(self.folder).free
-        return (free + sum(size for _, size, _ in found)) * 2 // 3
+        return (free + sum(size for _, size, _ in entries)) * 2 // 3
 
     def evict(self) -> None:
         """Evict entries down to the limit, least recently used first; measures only when that is due."""
         if not self._usage.due() or not self._mutex.acquire(blocking=False):
             return
         try:
-            found = sorted(self._entries())
-            size, limit = sum(size for _, size, _ in found), self._limit(found)
+            entries = sorted(self._entries())
+            size, limit = sum(size for _, size, _ in entries), self._limit(entries)
             freed = 0
-            many = len(found) >= _MANY_ENTRIES
+            many = len(entries) >= _MANY_ENTRIES
             if size > (limit - limit // 32 if many else limit):
                 excess = size - (limit - limit // 8 if many else limit)
-                removed = self._remove(found, lambda freed: freed < excess)
+                removed = self._remove(entries, lambda freed: freed < excess)
                 self._counters.evictions += removed.entries
                 self._counters.bytes_evicted += removed.bytes
                 metrics.record("indextables.cache.disk.evicted_bytes", removed.bytes)
                 freed = removed.bytes
-            self._usage.measured(limit - size + freed, len(found))
+            self._usage.measured(limit - size + freed, len(entries))
         except FileNotFoundError:
             pass  # the cache folder was deleted: nothing is left to evict
         finally:
             self._mutex.release()
 
-    def _remove(self, found: list[tuple[float, int, str]], more: Callable[[int], bool]) -> EvictionResult:
+    def _remove(
+        self, candidates: list[tuple[float, int, str]], more: Callable[[int], bool]
+    ) -> EvictionResult:
         entries = files = freed = 0
-        for _, size, key in found:
+        for _, size, key in candidates:
             if not more(freed):
                 break
             lock = try_lock(self.folder / "locks" / key)
@@ -560,9 +566,9 @@ def index_cache(options: Options) -> IndexCache:
     folder = private_folder() if not options.get(reading.DISK_CACHE) else shared_folder(options)
     settings = (folder, options.get(reading.DISK_CACHE_SIZE), options.get(reading.MAX_LOADS))
     with _caches_lock:
-        if (found := _caches.get(settings)) is None:
-            found = _caches[settings] = IndexCache(*settings)
-        return found
+        if (cache := _caches.get(settings)) is None:
+            cache = _caches[settings] = IndexCache(*settings)
+        return cache
 
 
 def _after_fork() -> None:

@@ -32,8 +32,8 @@ def identity(path: Path) -> Identity:
     return _identity(path.stat())
 
 
-def _identity(found: os.stat_result) -> Identity:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -119,8 +119,8 @@ PieceKey: TypeAlias = tuple[str, int]
 
 def allocated_bytes(folder: Path) -> int:
     """The disk space of an entry, whose files are sparse."""
-    with os.scandir(folder) as found:
-        files = [item.stat() for item in found if item.name != ENTRY]
+    with os.scandir(folder) as listing:
+        files = [item.stat() for item in listing if item.name != ENTRY]
     return sum(min(file.st_size, file.st_blocks * 512) for file in files)
 
 
@@ -156,8 +156,8 @@ class CacheEntry:
 def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
     """The stamps of files in an entry's folder; OSError if one is missing."""
     parent = str(folder)
-    found = ((name, os.stat(f"{parent}/{name}")) for name in names)  # noqa: PTH116 - on every search
-    return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found}
+    statuses = ((name, os.stat(f"{parent}/{name}")) for name in names)  # noqa: PTH116 - on every search
+    return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in statuses}
 
 
 def new_entry(folder: Path, pieces: Sequence[CachedPiece], names: Iterable[str]) -> CacheEntry:
@@ -223,23 +223,23 @@ def validate(folder: Path, entry: CacheEntry) -> CacheEntry | None:
 
 def verify_locked(folder: Path, entry: CacheEntry) -> CacheEntry | None:
     """The current record of an entry that the caller has locked; None if the files are damaged."""
-    found = file_stamps(folder, entry.files)
-    if entry.recent and found == entry.files:
+    stamps = file_stamps(folder, entry.files)
+    if entry.recent and stamps == entry.files:
         return entry
-    if any(found[name][1] != size for name, (_, size, _, _) in entry.files.items()):
+    if any(stamps[name][1] != size for name, (_, size, _, _) in entry.files.items()):
         return None
     if any(_crc(folder / p.file, p.start, p.size) != p.crc32 for p in entry.pieces):
         return None
-    return replace(entry, files=found, boot=boot(), verified=time.time())
+    return replace(entry, files=stamps, boot=boot(), verified=time.time())
 
 
 def whole_files(folder: Path) -> list[CachedPiece]:
     """All files in a folder, each as one piece."""
-    found = []
+    names = []
     for item in os.scandir(folder):
         size = item.stat().st_size
-        found.append(CachedPiece(item.name, 0, size, _crc(Path(item.path), 0, size)))
-    return found
+        names.append(CachedPiece(item.name, 0, size, _crc(Path(item.path), 0, size)))
+    return names
 
 
 def _crc(path: Path, start: int, size: int) -> int:

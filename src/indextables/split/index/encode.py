@@ -240,9 +240,9 @@ def rows_with_long_tokens(strings: pa.Array, tokenizer: Tokenizer, limit: int) -
         case _:
             assert_never(tokenizer.boundary)
     candidates = strings.filter(pa.array(long))
-    found = _has_long_run(candidates, inside, limit)
+    has_long = _has_long_run(candidates, inside, limit)
     result: Mask = np.zeros(len(strings), np.bool_)
-    result[np.flatnonzero(long)[found]] = True
+    result[np.flatnonzero(long)[has_long]] = True
     return result if result.any() else None
 
 
@@ -258,9 +258,9 @@ def _has_long_run(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]]
     ends = np.sort(np.concatenate((outside, starts[1:], [len(data)])))
     begins = np.sort(np.concatenate((starts, outside + 1)))
     long = begins[ends - begins > limit]
-    found: Mask = np.zeros(len(strings), np.bool_)
-    found[np.searchsorted(starts, long, side="right") - 1] = True
-    return found
+    mask: Mask = np.zeros(len(strings), np.bool_)
+    mask[np.searchsorted(starts, long, side="right") - 1] = True
+    return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,10 +486,10 @@ def _json(each: Field, values: pa.Array) -> tuple[pa.Array, str, Mask]:
 
 def _has_path_separators(texts: pa.Array) -> Mask:
     """Documents that may have a key with a character by which the index separates keys."""
-    found: Mask = np.zeros(len(texts), np.bool_)
+    mask: Mask = np.zeros(len(texts), np.bool_)
     for escape in ("\\u0000", "\\u0001"):
-        found |= pc.match_substring(texts, escape).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+        mask |= pc.match_substring(texts, escape).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _validate_json(strings: pa.Array) -> tuple[pa.Array, Mask]:

@@ -126,11 +126,11 @@ def _ranges_by_field(path: Path, size: int, fields: Sequence[str]) -> list[tuple
         return []
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = field_ranges(path.suffix, data, size, fields)
+            ranges = field_ranges(path.suffix, data, size, fields)
     except SplitError:
         return []  # a file as one piece is correct, only larger to read
     joined: list[tuple[str, int, int]] = []
-    for stretch in found:
+    for stretch in ranges:
         if joined and joined[-1][0] == stretch.field and joined[-1][2] == stretch.start:
             joined[-1] = (stretch.field, joined[-1][1], stretch.end)
         else:

@@ -128,8 +128,8 @@ def tokenize_prefix(field: Field, text: str) -> list[Token]:
 
 
 def _tokens(tokenizer: Tokenizer, text: str) -> list[Token]:
-    found = analyzer(tokenizer, _NO_LIMIT).pre_tokenize(text).tokens
-    return [Token(token.position, token.text) for token in found]
+    tokens = analyzer(tokenizer, _NO_LIMIT).pre_tokenize(text).tokens
+    return [Token(token.position, token.text) for token in tokens]
 
 
 def lower_case(text: str) -> str:

@@ -103,8 +103,8 @@ class ColumnChunk:
     @property
     def dictionary_page_offset(self) -> int | None:
         """Where its dictionary page begins, if it has one."""
-        found = self._meta.get(_DICTIONARY_PAGE_OFFSET)
-        return None if found is None else int(found[1])
+        offset = self._meta.get(_DICTIONARY_PAGE_OFFSET)
+        return None if offset is None else int(offset[1])
 
     @property
     def column_index_range(self) -> ByteRange | None:
@@ -155,13 +155,13 @@ class ColumnChunk:
     ) -> "ColumnChunk":
         """The chunk with the places of its page indexes."""
         struct = self._without_page_indexes()
-        for found, offset, length in (
+        for index, offset, length in (
             (column_index, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH),
             (offset_index, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH),
         ):
-            if found is not None:
-                struct[offset] = (I64, found[0])
-                struct[length] = (I32, found[1] - found[0])
+            if index is not None:
+                struct[offset] = (I64, index[0])
+                struct[length] = (I32, index[1] - index[0])
         return ColumnChunk(struct)
 
     def _without_page_indexes(self) -> Struct:

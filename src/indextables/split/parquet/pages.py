@@ -63,10 +63,10 @@ def add_page_checksums(page_index: bytes, chunk: Bytes, start: int) -> bytes:
 
 def page_checksums(page_index: Bytes, pages: int) -> list[int]:
     """The checksums in an offset index: of the dictionary page, then of each data page."""
-    _, found = split_extension(bytes(page_index), pages + 1)
-    if found is None:
+    _, checksums = split_extension(bytes(page_index), pages + 1)
+    if checksums is None:
         raise ValueError("a page index has no checksums of its pages")
-    return found
+    return checksums
 
 
 def shift_pages(page_index: bytes, by: int) -> bytes:
@@ -204,10 +204,10 @@ class FileLayout:
 
     def page_index_range(self, group: int, leaf: Leaf) -> ByteRange:
         """Where the offset index of a column chunk is; ValueError if it has none."""
-        found = self.groups[group].columns[leaf.number].offset_index_range
-        if found is None:
+        index_range = self.groups[group].columns[leaf.number].offset_index_range
+        if index_range is None:
             raise ValueError(f"the column {leaf.element.name} has no page index")
-        return found
+        return index_range
 
     def pages(self, group: int, leaf: Leaf, page_index: Bytes, *, checked: bool) -> Pages:
         """The pages of a column chunk, from the bytes of its page index."""

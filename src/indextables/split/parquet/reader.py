@@ -69,8 +69,8 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
         # Dictionary codes are selected before they are decoded.
         names, metadata = opened.schema_arrow.names, opened.metadata
         opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names)
-    taken = opened.read(use_threads=False).column(0).take(pa.array(positions))
-    return taken.cast(taken.type.value_type) if pa.types.is_dictionary(taken.type) else taken
+    values = opened.read(use_threads=False).column(0).take(pa.array(positions))
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
@@ -257,9 +257,9 @@ class RowReader:
 
     def _row_bytes(self, group: int, names: list[str]) -> float:
         """The average uncompressed size of a row of a row group."""
-        found = self._layout.groups[group]
-        columns = (found.columns[number] for number in self._layout.chunks(names))
-        return sum(column.uncompressed_size for column in columns) / max(1, found.rows)
+        row_group = self._layout.groups[group]
+        columns = (row_group.columns[number] for number in self._layout.chunks(names))
+        return sum(column.uncompressed_size for column in columns) / max(1, row_group.rows)
 
     def _stream(
         self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int, batch_bytes: int
@@ -346,12 +346,12 @@ class RowReader:
 
     @property
     def _layout(self) -> FileLayout:
-        if (found := self._state.layout) is None:
+        if (layout := self._state.layout) is None:
             sink = pa.BufferOutputStream()
             with self._translate_errors():
                 self._footer.parquet.write_metadata_file(sink)
-                found = self._state.layout = FileLayout.of(sink.getvalue().to_pybytes()[4:-8])
-        return found
+                layout = self._state.layout = FileLayout.of(sink.getvalue().to_pybytes()[4:-8])
+        return layout
 
     def _open(self, group: int, names: list[str]) -> pq.ParquetFile:
         """A reader of some columns of a row group, after a comparison of their checksums.
@@ -484,17 +484,17 @@ class RowReader:
 
         Most columns of a row group have page boundaries at the same rows, so the result is reused.
         """
-        for cut, found in choices.setdefault(group, []):
+        for cut, choice in choices.setdefault(group, []):
             if np.array_equal(cut, first_rows):
-                return found
+                return choice
         which = np.searchsorted(first_rows, local, side="right") - 1
         selected, place = np.unique(which, return_inverse=True)
         following = np.append(first_rows[1:], self._layout.groups[group].rows)
         counts = following[selected] - first_rows[selected]
         starts = np.cumsum(counts) - counts
-        found = selected, starts[place] + local - first_rows[which], int(counts.sum())
-        choices[group].append((first_rows, found))
-        return found
+        choice = selected, starts[place] + local - first_rows[which], int(counts.sum())
+        choices[group].append((first_rows, choice))
+        return choice
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Nested columns: the pages of their leaves have different rows, so whole row groups are read."""

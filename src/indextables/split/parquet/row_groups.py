@@ -47,12 +47,12 @@ class EncodedRowGroup:
         """Read a row group of a file; `ranges` gives the bytes of parts of that file."""
         columns = group.columns
         indexes = [(column.column_index_range, column.offset_index_range) for column in columns]
-        present = [found for pair in indexes for found in pair if found is not None]
+        present = [index for pair in indexes for index in pair if index is not None]
         read = iter(ranges([*(column.byte_range for column in columns), *present]))
         data = [next(read) for _ in columns]
         chunks = []
         for column, body, pair in zip(columns, data, indexes, strict=True):
-            column_index, offset_index = (None if found is None else bytes(next(read)) for found in pair)
+            column_index, offset_index = (None if index is None else bytes(next(read)) for index in pair)
             chunks.append(EncodedChunk(body, column.byte_range[0], column, column_index, offset_index))
         return cls(group.num_rows, tuple(chunks))
 

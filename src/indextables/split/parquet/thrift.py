@@ -37,13 +37,13 @@ class _Reader:
     def struct(self, position: int, depth: int) -> tuple[Struct, int]:
         if depth > MAX_THRIFT_DEPTH:
             raise ValueError(f"thrift structs are nested more than {MAX_THRIFT_DEPTH} deep")
-        found: Struct = {}
+        fields: Struct = {}
         number = 0
         while True:
             head = self._data[position]
             position += 1
             if head == 0:
-                return found, position
+                return fields, position
             kind = head & 15
             if head >> 4:
                 number += head >> 4
@@ -53,10 +53,10 @@ class _Reader:
             if not 0 < number < 1 << 15:
                 raise ValueError(f"thrift field {number} cannot be: fields have numbers of 15 bits")
             if kind in (TRUE, FALSE):
-                found[number] = (kind, None)
+                fields[number] = (kind, None)
             else:
                 value, position = self._value(position, kind, depth)
-                found[number] = (kind, value)
+                fields[number] = (kind, value)
 
     def _value(self, position: int, kind: int, depth: int) -> tuple[Any, int]:
         self._left -= 1

@@ -85,11 +85,11 @@ class SearchFields:
         """
         refused: UnknownFieldError | None = None
         for end in range(1, len(path) + 1):
-            found = self._names.get(".".join(path[:end]).lower())
-            if found is None:
+            column = self._names.get(".".join(path[:end]).lower())
+            if column is None:
                 continue
             try:
-                return self._within(found, path[end:], exact=exact)
+                return self._within(column, path[end:], exact=exact)
             except UnknownFieldError as error:
                 refused = refused or error
         raise refused or _unknown(".".join(path), self.searchable())
@@ -126,13 +126,13 @@ class SearchFields:
 
     def _text_like(self) -> list[str]:
         text_kinds = set(_TEXT_LIKE)
-        found = [name for name in self.schema.names if self._kinds_of(name) & text_kinds]
-        if not found and self.mappings:
+        names = [name for name in self.schema.names if self._kinds_of(name) & text_kinds]
+        if not names and self.mappings:
             raise UnknownFieldError(
                 "the table has no text or string column to search; name a column, or qualify the terms "
                 f"(column:value); its columns are: {', '.join(self.schema.names)}"
             )
-        return found
+        return names
 
     def _check_spread(self, defaults: Sequence[FieldRef], options: Options) -> None:
         limit = options.get(reading.MAX_UNQUALIFIED_FIELDS)
@@ -190,10 +190,10 @@ def _inner(arrow: pa.DataType, path: Sequence[str], column: str) -> tuple[str, .
     if kind_of(arrow) is TypeKind.MAP:
         return (path[0], *_inner(arrow.item_type, path[1:], column))
     if kind_of(arrow) is TypeKind.STRUCT:
-        found = next((f for f in arrow if f.name.lower() == path[0].lower()), None)
-        if found is None:
+        field = next((f for f in arrow if f.name.lower() == path[0].lower()), None)
+        if field is None:
             raise _unknown(".".join([column, *path]), [f"{column}.{f.name}" for f in arrow])
-        return (found.name, *_inner(found.type, path[1:], column))
+        return (field.name, *_inner(field.type, path[1:], column))
     if kind_of(arrow) is TypeKind.STRING:
         return tuple(path)  # JSON text has whatever fields it has
     raise UnknownFieldError(f"'{'.'.join([column, *path])}' goes too deep: '{column}' has no fields there")

@@ -122,29 +122,29 @@ def _distinct(values: Sequence[Value | None]) -> pa.Array | None:
 
 def as_json_term(value: pa.Scalar) -> str | None:
     """A literal as a term of a JSON field; None if there is no such term."""
-    found = value.as_py()
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if isinstance(found, int):
-        return str(found)
-    return found if isinstance(found, str) and found else None
+    python_value = value.as_py()
+    if isinstance(python_value, bool):
+        return "true" if python_value else "false"
+    if isinstance(python_value, int):
+        return str(python_value)
+    return python_value if isinstance(python_value, str) and python_value else None
 
 
 def _as_double(value: pa.Scalar) -> float | None:
-    found = value.as_py()
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    number = value.as_py()
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         return None
-    if isinstance(found, int) and abs(found) > _WHOLE_DOUBLES:
+    if isinstance(number, int) and abs(number) > _WHOLE_DOUBLES:
         return None
-    return 0.0 if found == 0 else float(found)
+    return 0.0 if number == 0 else float(number)
 
 
 def _unscaled_decimal(value: pa.Scalar, scale: int) -> int | None:
-    found = value.as_py()
-    if isinstance(found, bool) or not isinstance(found, (int, decimal.Decimal)):
+    number = value.as_py()
+    if isinstance(number, bool) or not isinstance(number, (int, decimal.Decimal)):
         return None
     with decimal.localcontext(prec=100):
-        scaled = decimal.Decimal(found).scaleb(scale)
+        scaled = decimal.Decimal(number).scaleb(scale)
         whole = scaled.to_integral_value()
     return int(whole) if whole == scaled else None
 
@@ -255,9 +255,9 @@ class _FilterCompiler:
         if leaf.array is None:
             return UNDECIDED
         values = leaf.array.drop_null()
-        found = self._equal(name, values) if len(values) else self._true_for(name, NO_ROWS)
+        plan = self._equal(name, values) if len(values) else self._true_for(name, NO_ROWS)
         # A null in the list leaves every other row unknown.
-        return found if len(values) == len(leaf.values) else IndexAnswer(found.true, RowSet(NO_ROWS))
+        return plan if len(values) == len(leaf.values) else IndexAnswer(plan.true, RowSet(NO_ROWS))
 
     def _equal(self, name: str, values: pa.Array) -> IndexAnswer:
         if (field := self.view.find(name, *_VALUES)) is not None:
@@ -270,8 +270,8 @@ class _FilterCompiler:
         texts = values.unique().to_pylist()
         match field.kind:
             case Kind.STRING:
-                found = values_query(field, self.view, texts)
-                return self._true_for(name, found.rows, found.recheck)
+                query = values_query(field, self.view, texts)
+                return self._true_for(name, query.rows, query.recheck)
             case Kind.HASH:
                 rows = hash_query(self.view, field, texts)
             case Kind.IP:
@@ -290,8 +290,8 @@ class _FilterCompiler:
             low = range_query(self.view, field, None, only, upper_inclusive=False)
             high = range_query(self.view, field, only, None, lower_inclusive=False)
             return IndexAnswer(RowSet(equals_query(self.view, field, only)), RowSet(union((low, high))))
-        found = in_query(self.view, field, field_values)
-        return self._true_for(field.column, found.rows, found.recheck)
+        query = in_query(self.view, field, field_values)
+        return self._true_for(field.column, query.rows, query.recheck)
 
     def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
         """Rows with the same address in any notation; with no address, if one of the texts is none."""
@@ -307,8 +307,8 @@ class _FilterCompiler:
 
     def _same_words(self, field: Field, text: str) -> tantivy.Query:
         """Rows with the words of a text, a superset of the rows that equal it."""
-        found = compile_text(Term(text), field, self.view).true
-        return union((found.rows, self.view.partial(field))) if found.rows is not NO_ROWS else ALL_ROWS
+        query = compile_text(Term(text), field, self.view).true
+        return union((query.rows, self.view.partial(field))) if query.rows is not NO_ROWS else ALL_ROWS
 
     def _ordered(self, field: Field, op: Op, value: pa.Scalar) -> IndexAnswer:
         upward = op in (Op.GT, Op.GE)
@@ -344,11 +344,11 @@ class _FilterCompiler:
         field = self.view.find(name, Kind.STRING)
         if field is None:
             return self._pattern_in_words(parts, name)
-        found = regex_query(self.view, field, patterns.wildcard(parts))
-        if found is None:
+        query = regex_query(self.view, field, patterns.wildcard(parts))
+        if query is None:
             return UNDECIDED
         partial = self.view.partial(field)
-        return self._true_for(name, union((found, partial)), partial)
+        return self._true_for(name, union((query, partial)), partial)
 
     def _pattern_in_words(self, parts: Sequence[str | Wild], name: str) -> IndexAnswer:
         """Rows with a term that contains the longest literal of the pattern; they need a recheck."""
@@ -359,8 +359,8 @@ class _FilterCompiler:
         if field is None or not field.analysis.keeps_words or not plain_parts:
             return UNDECIDED
         needle = max(plain_parts, key=len).lower()
-        found = regex_query(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
-        rows = union((found or ALL_ROWS, self.view.partial(field)))
+        query = regex_query(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
+        rows = union((query or ALL_ROWS, self.view.partial(field)))
         return self._true_for(name, rows, rows)
 
     def _is_enabled(self, leaf: TextMatch | Like) -> bool:
@@ -403,9 +403,9 @@ def _path_within(view: IndexView, column: Column) -> tuple[str, ...]:
     arrow = outer.type if outer is not None else pa.null()
     for name in column.path[1:]:
         fields = list(arrow) if pa.types.is_struct(arrow) else []
-        found = next((f for f in fields if f.name.lower() == name.lower()), None)
-        path.append(found.name if found is not None else name)
-        arrow = found.type if found is not None else pa.null()
+        field = next((f for f in fields if f.name.lower() == name.lower()), None)
+        path.append(field.name if field is not None else name)
+        arrow = field.type if field is not None else pa.null()
     return tuple(path)
 
 
@@ -423,11 +423,11 @@ def _parts(leaf: TextMatch | Like) -> tuple[str | Wild, ...] | None:
 
 def _join_literals(parts: Sequence[str | Wild]) -> list[str | Wild]:
     """Adjacent literals joined."""
-    found: list[str | Wild] = []
+    parts_joined: list[str | Wild] = []
     for part in parts:
-        last = found[-1] if found else None
+        last = parts_joined[-1] if parts_joined else None
         if isinstance(part, Wild) or last is None or isinstance(last, Wild):
-            found.append(part)
+            parts_joined.append(part)
         else:
-            found[-1] = last + part
-    return found
+            parts_joined[-1] = last + part
+    return parts_joined

@@ -128,15 +128,15 @@ class IndexView:
 
     def column(self, name: str) -> pa.Field | None:
         """The column of the split; names are compared without case. None if there is none."""
-        found = self._column_names.get(name.lower())
-        return None if found is None else self.columns.field(found)
+        column = self._column_names.get(name.lower())
+        return None if column is None else self.columns.field(column)
 
     def find(self, column: str, *kinds: Kind) -> Field | None:
         """The column's field of one of these kinds, in order of preference, loaded."""
-        found = self.mapping.find(column, *kinds)
-        if found is not None:
-            self.load((found.name,))
-        return found
+        field = self.mapping.find(column, *kinds)
+        if field is not None:
+            self.load((field.name,))
+        return field
 
     def load_positions(self, field: Field) -> None:
         """Fetch the positions of a field, which phrases need."""

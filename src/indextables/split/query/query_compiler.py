@@ -67,9 +67,9 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
             return two_valued(lookup, lookup)
     if any(is_timestamp_text(text) for text in values):
         return two_valued(lookup, lookup)
-    found = [_value(text, field, name, view) for text in values]
-    rows = union((*(query for query, _ in found), partial))
-    return two_valued(rows, partial if all(certain for _, certain in found) else rows)
+    parsed = [_value(text, field, name, view) for text in values]
+    rows = union((*(query for query, _ in parsed), partial))
+    return two_valued(rows, partial if all(certain for _, certain in parsed) else rows)
 
 
 def _name(field: Field, path: tuple[str, ...], view: IndexView) -> str | None:

@@ -94,8 +94,8 @@ class TokenTable:
 
     def having(self, words: Mask) -> Mask:
         """The texts with at least one of the marked tokens."""
-        found: Mask = np.bincount(self.owners[words], minlength=self.count) > 0
-        return found
+        mask: Mask = np.bincount(self.owners[words], minlength=self.count) > 0
+        return mask
 
     def equal(self, word: str) -> Mask:
         """Which tokens equal the word."""
@@ -122,8 +122,8 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
         case Range(lower=lower, upper=upper):
             return finder.between(leaf, lower, upper)
         case InSet(values=values):
-            found: Mask = np.logical_or.reduce([finder.words(value) for value in values])
-            return found
+            mask: Mask = np.logical_or.reduce([finder.words(value) for value in values])
+            return mask
         case _:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
 
@@ -193,21 +193,21 @@ class _Finder:
             {owner: {place - step for place in own} for owner, own in self._positions(mask).items()}
             for mask, step in zip(masks, steps, strict=True)
         ]
-        found: Mask = np.zeros(self.texts.count, np.bool_)
+        result: Mask = np.zeros(self.texts.count, np.bool_)
         for owner in np.flatnonzero(candidates).tolist():
-            found[owner] = bool(set.intersection(*(by_text[owner] for by_text in places)))
-        return found
+            result[owner] = bool(set.intersection(*(by_text[owner] for by_text in places)))
+        return result
 
     def _with_slop(
         self, candidates: Mask, masks: Mapping[str, Mask], phrase: Sequence[Token], slop: int
     ) -> Mask:
         """The texts, among the candidates, that match the phrase with some slop."""
         places = {word: self._positions(mask) for word, mask in masks.items()}
-        found: Mask = np.zeros(self.texts.count, np.bool_)
+        result: Mask = np.zeros(self.texts.count, np.bool_)
         for owner in np.flatnonzero(candidates).tolist():
             own = {word: by_text[owner] for word, by_text in places.items()}
-            found[owner] = matches_with_slop(phrase, own, slop)
-        return found
+            result[owner] = matches_with_slop(phrase, own, slop)
+        return result
 
     def _positions(self, words: Mask) -> dict[int, list[int]]:
         """The positions of the words marked in each text, ascending."""
@@ -241,8 +241,8 @@ def within_edit_distance(one: str, other: str, distance: int) -> bool:
 
 
 def _mask(answer: pa.Array) -> Mask:
-    found: Mask = answer.to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
+    mask: Mask = answer.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return mask
 
 
 def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
@@ -266,8 +266,8 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
                 parts.append(Compare(Op.LE if leaf.upper_inclusive else Op.LT, own, read(upper)))
         case _:
             raise unsupported_leaf(leaf, column, str(values.type))
-    found: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
-    return found
+    mask: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
+    return mask
 
 
 def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
@@ -312,8 +312,8 @@ def _address(text: str | None) -> int | None:
 
 
 def _true(answer: pa.Array) -> Mask:
-    found: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def json_number(text: str) -> int | float | None:
@@ -335,13 +335,13 @@ def is_timestamp_text(text: str) -> bool:
 def match_json(leaf: QueryLeaf, values: pa.Array, field: Field, paths: list[tuple[str, ...]]) -> Mask:
     """Which rows have a value that the leaf matches at one of the paths."""
     owners: list[int] = []
-    found: list[Any] = []
+    documents: list[Any] = []
     for row, document in enumerate(_documents(values, field)):
         for path in paths:
             for value in _at(document, path, deep=isinstance(leaf, Exists)):
                 owners.append(row)
-                found.append(value)
-    hits = _matches(leaf, found, field)
+                documents.append(value)
+    hits = _matches(leaf, documents, field)
     rows: Mask = np.bincount(np.array(owners, np.int64)[hits], minlength=len(values)) > 0
     return rows
 
@@ -510,21 +510,21 @@ class _Matcher:
                 return self.leaf(node)
 
     def leaf(self, leaf: QueryLeaf) -> Mask:
-        found: Mask = np.zeros(self.rows.num_rows, np.bool_)
+        mask: Mask = np.zeros(self.rows.num_rows, np.bool_)
         path = None if isinstance(leaf, AllDocs) else leaf.field
         if path is not None:
             return self.on(leaf, self.bound.fields.resolve(path))
         refused: QuerySyntaxError | None = None
         for ref in self.bound.defaults:
             try:
-                found |= self.on(leaf, ref)
+                mask |= self.on(leaf, ref)
             except QuerySyntaxError as error:
                 refused = error
                 if len(self.bound.defaults) == 1:
                     raise
         if refused is not None and not self.bound.defaults:
             raise refused
-        return found
+        return mask
 
     def on(self, leaf: QueryLeaf, ref: FieldRef) -> Mask:
         constant = self.view.constants.get(ref.column.lower())

@@ -137,13 +137,13 @@ class FieldLoader:
         """Fetch the pieces of these fields that are missing."""
         if self._loaded.issuperset(fields):
             return
-        wanted = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
+        pieces = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
 
         def write(folder: Path, missing: Collection[PieceKey]) -> list[CachedPiece]:
-            return copy_pieces(self._store, self._footer, folder, [wanted[place] for place in missing])
+            return copy_pieces(self._store, self._footer, folder, [pieces[place] for place in missing])
 
         try:
-            self._lease.fill(wanted.keys(), write)
+            self._lease.fill(pieces.keys(), write)
         except SplitError:
             _close(self._lease)  # the next search opens the index again: files may be missing
             raise
@@ -191,9 +191,9 @@ class IndexSearcher:
 
     def rows(self, query: Query) -> Rows:
         """The numbers of all rows that match, in order."""
-        found = self.rows_up_to(query, self.footer.num_records)
-        assert found is not None, "there are no more rows than all"
-        return found
+        hits = self.rows_up_to(query, self.footer.num_records)
+        assert hits is not None, "there are no more rows than all"
+        return hits
 
     def rows_up_to(self, query: Query, most: int) -> Rows | None:
         """The numbers of all rows that match, in order; None if there are more than `most`."""
@@ -242,9 +242,9 @@ class IndexSearcher:
         """The document frequencies of terms, and the average lengths of their fields."""
         listed = list(words)
         lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
-        known = {field: length for field, length in lengths.items() if length is not None}
-        found = {word: self.view.frequency(word) for word in listed}
-        return TermStatistics(self.footer.num_records, found, known)
+        known_lengths = {field: length for field, length in lengths.items() if length is not None}
+        frequencies = {word: self.view.frequency(word) for word in listed}
+        return TermStatistics(self.footer.num_records, frequencies, known_lengths)
 
     @translate_errors
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
@@ -270,12 +270,12 @@ class IndexSearcher:
             raise SplitError(f"'{column}' is not indexed as text, so nothing in it can be highlighted")
         generator = tantivy.SnippetGenerator.create(self.view.searcher, query, self.view.schema, field.name)
         generator.set_max_num_chars(length)
-        found: list[str | None] = []
+        fragments: list[str | None] = []
         for text in texts:
             document = tantivy.Document.from_dict({field.name: text or ""}, self.view.schema)
             snippet = generator.snippet_from_doc(document)
-            found.append(snippet.to_html() if snippet.highlighted() else None)
-        return found
+            fragments.append(snippet.to_html() if snippet.highlighted() else None)
+        return fragments
 
     @translate_errors
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
@@ -283,8 +283,8 @@ class IndexSearcher:
         return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
 
     @translate_errors
-    def _numbers(self, found: tantivy.SearchResult) -> Rows:
-        hits = found.hits
+    def _numbers(self, result: tantivy.SearchResult) -> Rows:
+        hits = result.hits
         ids = np.fromiter(map(itemgetter(0), hits), np.int64, len(hits))
         rows = self.footer.row_numbers(ids)
         # The rows of a merged split may be in another order than their ids.
@@ -292,8 +292,8 @@ class IndexSearcher:
 
 
 def _count(result: tantivy.SearchResult) -> int:
-    found: int = result.count  # type: ignore[attr-defined]  # tantivy's stub forgot it
-    return found
+    count: int = result.count  # type: ignore[attr-defined]  # tantivy's stub forgot it
+    return count
 
 
 # By the content of an index, which is known only to readers of the split.
@@ -320,12 +320,12 @@ def open_rebuilt_index(
     """
 
     def move(folder: Path) -> list[CachedPiece]:
-        made = build()
+        built = build()
         try:
-            for file in committed_files(made):
+            for file in committed_files(built):
                 shutil.move(file, folder / file.name)
         finally:
-            remove_folder(made)
+            remove_folder(built)
         return whole_files(folder)
 
     mapping = footer.mapping.to_json()
@@ -346,30 +346,30 @@ def _open_cached(
     cache = index_cache(options)
     name = f"{cache.folder}/{key}"
     with _open_lock:
-        found = _open_indexes.get(name)
-        if found is not None:
+        cached = _open_indexes.get(name)
+        if cached is not None:
             _open_indexes.move_to_end(name)
-    if found is not None:
-        if found.lease.is_current():
+    if cached is not None:
+        if cached.lease.is_current():
             metrics.record(CACHE_HIT, 1)
-            return IndexSearcher(store, footer, found)
-        _close(found.lease)
+            return IndexSearcher(store, footer, cached)
+        _close(cached.lease)
     before = cache.misses
     size = None if built else footer.index_bytes
     try:
-        made = _open_entry(cache, key, size, write, store, footer)
+        opened = _open_entry(cache, key, size, write, store, footer)
     except SplitError as error:
         if not is_resource_exhausted(error) or not close_indexes():
             raise
-        made = _open_entry(cache, key, size, write, store, footer)
+        opened = _open_entry(cache, key, size, write, store, footer)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
     limit = options.get(reading.OPEN_INDEXES_SIZE)
     with _open_lock:
-        kept = _open_indexes.setdefault(name, made)
+        current = _open_indexes.setdefault(name, opened)
         dropped = _evict_over_limit(limit)
     # An evicted index stays open while it is referenced; then its lock is released.
     del dropped
-    return IndexSearcher(store, footer, kept)
+    return IndexSearcher(store, footer, current)
 
 
 def _open_entry(
@@ -426,8 +426,8 @@ def _evict_over_limit(limit: int) -> list[CachedIndex]:
 def _cache_key(store: Store, footer: Footer) -> str:
     """Identifies the content of an index by the split and the checksums of its files."""
     sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
-    said = [store.url, footer.path, str(footer.size), *sums]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+    parts = [store.url, footer.path, str(footer.size), *sums]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _after_fork() -> None:
@@ -442,7 +442,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
     """Whether all pieces of some columns of a split's index are in the disk cache."""
-    wanted = [
+    pieces = [
         (piece.file, piece.start)
         for column in columns
         for field in footer.mapping.fields_of(column)
@@ -452,12 +452,12 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
     cache = index_cache(options)
     with _open_lock:
         opened = _open_indexes.get(f"{cache.folder}/{key}")
-    if opened is not None and not any(map(opened.lease.is_missing, wanted)):
+    if opened is not None and not any(map(opened.lease.is_missing, pieces)):
         return True
-    if not wanted:
+    if not pieces:
         return cache.holds(key)
     there = cache.pieces(key)
-    return there is not None and there.issuperset(wanted)
+    return there is not None and there.issuperset(pieces)
 
 
 def _close(lease: Lease) -> None:
@@ -490,24 +490,24 @@ def prewarm(
     opened = open_index(store, footer, options)
     folder = opened.lease.folder
     fields = field_names((folder / META).read_bytes())
-    wanted = {name for name in fields if not columns or column_of(name) in columns}
-    opened.load(wanted | SYSTEM_FIELDS | set(map(positions_key, wanted)))
+    selection = {name for name in fields if not columns or column_of(name) in columns}
+    opened.load(selection | SYSTEM_FIELDS | set(map(positions_key, selection)))
     suffixes = tuple(suffix for part in parts for suffix in INDEX_COMPONENTS[part])
     return sum(
-        _read_file(Path(item.path), fields, wanted if columns else None)
+        _read_file(Path(item.path), fields, selection if columns else None)
         for item in os.scandir(folder)
         if item.name.endswith(suffixes)
     )
 
 
-def _read_file(path: Path, fields: Sequence[str], wanted: Collection[str] | None) -> int:
+def _read_file(path: Path, fields: Sequence[str], selection: Collection[str] | None) -> int:
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         spans = [(0, size)]
-        if wanted is not None and path.suffix in FILES_BY_FIELD:
+        if selection is not None and path.suffix in FILES_BY_FIELD:
             file.seek(max(0, size - MAX_DIRECTORY_BYTES))
-            found = field_ranges(path.suffix, file.read(), size, fields)
-            spans = [(stretch.start, stretch.end) for stretch in found if stretch.field in wanted]
+            ranges = field_ranges(path.suffix, file.read(), size, fields)
+            spans = [(stretch.start, stretch.end) for stretch in ranges if stretch.field in selection]
         return sum(_read_span(file, start, end) for start, end in spans)
 
 

@@ -81,13 +81,13 @@ def _fits(words: Sequence[Token], positions: Mapping[str, Sequence[int]], low: i
     The words are in the order of their offsets. So the bounds of a repeated word only increase, and its
     lowest free position is always a right choice.
     """
-    taken: dict[str, int] = {}
+    used: dict[str, int] = {}
     for word in words:
         own = positions[word.text]
-        place = max(bisect_left(own, low + word.position), taken.get(word.text, 0))
+        place = max(bisect_left(own, low + word.position), used.get(word.text, 0))
         if place == len(own) or own[place] > high + word.position:
             return False
-        taken[word.text] = place + 1
+        used[word.text] = place + 1
     return True
 
 
@@ -98,25 +98,25 @@ def adjacent_pairs(phrase: Sequence[Token]) -> list[tuple[Token, Token]]:
 
 def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     """The answer of the index for a leaf on a text field, or on a string field."""
-    found = _Terms(field, view)
+    terms = _Terms(field, view)
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
-            return found.words(text)
+            return terms.words(text)
         case Phrase(text=text, slop=slop, prefix=False):
-            return found.words(text, slop)
+            return terms.words(text, slop)
         case Phrase(text=text, prefix=True) | Prefix(text=text):
-            return found.prefix(text)
+            return terms.prefix(text)
         case Wildcard(parts=parts):
-            pieces = tuple(p if isinstance(p, Wild) else found.folded(p) for p in parts)
-            return found.pattern(patterns.wildcard(pieces))
+            pieces = tuple(p if isinstance(p, Wild) else terms.folded(p) for p in parts)
+            return terms.pattern(patterns.wildcard(pieces))
         case Regex(pattern=pattern):
-            return found.pattern(pattern, leaf)
+            return terms.pattern(pattern, leaf)
         case Fuzzy(text=text, distance=distance):
-            return found.fuzzy(text, distance)
+            return terms.fuzzy(text, distance)
         case Range(lower=lower, upper=upper):
-            return found.between(leaf, lower, upper)
+            return terms.between(leaf, lower, upper)
         case InSet(values=values):
-            return or_(found.words(value) for value in values)
+            return or_(terms.words(value) for value in values)
         case _:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
 
@@ -153,8 +153,8 @@ class _Terms:
 
     def one_of(self, texts: Sequence[str]) -> RowSet:
         """Rows with one of the values."""
-        found = Query.term_set_query(self.view.schema, self.field.name, texts)
-        rows = self._plain_term(texts[0]) if len(texts) == 1 else found
+        query = Query.term_set_query(self.view.schema, self.field.name, texts)
+        rows = self._plain_term(texts[0]) if len(texts) == 1 else query
         lacking = self._maybe_dropped(texts, exactly=True)
         return RowSet(union((rows, lacking)), lacking)
 
@@ -181,8 +181,8 @@ class _Terms:
             pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
             pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
             self.view.load_positions(self.field)
-            found = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
-            rows = Query.const_score_query(found, 1.0)
+            query = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
+            rows = Query.const_score_query(query, 1.0)
             return two_valued(union((rows, partial)), partial)
         return two_valued(candidates, candidates)
 
@@ -296,8 +296,8 @@ def text_range_query(
         )
         if expression is None:
             return NO_ROWS, True
-        if (found := regex_query(view, field, expression)) is not None:
-            return found, True
+        if (query := regex_query(view, field, expression)) is not None:
+            return query, True
     # Too long for an automaton: prefixes of the bounds give few candidates.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)

@@ -43,8 +43,8 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             return two_valued(equals_query(view, field, value(text)))
         case InSet(values=values):
-            found = in_query(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
-            return two_valued(found.rows, found.recheck)
+            query = in_query(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
+            return two_valued(query.rows, query.recheck)
         case Range(lower=lower, upper=upper):
             low = None if lower is None else value(lower)
             high = None if upper is None else value(upper)
@@ -60,9 +60,9 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
 
 def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
     """The error of a leaf that needs text, on a column without text."""
-    asked = type(leaf).__name__.lower()
+    leaf_kind = type(leaf).__name__.lower()
     return QuerySyntaxError(
-        f"a {asked} cannot be searched in '{column}', which holds {kind} values; ask for a value, a set "
+        f"a {leaf_kind} cannot be searched in '{column}', which holds {kind} values; ask for a value, a set "
         f"({column}: IN [..]) or a range ({column}:[a TO b], {column}:>a)"
     )
 
@@ -70,14 +70,14 @@ def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxErro
 def parse_value(text: str, arrow: pa.DataType, column: str) -> pa.Scalar:
     """A text of a query as a value of the column's type."""
     try:
-        found = parse_literal(text, arrow, "UTC")
+        scalar = parse_literal(text, arrow, "UTC")
     except IndexTablesError:
-        found = pa.scalar(None, arrow)
-    if not found.is_valid:
+        scalar = pa.scalar(None, arrow)
+    if not scalar.is_valid:
         raise QuerySyntaxError(
             f"'{text}' is not a value of the column '{column}', which holds {arrow} values"
         )
-    return found
+    return scalar
 
 
 def encode_value(value: pa.Scalar, field: Field) -> Value:
