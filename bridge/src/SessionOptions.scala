@@ -2,16 +2,25 @@ package org.apache.spark.sql.indextables
 
 import java.util
 import java.util.Locale
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.security.alias.CredentialProviderFactory
+
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.connector.catalog.TableCatalog
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** Options from everywhere, the nearest wins: session confs, then what a catalog table keeps, then the call's. */
+/**
+ * Options from everywhere, the nearest wins: Hadoop's configuration, session confs, then what a catalog table keeps, then
+ * the call's.
+ */
 object SessionOptions {
   private val Prefix = "spark.indextables."
+  private val HadoopPrefix = "spark.hadoop."
   // Before the key of an option that a catalog table keeps, and that was not given to this one read or write.
   val Stored = "option."
   // What says where a table is, and which version of it; the planner takes them for no options.
@@ -19,6 +28,7 @@ object SessionOptions {
 
   def merged(properties: util.Map[String, String], options: util.Map[String, String]): util.Map[String, String] = {
     val all = new util.LinkedHashMap[String, String]()
+    HadoopOptions.of(SQLConf.get).foreach { case (key, value) => all.put(plain(key), value) }
     SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) all.put(plain(key), value) }
     all.putAll(kept(properties))
     val (stored, given) = options.asScala.partition(_._1.startsWith(Stored))
@@ -54,5 +64,51 @@ object SessionOptions {
   }
 
   /** Two spellings of one key are one option. */
-  private def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(Prefix)
+  private def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(Prefix).stripPrefix(HadoopPrefix)
+}
+
+/**
+ * Keys of Hadoop's file systems that somebody has set: in files such as core-site.xml, as `spark.hadoop.*`, in a credential
+ * store, or in the session. Hadoop's own defaults are left out; the planner says which keys have a counterpart.
+ */
+object HadoopOptions {
+  private val Prefixes = Seq("fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS")
+  private val CredentialStores = "hadoop.security.credential.provider.path"
+  private val CredentialsMillis = 60000L
+
+  // The entries of credential stores, by the paths of those, with the time they were read.
+  private val credentials = new ConcurrentHashMap[String, (Long, Seq[(String, String)])]
+
+  def of(session: SQLConf): Iterable[(String, String)] = {
+    val shared = SparkContext.getActive.toSeq.flatMap(context => set(context.hadoopConfiguration))
+    val own = session.getAllConfs.map { case (key, value) => (key.stripPrefix("spark.hadoop."), value) }
+    shared ++ own.filter { case (key, _) => isFileSystem(key) }
+  }
+
+  private def isFileSystem(key: String): Boolean = Prefixes.exists(prefix => key.startsWith(prefix))
+
+  private def set(conf: Configuration): Seq[(String, String)] = {
+    val keys = conf.iterator.asScala.map(_.getKey).filter(key => isFileSystem(key) && !isDefault(conf, key)).toSeq
+    val values = keys.flatMap(key => Option(conf.get(key)).map(key -> _))
+    val stores = conf.getTrimmed(CredentialStores, "")
+    if (stores.isEmpty) values else values ++ stored(conf, stores)
+  }
+
+  private def isDefault(conf: Configuration, key: String): Boolean =
+    Option(conf.getPropertySources(key)).exists(sources => sources.nonEmpty && sources.forall(_.endsWith("-default.xml")))
+
+  private def stored(conf: Configuration, stores: String): Seq[(String, String)] = {
+    val now = System.currentTimeMillis
+    val known = credentials.get(stores)
+    if (known != null && now - known._1 < CredentialsMillis) known._2
+    else {
+      val found = for {
+        provider <- CredentialProviderFactory.getProviders(conf).asScala.toSeq
+        alias <- provider.getAliases.asScala if isFileSystem(alias)
+        entry <- Option(provider.getCredentialEntry(alias))
+      } yield alias -> new String(entry.getCredential)
+      credentials.put(stores, (now, found))
+      found
+    }
+  }
 }

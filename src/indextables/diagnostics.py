@@ -18,7 +18,7 @@ from indextables.log.snapshot_cache import cache_statistics, invalidate
 from indextables.maintain import jobs
 from indextables.maintain.jobs import Job
 from indextables.options import PREFIX, Options, Where, reading
-from indextables.options.declare import MASK, is_secret
+from indextables.options.declare import HADOOP_PREFIX, MASK, is_secret
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.read.split_source import close_sources
 from indextables.split.index.cache import index_cache
@@ -132,7 +132,7 @@ def environment(*, options: OptionValues = None) -> list[Property]:
     """Return options, cloud and Spark variables, library versions and memory; secrets are masked."""
     checked = options if isinstance(options, Options) else Options.parse(options)
     settings = [
-        Property("spark", f"{PREFIX}{key}", MASK if is_secret(key) else value)
+        Property("spark", _with_prefix(key), MASK if is_secret(key) else value)
         for key, value in sorted(checked.values.items())
     ]
     settings += [
@@ -203,6 +203,10 @@ def _command_options(options: OptionValues) -> Options:
 
 def _url(path: Path | None, options: OptionValues) -> str | None:
     return None if path is None else open_store(path, _command_options(options)).url
+
+
+def _with_prefix(key: str) -> str:
+    return f"{HADOOP_PREFIX if key.startswith('fs.') else PREFIX}{key}"
 
 
 def _is_public(name: str) -> bool:

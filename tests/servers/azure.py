@@ -5,10 +5,11 @@ import contextlib
 import hashlib
 import hmac
 import shutil
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.servers.process import free_port, running
@@ -39,6 +40,15 @@ class AzureServer:
             "azure.accountKey": KEY,
             "azure.endpoint": f"http://127.0.0.1:{port or self.port}/{ACCOUNT}",
         }
+
+    def shared_access_signature(self, permissions: str = "rwdlac") -> str:
+        """A signature of the account that is valid for an hour."""
+        end = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        version = "2020-12-06"
+        text = f"{ACCOUNT}\n{permissions}\nb\nsco\n\n{end}\n\nhttp,https\n{version}\n\n"
+        signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), text.encode(), hashlib.sha256))
+        parts = {"sv": version, "ss": "b", "srt": "sco", "sp": permissions, "se": end, "spr": "http,https"}
+        return urllib.parse.urlencode({**parts, "sig": signature.decode()})
 
     def create_container(self, name: str) -> None:
         date = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")

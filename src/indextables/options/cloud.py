@@ -1,9 +1,12 @@
 """Options of object stores: endpoints, credentials, connections."""
 
 from indextables.options.declare import (
+    EVERYWHERE,
+    HiddenValueError,
     Parser,
     boolean,
     endpoint,
+    field_option,
     integer,
     option,
     optional_text,
@@ -13,6 +16,28 @@ from indextables.options.declare import (
 
 _optional_boolean: Parser[bool | None] = Parser(boolean.parse, boolean.expects)
 _FIVE_MIB = 5 << 20
+PROVIDERS = ("environment", "profile", "web-identity", "container", "instance", "anonymous")
+_ENCRYPTIONS = ("AES256", "SSE-KMS", "DSSE-KMS", "SSE-C")
+
+
+def _one_of(text: str, words: tuple[str, ...]) -> str:
+    found = next((word for word in words if word.lower() == text.strip().lower()), None)
+    if found is None:
+        raise ValueError
+    return found
+
+
+def _provider(text: str) -> str | None:
+    name, colon, profile = text.strip().partition(":")
+    name = _one_of(name, PROVIDERS)
+    if colon and (name != "profile" or not profile):
+        raise ValueError
+    return f"{name}:{profile}" if colon else name
+
+
+_encryption: Parser[str | None] = Parser(
+    lambda text: _one_of(text, _ENCRYPTIONS), f"one of {', '.join(_ENCRYPTIONS)}"
+)
 
 AWS_ACCESS_KEY = option(
     "aws.accessKey",
@@ -60,6 +85,25 @@ AWS_PATH_STYLE = option(
     default_text="true",
 )
 
+AWS_ENCRYPTION = option(
+    "aws.encryption",
+    _encryption,
+    None,
+    "Server-side encryption of objects that are written to S3; with SSE-C also of those that are read.",
+    default_text="the bucket's",
+)
+AWS_ENCRYPTION_KEY = option(
+    "aws.encryptionKey",
+    optional_text,
+    None,
+    "Id of the KMS key for SSE-KMS and DSSE-KMS; the key itself, Base64, for SSE-C.",
+    secret=True,
+    default_text="AWS's key for S3",
+)
+AWS_REQUESTER_PAYS = option(
+    "aws.requesterPays", _optional_boolean, None, "Pay for requests to a bucket of another account."
+)
+
 AZURE_ACCOUNT = option(
     "azure.accountName",
     optional_text,
@@ -72,6 +116,14 @@ AZURE_KEY = option(
     optional_text,
     None,
     "Access key of the storage account.",
+    secret=True,
+    default_text="the environment, else the default chain",
+)
+AZURE_SAS = option(
+    "azure.sasToken",
+    optional_text,
+    None,
+    "Shared access signature of the account or container; it is not renewed.",
     secret=True,
     default_text="the environment, else the default chain",
 )
@@ -116,6 +168,27 @@ AZURE_TOKEN = option(
     secret=True,
     default_text="none",
 )
+AZURE_TOKEN_FILE = option(
+    "azure.federatedTokenFile",
+    optional_text,
+    None,
+    "File with the federated token of a workload identity; goes with azure.tenantId and azure.clientId.",
+    default_text="AZURE_FEDERATED_TOKEN_FILE",
+)
+AZURE_AUTHORITY = option(
+    "azure.authorityHost",
+    endpoint,
+    None,
+    "URL of the service that issues OAuth tokens.",
+    default_text="https://login.microsoftonline.com",
+)
+AZURE_IDENTITY_ENDPOINT = option(
+    "azure.identityEndpoint",
+    endpoint,
+    None,
+    "URL of the machine's identity service.",
+    default_text="http://169.254.169.254/metadata/identity/oauth2/token",
+)
 
 GCP_KEY = option(
     "gcp.serviceAccountKey",
@@ -138,6 +211,15 @@ GCP_ENDPOINT = option(
     None,
     "URL of the storage service; an http:// URL must be given in full.",
     default_text="https://storage.googleapis.com",
+)
+
+PROVIDER = option(
+    "credentials.provider",
+    Parser(_provider, "one of " + ", ".join(PROVIDERS)),
+    None,
+    "The only place that credentials are taken from (docs/operations/storage.md). "
+    "`profile:name` is an AWS profile.",
+    default_text="the options, else the environment, else the default chain",
 )
 
 MAX_CONNECTIONS = option(
@@ -183,6 +265,121 @@ def _at_least_five(number: int) -> int:
         raise ValueError
     return number
 
+
+# --- keys of Hadoop's file systems -------------------------------------------------------------------
+
+# Keys with a counterpart, without the family's prefix; S3A has each also for one bucket, ABFS for one account
+# or one container of it.
+HADOOP_S3A = frozenset(
+    {
+        "access.key",
+        "secret.key",
+        "session.token",
+        "aws.credentials.provider",
+        "endpoint",
+        "endpoint.region",
+        "path.style.access",
+        "connection.ssl.enabled",
+        "encryption.algorithm",
+        "encryption.key",
+        "server-side-encryption-algorithm",
+        "server-side-encryption.key",
+        "requester.pays.enabled",
+    }
+)
+HADOOP_AZURE = frozenset(
+    {
+        "account.key",
+        "account.auth.type",
+        "account.oauth.provider.type",
+        "account.oauth2.client.id",
+        "account.oauth2.client.secret",
+        "account.oauth2.client.endpoint",
+        "account.oauth2.msi.tenant",
+        "account.oauth2.msi.endpoint",
+        "account.oauth2.msi.authority",
+        "account.oauth2.token.file",
+        "account.keyprovider",
+        "sas",
+        "sas.fixed.token",
+        "sas.token.provider.type",
+    }
+)
+HADOOP_GS = frozenset(
+    {
+        "auth.type",
+        "auth.service.account.enable",
+        "auth.service.account.json.keyfile",
+        "auth.service.account.email",
+        "auth.service.account.private.key.id",
+        "auth.service.account.private.key",
+        "auth.null.enable",
+        "auth.access.token.provider",
+        "auth.access.token.provider.impl",
+        "storage.root.url",
+    }
+)
+_HADOOP_PUBLIC = (
+    "endpoint",
+    "region",
+    ".access",
+    "enabled",
+    "enable",
+    "provider",
+    ".type",
+    "algorithm",
+    "url",
+)
+
+
+def hadoop_key(key: str) -> bool:
+    """Whether a key of Hadoop's configuration has a counterpart here.
+
+    >>> hadoop_key("fs.s3a.bucket.logs.access.key"), hadoop_key("fs.s3a.threads.max")
+    (True, False)
+    """
+    if key.startswith("fs.s3a."):
+        rest = key.removeprefix("fs.s3a.")
+        return rest in HADOOP_S3A or (
+            rest.startswith("bucket.") and any(rest.endswith(f".{name}") for name in HADOOP_S3A)
+        )
+    if key.startswith("fs.azure."):
+        rest = key.removeprefix("fs.azure.")
+        return any(rest == name or rest.startswith(f"{name}.") for name in HADOOP_AZURE)
+    if key.startswith("fs.gs."):
+        return key.removeprefix("fs.gs.") in HADOOP_GS
+    return key == "fs.defaultfs"
+
+
+def _hadoop_family(key: str, suffix: str, what: str) -> None:
+    def check(rest: str, text: str) -> None:
+        if not hadoop_key(f"{key}.{rest}"):
+            raise HiddenValueError
+        if "@" in text and rest.endswith("endpoint"):
+            raise HiddenValueError
+
+    field_option(
+        key,
+        suffix,
+        check,
+        f"Keys of Hadoop's {what} file system, which are also taken from the session's Hadoop configuration; "
+        "options of our own are stronger (docs/operations/storage.md).",
+        expects="a key with a counterpart (docs/operations/storage.md, 'Hadoop configuration')",
+        where=EVERYWHERE,
+        is_secret=lambda rest: not rest.endswith(_HADOOP_PUBLIC),
+    )
+
+
+_hadoop_family("fs.s3a", "<key>", "S3A")
+_hadoop_family("fs.azure", "<key>", "Azure")
+_hadoop_family("fs.gs", "<key>", "Google")
+DEFAULT_FILE_SYSTEM = option(
+    "fs.defaultFS",
+    optional_text,
+    None,
+    "URL that a path without a scheme is relative to; in Spark that of the session's Hadoop configuration.",
+    default_text="the local disk",
+)
 
 refused(
     "aws.credentialsProviderClass",

@@ -10,6 +10,7 @@ from indextables.errors import OptionError
 from indextables.sizes import parse_size, size_literal
 
 PREFIX = "spark.indextables."
+HADOOP_PREFIX = "spark.hadoop."
 MASK = "***"
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class FieldOption:
     expects: str
     check: Callable[[str, str], None]
     where: frozenset[Where] = frozenset({Where.WRITE})
+    is_secret: Callable[[str], bool] = lambda suffix: False  # noqa: ARG005 - most families have no secrets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +107,10 @@ def field_option(
     *,
     expects: str,
     where: frozenset[Where] = frozenset({Where.WRITE}),
+    is_secret: Callable[[str], bool] = lambda suffix: False,  # noqa: ARG005
 ) -> FieldOption:
     """Declare a family of options, one for each column (`indexing.typemap.<column>`)."""
-    declaration = FieldOption(key, suffix, help, expects, check, where)
+    declaration = FieldOption(key, suffix, help, expects, check, where, is_secret)
     _register(declaration)
     return declaration
 
@@ -293,19 +296,38 @@ def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Wher
 
 def is_secret(key: str) -> bool:
     """Whether the value of this key must never be shown or stored."""
-    declaration = _declared.get(key.lower().removeprefix(PREFIX))
-    return isinstance(declaration, Option) and declaration.secret
+    plain = plain_key(key)
+    declaration = _declared.get(plain)
+    if isinstance(declaration, Option):
+        return declaration.secret
+    family = _family(plain)
+    return family is not None and family.is_secret(plain.removeprefix(f"{family.key.lower()}."))
 
 
-def _find(spelling: str) -> tuple[Declaration, str]:
-    key = spelling.lower().removeprefix(PREFIX)
-    if (exact := _declared.get(key)) is not None and not isinstance(exact, FieldOption):
-        return exact, key
+def plain_key(spelling: str) -> str:
+    """Return a key in lower case, without the prefix of our options or of Hadoop's.
+
+    >>> plain_key("spark.indextables.aws.secretKey"), plain_key("spark.hadoop.fs.s3a.access.key")
+    ('aws.secretkey', 'fs.s3a.access.key')
+    """
+    return spelling.lower().removeprefix(PREFIX).removeprefix(HADOOP_PREFIX)
+
+
+def _family(key: str) -> FieldOption | None:
     parts = key.split(".")
     for end in range(len(parts) - 1, 0, -1):
         family = _declared.get(".".join(parts[:end]))
         if isinstance(family, FieldOption):
-            return family, key
+            return family
+    return None
+
+
+def _find(spelling: str) -> tuple[Declaration, str]:
+    key = plain_key(spelling)
+    if (exact := _declared.get(key)) is not None and not isinstance(exact, FieldOption):
+        return exact, key
+    if (family := _family(key)) is not None:
+        return family, key
     names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Refused)}
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean '{names[close[0]]}'? " if close else ""

@@ -25,8 +25,9 @@ from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, plan
 from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
-from indextables.options import PREFIX, Options, Where, check_scope
+from indextables.options import Options, Where, check_scope
 from indextables.options import maintenance as opt
+from indextables.options.declare import plain_key
 from indextables.read import ScanSpec, execute
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
@@ -184,7 +185,7 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
 
 
 def _table(raw: Mapping[str, str], scope: Where | None = None) -> TableLocation:
-    options = {key.lower().removeprefix(PREFIX): value for key, value in raw.items()}
+    options = {plain_key(key): value for key, value in raw.items()}
     if scope is not None:
         check_scope(options.keys() - LOCATION_OPTIONS, {scope})
     return locate_table({"options": options})

@@ -15,6 +15,13 @@ _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
 _ATTACH = "org.apache.spark.sql.indextables.Attach"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
+# Spark's own pattern, and more names of secrets: Spark shows the values of other settings in its UI and logs.
+_SECRETS = (
+    "secret|password|token|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
+    "fs[.]azure[.]sas"
+)
+_REDACTION = "spark.redaction.regex"
+_SQL_REDACTION = "spark.sql.redaction.options.regex"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -42,6 +49,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     settings = _settings(builder)
     builder.config(_JARS, _joined(settings.get(_JARS), jar))
     builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
+    if _REDACTION not in settings:
+        builder.config(_REDACTION, f"(?i){_SECRETS}")
     if _SOCKETS not in settings:
         builder.config(_SOCKETS, "true")
     if "spark.pyspark.python" not in settings:
@@ -69,6 +78,8 @@ def attach(spark: SparkSession) -> SparkSession:
             "with the bridge (configure its builder, or set spark.jars and spark.sql.extensions there)"
         )
     jar = str(bridge.jar(spark.version))
+    if spark.conf.get(_SQL_REDACTION, "(?i)url") == "(?i)url":
+        spark.conf.set(_SQL_REDACTION, f"(?i)url|{_SECRETS}")
     session: Any = spark._jsparkSession  # noqa: SLF001 - there is no public way into the JVM
     loader = _class_loader(spark._jvm)  # noqa: SLF001
     if _add_jar(spark._jvm, loader, jar):  # noqa: SLF001

@@ -22,8 +22,8 @@ CredentialsProvider = Callable[[], Any]
 _WHAT_TO_SET = {
     Kind.S3: "set aws.accessKey and aws.secretKey (with aws.sessionToken for temporary keys), or the AWS_ "
     "variables, or a profile",
-    Kind.AZURE: "set azure.accountKey, azure.connectionString, azure.bearerToken or azure.tenantId with "
-    "azure.clientId and azure.clientSecret, or the AZURE_ variables",
+    Kind.AZURE: "set azure.accountKey, azure.sasToken, azure.connectionString, azure.bearerToken or "
+    "azure.tenantId with azure.clientId and azure.clientSecret, or the AZURE_ variables",
     Kind.GCS: "set gcp.credentialsFile or gcp.serviceAccountKey, or GOOGLE_APPLICATION_CREDENTIALS",
     Kind.MEMORY: "a memory has none",
     Kind.LOCAL: "change the permissions of the folder",
@@ -87,7 +87,7 @@ class StaticKeys:
         }
 
 
-_OPTIONS = ("aws.", "azure.", "gcp.")
+_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 # Digests are never written anywhere; nobody can try out secrets on one even if it is.
 _SALT = secrets.token_bytes(32)

@@ -23,6 +23,7 @@ from indextables.options import Options, cloud
 from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Clients, MemoryClients, RemoteClients
 from indextables.store.credentials import CacheScope, CredentialsProvider, Identity, reader_digest
+from indextables.store.hadoop import default_path, with_hadoop_keys
 from indextables.store.local import LocalBackend
 from indextables.store.location import (
     Kind,
@@ -58,8 +59,11 @@ def open_store(
 
     Credentials come from the options, else from the environment, else from the provider's default chain.
     `credentials` may be a callable that returns them (see docs/operations/storage.md); it wins over all.
+    Keys of Hadoop's file systems among the options count where there is no option of our own.
     """
-    return Store(locate(url), Identity(options, credentials))
+    location = locate(default_path(url, options))
+    own = with_hadoop_keys(options, location, credentials=credentials is None)
+    return Store(location, Identity(own, credentials))
 
 
 class Store:

@@ -130,13 +130,22 @@ def locate(url: str | os.PathLike[str]) -> Location:
     return Location(kind, _bucket(authority, scheme), root)
 
 
+def has_scheme(text: str) -> bool:
+    """Whether a text starts with a scheme, as a URL does and a path does not.
+
+    >>> has_scheme("s3a://bucket/t"), has_scheme("/data/t"), has_scheme("data/t")
+    (True, False, False)
+    """
+    return _SCHEME.match(text) is not None
+
+
 def is_whole_url(path: str) -> bool:
     """Whether the path of an object is a whole URL, or an absolute path of the local disk.
 
     >>> is_whole_url("s3a://bucket/t/a.split"), is_whole_url("/data/t/a.split"), is_whole_url("day=1/a.split")
     (True, True, False)
     """
-    return path.startswith("/") or _SCHEME.match(path) is not None
+    return path.startswith("/") or has_scheme(path)
 
 
 def relative_to(url: str, root: Location) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from indextables.errors import CredentialsError, OptionError, StoreError
-from indextables.options import cloud
+from indextables.options import Options, cloud
 from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
 from indextables.store.location import Kind, Location
 
@@ -104,13 +104,30 @@ _AWS_IDENTITIES = (
     "AWS_SKIP_SIGNATURE",
 )
 
+_AZURE_IDENTITIES = (
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_TOKEN",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+)
+_GOOGLE_IDENTITIES = (
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+)
+
 # --- S3 --------------------------------------------------------------------------------------------
+
+
+_ENCRYPTION = {"SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse", "SSE-C": "sse-c"}
 
 
 def _s3(location: Location, identity: Identity) -> Settings:
     options = identity.options
     profile = _profile_if_needed(identity)
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = _s3_requests(options)
     endpoint = options.get(cloud.AWS_ENDPOINT) or profile.endpoint
     if (path_style := options.get(cloud.AWS_PATH_STYLE)) is not None:
         config["virtual_hosted_style_request"] = not path_style
@@ -119,16 +136,35 @@ def _s3(location: Location, identity: Identity) -> Settings:
             endpoint = f"{scheme}{slashes}{location.bucket}.{host}"
     if endpoint:
         config["aws_endpoint_url_s3"] = _endpoint(endpoint, f"option '{cloud.AWS_ENDPOINT.key}'")
+    if options.get(cloud.PROVIDER) == "anonymous" and identity.provider is None:
+        config["skip_signature"] = True
     if region := options.get(cloud.AWS_REGION) or profile.region:
         config["region"] = region
     used = endpoint or _environment_endpoint("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return Settings(config, _s3_keys(identity, profile), _is_http(used))
 
 
+def _s3_requests(options: Options) -> dict[str, Any]:
+    """What is added to requests: encryption of what is written, and who pays."""
+    config: dict[str, Any] = {}
+    if algorithm := options.get(cloud.AWS_ENCRYPTION):
+        config["server_side_encryption"] = _ENCRYPTION.get(algorithm, algorithm)
+        key = options.get(cloud.AWS_ENCRYPTION_KEY)
+        if key and algorithm != "AES256":
+            config["sse_customer_key_base64" if algorithm == "SSE-C" else "sse_kms_key_id"] = key
+        if algorithm == "SSE-C" and not key:
+            raise CredentialsError("aws.encryption is SSE-C, which needs a key; set aws.encryptionKey")
+    if options.get(cloud.AWS_REQUESTER_PAYS):
+        config["request_payer"] = True
+    return config
+
+
 def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None:
     if identity.provider is not None:
         return identity.provider
     options = identity.options
+    if name := options.get(cloud.PROVIDER):
+        return _s3_named(name, profile)
     access, secret = options.get(cloud.AWS_ACCESS_KEY), options.get(cloud.AWS_SECRET_KEY)
     token = options.get(cloud.AWS_SESSION_TOKEN)
     if access and secret:
@@ -145,6 +181,47 @@ def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None
     return profile.keys
 
 
+# What the client asks first, by itself; it cannot be told to skip one.
+_AWS_ORDER = {
+    "web-identity": ("AWS_WEB_IDENTITY_TOKEN_FILE",),
+    "container": ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+    "instance": (),
+}
+
+
+def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
+    """The keys of one named place, or None if the client itself asks there and nowhere before."""
+    option = f"credentials.provider is '{name}'"
+    if name == "anonymous":
+        return None
+    if name == "environment":
+        access, secret = _environment("AWS_ACCESS_KEY_ID"), _environment("AWS_SECRET_ACCESS_KEY")
+        if not access or not secret:
+            raise CredentialsError(
+                f"{option}, but AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set; set them"
+            )
+        return StaticKeys(access, secret, _environment("AWS_SESSION_TOKEN"))
+    if name.startswith("profile"):
+        if profile.keys is None:
+            raise CredentialsError(f"{option}, but the AWS profile has no keys; add them, or name another")
+        return profile.keys
+    before = ["AWS_ACCESS_KEY_ID"]
+    for each, variables in _AWS_ORDER.items():
+        if each == name:
+            break
+        before += variables
+    if (used := next((variable for variable in before if os.environ.get(variable)), None)) is not None:
+        raise CredentialsError(
+            f"{option}, but the environment has {used}, which would be used instead; remove the variable"
+        )
+    needed = _AWS_ORDER[name]
+    if needed and not _environment(*needed):
+        raise CredentialsError(f"{option}, but {' and '.join(needed)} are not set; set one of them")
+    if name == "instance" and not _machine_may_tell():
+        raise CredentialsError(f"{option}, but there is no metadata service to ask; name another provider")
+    return None
+
+
 def _machine_may_tell() -> bool:
     """Whether there is a metadata service; asked first, for the client asks a missing one for minutes."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
@@ -159,6 +236,12 @@ def _machine_may_tell() -> bool:
 
 def _profile_if_needed(identity: Identity) -> Profile:
     """The AWS profile, unless options or environment say who we are: then nothing of it may mix in."""
+    if name := identity.options.get(cloud.PROVIDER):
+        if not name.startswith("profile"):
+            return Profile()
+        chosen = name.partition(":")[2]
+        environment = {k: v for k, v in os.environ.items() if k != "AWS_WEB_IDENTITY_TOKEN_FILE"}
+        return read_profile({**environment, **({"AWS_PROFILE": chosen} if chosen else {})}, Path.home())
     if identity.provider or identity.options.get(cloud.AWS_ACCESS_KEY) or _environment("AWS_ACCESS_KEY_ID"):
         return Profile()
     return read_profile(os.environ, Path.home())
@@ -199,13 +282,44 @@ def _azure_credentials(identity: Identity) -> dict[str, Any]:
         config["tenant_id"] = tenant
     if client := options.get(cloud.AZURE_CLIENT):
         config["client_id"] = client
+    if file := options.get(cloud.AZURE_TOKEN_FILE):
+        config["federated_token_file"] = file
+    if host := options.get(cloud.AZURE_AUTHORITY):
+        config["authority_host"] = host
+    if service := options.get(cloud.AZURE_IDENTITY_ENDPOINT):
+        config["msi_endpoint"] = service
+    if name := options.get(cloud.PROVIDER):
+        return {**config, **_azure_named(name)}
     if key := options.get(cloud.AZURE_KEY):
         return {**config, "account_key": key, "credential_type": "access_key"}
     if token := options.get(cloud.AZURE_TOKEN):
         return {**config, "token": token, "credential_type": "bearer_token"}
+    if signature := options.get(cloud.AZURE_SAS):
+        return {**config, "sas_key": signature.removeprefix("?"), "credential_type": "sas_token"}
     if secret := options.get(cloud.AZURE_CLIENT_SECRET):
         return {**config, "client_secret": secret, "credential_type": "client_secret"}
+    if config.get("federated_token_file"):
+        return {**config, "credential_type": "workload_identity"}
     return config
+
+
+def _azure_named(name: str) -> dict[str, Any]:
+    option = f"credentials.provider is '{name}'"
+    match name:
+        case "anonymous":
+            return {"skip_signature": True}
+        case "instance":
+            return {"credential_type": "managed_identity"}
+        case "web-identity":
+            return {"credential_type": "workload_identity"}
+        case "environment":
+            if not _environment(*_AZURE_IDENTITIES):
+                raise CredentialsError(
+                    f"{option}, but none of {', '.join(_AZURE_IDENTITIES)} is set; set one"
+                )
+            return {}
+        case _:
+            raise CredentialsError(f"{option}, which Azure does not have; use another")
 
 
 def _connection_string(text: str) -> dict[str, Any]:
@@ -240,13 +354,35 @@ def _gcs(identity: Identity) -> Settings:
     if endpoint := options.get(cloud.GCP_ENDPOINT):
         config["base_url"] = _endpoint(endpoint, f"option '{cloud.GCP_ENDPOINT.key}'")
     if identity.provider is None:
-        if key := options.get(cloud.GCP_KEY):
+        if name := options.get(cloud.PROVIDER):
+            config.update(_gcs_named(name))
+        elif key := options.get(cloud.GCP_KEY):
             config["service_account_key"] = key
         elif file := options.get(cloud.GCP_FILE):
             if not Path(file).is_file():
                 raise CredentialsError(f"gcp.credentialsFile names '{file}', but there is no such file")
             config["application_credentials"] = file
     return Settings(config, identity.provider, _is_http(endpoint or _environment_endpoint("GOOGLE_BASE_URL")))
+
+
+def _gcs_named(name: str) -> dict[str, Any]:
+    option = f"credentials.provider is '{name}'"
+    used = next((variable for variable in _GOOGLE_IDENTITIES if os.environ.get(variable)), None)
+    match name:
+        case "anonymous":
+            return {"skip_signature": True}
+        case "environment" if used is None:
+            raise CredentialsError(f"{option}, but none of {', '.join(_GOOGLE_IDENTITIES)} is set; set one")
+        case "environment":
+            return {}
+        case "instance" if used is not None:
+            raise CredentialsError(
+                f"{option}, but the environment has {used}, which would be used instead; remove the variable"
+            )
+        case "instance":
+            return {}
+        case _:
+            raise CredentialsError(f"{option}, which Google does not have; use another")
 
 
 # --- all -------------------------------------------------------------------------------------------

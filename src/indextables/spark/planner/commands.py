@@ -13,11 +13,10 @@ from indextables.commands.execute import CommandContext, TaskSet, implementation
 from indextables.commands.grammar import Statement, parse_statement
 from indextables.errors import CommandError
 from indextables.maintain import jobs
-from indextables.options import Options
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.split_assignment import preferred_executor
-from indextables.spark.planner.tables import locate_table
+from indextables.spark.planner.tables import locate_table, session_options
 from indextables.spark.tasks import ERROR, RESULT, CommandFunction
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -87,7 +86,7 @@ def _read(request: Mapping[str, Any]) -> tuple[Statement, CommandContext]:
     options = dict(request["options"])
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
-        return statement, CommandContext(Options.parse(options), owner=os.getppid())
+        return statement, CommandContext(session_options(options), owner=os.getppid())
     if statement.target.path is not None:
         options["path"] = statement.target.path
     table = locate_table({"options": options})

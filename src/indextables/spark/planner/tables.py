@@ -16,8 +16,8 @@ from indextables.errors import (
 )
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.options import Options, Where, check_scope
-from indextables.options.declare import is_secret
+from indextables.options import Options, Where, check_scope, cloud
+from indextables.options.declare import is_secret, plain_key
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.store import Store, open_store
 from indextables.version import ENGINE
@@ -63,7 +63,7 @@ def locate_table(request: Mapping[str, Any]) -> TableLocation:
     version, moment = raw.pop(_VERSION, None), raw.pop(_TIMESTAMP, None)
     if version is not None and moment is not None:
         raise OptionError("give versionAsOf or timestampAsOf, not both")
-    options = Options.parse(raw)
+    options = session_options(raw)
     return TableLocation(
         open_store(path, options),
         options,
@@ -72,12 +72,33 @@ def locate_table(request: Mapping[str, Any]) -> TableLocation:
     )
 
 
+def session_options(raw: Mapping[str, str]) -> Options:
+    """The options of a request; keys of Hadoop's configuration that have no counterpart are left out.
+
+    Raises:
+        OptionError: An option is unknown or malformed.
+    """
+    return Options.parse(
+        {key: value for key, value in raw.items() if not _is_hadoop(key) or cloud.hadoop_key(key)}
+    )
+
+
+def _is_hadoop(key: str) -> bool:
+    return key.startswith("fs.")
+
+
 def check_options(
     request: Mapping[str, Any], blobs: Sequence[bytes]
 ) -> tuple[Mapping[str, Any], Sequence[bytes]]:
     """Reject options of one read or write that have no effect there; options of the session may."""
     del blobs
-    check_scope(request["keys"], {Where(request["scope"])})
+    keys = [plain_key(key) for key in request["keys"]]
+    if unused := [key for key in keys if _is_hadoop(key) and not cloud.hadoop_key(key)]:
+        raise OptionError(
+            f"option '{unused[0]}' of Hadoop has no effect here; leave it out, or use an option of "
+            "docs/options.md"
+        )
+    check_scope(keys, {Where(request["scope"])})
     return {}, ()
 
 
@@ -86,7 +107,7 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     del blobs
     _check_catalog_options(request.get("kept") or ())
     if "kept" in request and "path" not in request["options"]:
-        Options.parse(request["options"])
+        session_options(request["options"])
         return {}, ()
     table = locate_table(request)
     try:
