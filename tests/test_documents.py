@@ -14,7 +14,10 @@ from indextables.split.footer import FORMAT_VERSION, IndexFile
 from tests import ROOT
 from tests.page_examples import Example, examples, table_below
 
-GUIDES = ["README.md", "docs/guide/start.md", "docs/indexing.md", "docs/operations/storage.md"]
+GUIDES = [
+    *("README.md", "docs/guide/start.md", "docs/guide/streaming.md"),
+    *("docs/indexing.md", "docs/operations/storage.md"),
+]
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bridge").glob("*.md")])
 TEXTS = [
@@ -45,7 +48,7 @@ CHANGES = [
 # tests/spark/test_spark_pages.py run them.
 RUN = {
     "python": {*GUIDES, "docs/operations/maintenance.md"},
-    "py": {"README.md", "docs/guide/spark.md", "docs/spark.md", "docs/sql.md"},
+    "py": {"README.md", "docs/guide/spark.md", "docs/guide/streaming.md", "docs/spark.md", "docs/sql.md"},
     "sql": {"docs/commands.md", "docs/operations/maintenance.md", "docs/sql.md"},
     "sh": {"docs/guide/command-line.md"},
 }

@@ -34,6 +34,7 @@ object Attach {
       val added = new SparkSessionExtensions
       new Extensions()(added)
       added.registerFunctions(state.functionRegistry)
+      added.registerTableFunctions(state.tableFunctionRegistry)
       val methods = session.experimental
       methods.extraStrategies = added.buildPlannerStrategies(session) ++ methods.extraStrategies
       // The parser and the normalization rules are constants of a session, so their fields are replaced.

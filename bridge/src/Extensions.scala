@@ -7,6 +7,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(session: SparkSessionExtensions): Unit = {
     session.injectParser((_, parser) => SearchParser(parser))
     SearchFunctions.inject(session)
+    TableChanges.inject(session)
     session.injectHintResolutionRule(TimeTravel(_))
     session.injectHintResolutionRule(PathRelation(_))
     session.injectHintResolutionRule(MergeSchema(_))

@@ -15,6 +15,10 @@ import org.apache.spark.sql.internal.SQLConf
 object QuerySnapshots {
   private type Snapshot = util.Map[String, Any]
 
+  // The options that choose what is read of a table.
+  private val Choice = Seq("versionasof", "timestampasof", "readchanges", "startingversion", "startingtimestamp",
+    "endingversion", "endingtimestamp")
+
   private val queries = new util.WeakHashMap[QueryPlanningTracker, ConcurrentHashMap[String, Snapshot]]
 
   /** The snapshot that a scan with these options reads. */
@@ -22,7 +26,7 @@ object QuerySnapshots {
     case None => newest(options, named)._2
     case Some(query) =>
       val known = queries.synchronized(queries.computeIfAbsent(query, _ => new ConcurrentHashMap[String, Snapshot]))
-      val moment = Seq("versionasof", "timestampasof").map(key => String.valueOf(options.get(key))).mkString("\n", "\n", "")
+      val moment = Choice.map(key => String.valueOf(options.get(key))).mkString("\n", "\n", "")
       val spelling = s"path ${options.get("path")}$moment"
       Option(known.get(spelling)).getOrElse {
         // One table may have several spellings of its path.

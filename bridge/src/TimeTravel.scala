@@ -17,7 +17,7 @@ import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.CatalogManager
 
 /**
- * A table at an earlier version: VERSION AS OF, TIMESTAMP AS OF, and the options of these names, for tables by name
+ * A table at an earlier version, or its changes: VERSION AS OF, TIMESTAMP AS OF, and options, for tables by name
  * and by path. Spark's session catalog has no such thing, so the table is loaded from where it is.
  */
 case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
@@ -49,7 +49,7 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
   private def classicSession: classic.SparkSession = session.asInstanceOf[classic.SparkSession]
 
   private def travels(relation: UnresolvedRelation): Boolean =
-    relation.options.containsKey(version) || relation.options.containsKey(timestamp)
+    !relation.isStreaming && Seq(version, timestamp, TableChanges.Option).exists(relation.options.containsKey(_))
 
   /** Where a table of ours is, and the options that it is read with. */
   private def located(relation: UnresolvedRelation): Option[(String, Map[String, String])] = {
@@ -73,6 +73,12 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
     }
     identifier.flatMap(name => Try(catalog.getTableMetadata(name)).toOption)
       .filter(_.provider.exists(_.equalsIgnoreCase(Provider.Name)))
+  }
+
+  /** A table by its name or path, read with some more options; None if it is no table of ours. */
+  def load(names: Seq[String], more: Map[String, String]): Option[LogicalPlan] = {
+    val relation = UnresolvedRelation(names)
+    located(relation).map { case (path, options) => loaded(relation, path, options ++ more) }
   }
 
   private def loaded(relation: UnresolvedRelation, path: String, options: Map[String, String]): LogicalPlan = {

@@ -177,6 +177,25 @@ class VersionNotFoundError(LogError):
         self.latest = latest
 
 
+class HistoryExpiredError(LogError):
+    """The changes of a version cannot be read any more: the log was truncated or cleaned up."""
+
+    def __init__(self, url: str, version: int, earliest: int | None, latest: int) -> None:
+        reach = (
+            f"the changes of versions {earliest} to {latest} can be read: start there, or read"
+            if earliest is not None
+            else "no version has changes that can be read: read"
+        )
+        super().__init__(
+            f"the changes of version {version} of the table at {url} cannot be read any more: its log "
+            f"was truncated or cleaned up; {reach} the table as it is and continue after version {latest}"
+        )
+        self.url = url
+        self.version = version
+        self.earliest = earliest
+        self.latest = latest
+
+
 class CommitConflictError(LogError):
     """Another commit changed what this one relied on; nothing of this one is visible."""
 

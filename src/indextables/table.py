@@ -4,14 +4,14 @@ Reading needs little, so what writing and maintenance need is imported by the me
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from indextables import read
-from indextables.errors import OptionError
+from indextables.errors import OptionError, VersionNotFoundError
 from indextables.log.history import HistoryEntry
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -181,6 +181,104 @@ class Table:
             group_by=group_by,
             where=self._condition(where),
         )
+
+    # --- changes -------------------------------------------------------------------------------------
+
+    def changes(
+        self,
+        since: int | datetime | str,
+        until: int | datetime | str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> pa.Table:
+        """Return the rows that were inserted and deleted after a version or a time, in the order of versions.
+
+        They have the table's columns and `_change_type` (`insert` or `delete`), `_commit_version` and
+        `_commit_timestamp`. A merge changes no rows. An overwrite deletes and inserts.
+
+        Args:
+            since: a version, whose own changes are not returned (-1 for all changes), or a time: changes that
+                were committed after it. A time without a zone is UTC.
+            until: the last version, or a time: changes that were committed until then. By default the version
+                that is open.
+            columns: the columns to return; by default all.
+            where: a SQL condition, search operators and the columns of changes included.
+
+        Raises:
+            HistoryExpiredError: the changes of a version cannot be read any more.
+            VersionNotFoundError: there is no such version.
+        """
+        return self.stream_changes(since, until, columns=columns, where=where).read_all()
+
+    def stream_changes(
+        self,
+        since: int | datetime | str,
+        until: int | datetime | str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return the same rows batch by batch, in bounded memory."""
+        changed = self._changes_snapshot(since, until)
+        return read.scan(
+            changed,
+            self._log.store,
+            self._options,
+            columns=columns,
+            where=None if where is None else parse_condition(where, changed.schema),
+        )
+
+    def follow(
+        self,
+        query: str | None = None,
+        *,
+        field: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        highlight: Sequence[str] = (),
+        since: int | None = None,
+        interval: float = 1.0,
+        timeout: float | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that new versions insert, as they are committed, like `tail -f`.
+
+        Args:
+            query: only rows that match a query in the query language.
+            field: the default field for unqualified terms; by default all text-like columns.
+            columns: the columns to return; by default all. `_commit_version` may be among them.
+            where: a SQL condition that rows must meet as well.
+            highlight: columns whose matching fragment is added as `_highlight_<column>`.
+            since: the version after which to start; by default the version that is open.
+            interval: the seconds between two looks at the table.
+            timeout: end if no version is committed for so many seconds; by default never.
+
+        Raises:
+            HistoryExpiredError: the changes of a version cannot be read any more.
+        """
+        from indextables.read.follow import Following, inserted_rows, new_versions
+
+        following = Following(query, field, where, columns, tuple(highlight))
+        start = self.version if since is None else since
+        for first, end in new_versions(self._log, start, interval=interval, timeout=timeout):
+            rows = inserted_rows(self._log, first, end, following, self._options)
+            if rows.num_rows:
+                yield rows
+
+    def _changes_snapshot(self, since: int | datetime | str, until: int | datetime | str | None) -> Snapshot:
+        end = self._snapshot
+        if isinstance(until, int) and until > end.version:
+            raise VersionNotFoundError(self.url, f"version {until}", None, end.version)
+        if until is not None:
+            last = until if isinstance(until, int) else self._log.version_after(_milliseconds(until)) - 1
+            end = end if last >= end.version else self._log.snapshot(version=last)
+        first = since + 1 if isinstance(since, int) else self._log.version_after(_milliseconds(since))
+        if first < 0 or (isinstance(since, int) and since > end.version):
+            raise OptionError(
+                f"changes cannot start after version {since}: the start is a version from -1 to the last "
+                f"one, {end.version}"
+            )
+        return self._log.changes_snapshot(first, end)
 
     # --- history -------------------------------------------------------------------------------------
 

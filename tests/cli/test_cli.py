@@ -306,3 +306,40 @@ def test_values_are_shown_safely() -> None:
     out = io.StringIO()
     output.write_tables([pa.table({"n": [float("nan"), float("inf")]})], OutputFormat.JSON, out)
     assert [json.loads(line)["n"] for line in out.getvalue().splitlines()] == ["nan", "inf"]
+
+
+def test_changes_shows_what_versions_inserted_and_deleted(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "t"
+    it.write(path, [{"id": 1}, {"id": 2}])
+    it.write(path, [{"id": 3}], mode="overwrite")
+    found = rows(capsys, "changes", path, "--since", 1)
+    assert sorted((r["_change_type"], r["id"], r["_commit_version"]) for r in found) == [
+        *(("delete", 1, 2), ("delete", 2, 2), ("insert", 3, 2))
+    ]
+    assert rows(
+        capsys, "changes", path, "--since", "-1", "--until", 1, "--where", "id = 2", "--columns", "id"
+    ) == [{"id": 2}]
+    assert len(rows(capsys, "changes", path, "--since", "1999-01-01")) == 5
+    assert main(["changes", str(path), "--since", "7"]) == 1
+    assert "changes cannot start after version 7" in capsys.readouterr().err
+    assert main(["changes", str(path)]) == 2
+    assert "--since" in capsys.readouterr().err
+
+
+def test_tail_shows_new_rows_that_match(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "t"
+    options = {"indexing.typemap.text": "text"}
+    it.write(path, [{"id": 1, "text": "an error"}], options=options)
+    it.write(path, [{"id": 2, "text": "all well"}, {"id": 3, "text": "error again"}])
+    assert rows(capsys, "tail", path, "error", "--since", 1, "--timeout", 0) == [
+        {"id": 3, "text": "error again"}
+    ]
+    assert run(capsys, "tail", path, "--since", "-1", "--timeout", 0, "--columns", "id").split() == [
+        "id",
+        "1",
+        "2",
+        "3",
+    ]
+    assert main(["tail", str(path), "error", "--timeout", "0"]) == 3, "nothing new"
+    assert main(["tail", str(path), "er(ror", "--since", "0", "--timeout", "0"]) == 1
+    assert "indextables:" in capsys.readouterr().err

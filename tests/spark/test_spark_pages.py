@@ -36,7 +36,9 @@ def folder(spark, tmp_path, monkeypatch):
             spark.sql(f"DROP {'VIEW' if table.tableType in ('VIEW', 'TEMPORARY') else 'TABLE'} {table.name}")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/spark.md", "docs/spark.md", SQL_PAGE])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/guide/spark.md", "docs/guide/streaming.md", "docs/spark.md", SQL_PAGE]
+)
 def test_examples_run_and_print_what_the_page_shows(spark, page, folder):
     found = examples(page, "py", "sql")
     assert found

@@ -163,6 +163,8 @@ def program() -> click.Group:
         _search(),
         _scan(),
         _count(),
+        _changes(),
+        _tail(),
         declared.pop("describe"),
         declared.pop("history"),
         _write(),
@@ -352,6 +354,81 @@ def _count() -> click.Command:
         *_version_options(),
     ]
     return _command("count", "Count the rows that meet a condition.", parameters, run)
+
+
+def _version_or_time(text: str) -> int | str:
+    """A version is a number; anything else is a time."""
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _changes() -> click.Command:
+    def run(settings: Settings, **values: Any) -> int:  # noqa: ANN401
+        from indextables.cli.queries import changes
+
+        return changes(settings, **values)
+
+    parameters = [
+        table_argument(),
+        click.Option(
+            ["--since"],
+            type=_version_or_time,
+            required=True,
+            metavar="N|TIME",
+            help="The version after which changes are shown (-1 for all), or a time.",
+        ),
+        click.Option(
+            ["--until"],
+            type=_version_or_time,
+            metavar="N|TIME",
+            help="The last version, or a time (default the newest version).",
+        ),
+        _columns_option(),
+        _where_option("A SQL condition, INDEXQUERY and _change_type included."),
+    ]
+    return _command(
+        "changes", "Show the rows that were inserted and deleted since a version.", parameters, run
+    )
+
+
+def _tail() -> click.Command:
+    def run(settings: Settings, **values: Any) -> int:  # noqa: ANN401
+        from indextables.cli.queries import tail
+
+        return tail(settings, **values)
+
+    parameters = [
+        table_argument(),
+        click.Argument(["query"], required=False),
+        click.Option(["--field"], metavar="COLUMN", help="The default field for words without one."),
+        _columns_option(),
+        _where_option("A SQL condition that rows must meet as well."),
+        click.Option(
+            ["--since"],
+            type=click.IntRange(min=-1),
+            metavar="N",
+            help="The version after which to start (default the newest; -1 for all).",
+        ),
+        *_polling_options(),
+    ]
+    return _command("tail", "Follow a table: show new rows, as they are committed.", parameters, run)
+
+
+def _polling_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--interval"],
+            type=click.FloatRange(min=0.01),
+            default=1.0,
+            metavar="SECONDS",
+            help="The time between two looks at the table (default 1).",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="End if nothing is committed for this long (default never).",
+        ),
+    ]
 
 
 def _write() -> click.Command:

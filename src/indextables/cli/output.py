@@ -41,7 +41,12 @@ def terminal_width(out: TextIO) -> int:
 
 
 def write_tables(
-    tables: Iterable[pa.Table], form: OutputFormat, out: TextIO, *, matches: Matches | None = None
+    tables: Iterable[pa.Table],
+    form: OutputFormat,
+    out: TextIO,
+    *,
+    matches: Matches | None = None,
+    header: bool = True,
 ) -> int:
     """Write results as they come, and return the number of rows.
 
@@ -50,16 +55,17 @@ def write_tables(
         form: how to write them.
         out: where to.
         matches: for columns of a single part, what to highlight on a terminal.
+        header: whether the names of the columns are written before the first part.
     """
     rows = 0
     for number, table in enumerate(tables):
         match form:
             case OutputFormat.CSV:
-                _write_csv(table, out, header=number == 0)
+                _write_csv(table, out, header=header and number == 0)
             case OutputFormat.JSON:
                 out.writelines(to_json(row) + "\n" for row in _rows(table))
             case OutputFormat.TABLE:
-                _write_table(table, out, header=number == 0, matches=matches or {})
+                _write_table(table, out, header=header and number == 0, matches=matches or {})
         rows += table.num_rows
     return rows
 

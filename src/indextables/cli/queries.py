@@ -1,4 +1,4 @@
-"""Commands that read: search, scan, count; and the overview of a table."""
+"""Commands that read: search, scan, count, changes, tail; and the overview of a table."""
 
 import html
 import re
@@ -41,9 +41,7 @@ def search(  # noqa: PLR0913 - one for each parameter of the command
 ) -> int:
     """Write the rows that match a query; on a terminal the matches are highlighted."""
     table = _open(settings, path, version_as_of, timestamp_as_of)
-    coloured = settings.format is OutputFormat.TABLE and is_coloured_terminal(sys.stdout)
-    shown = {name.lower() for name in columns or table.schema.names}
-    highlighted = [name for name in table.text_columns if name.lower() in shown] if coloured else []
+    highlighted = _highlighted(table, settings, columns)
     result = table.search(
         query,
         field=field,
@@ -115,6 +113,63 @@ def _non_empty(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
     if empty:
         yield reader.schema.empty_table()
+
+
+def changes(
+    settings: Settings,
+    *,
+    path: str,
+    since: int | str,
+    until: int | str | None,
+    columns: Sequence[str] | None,
+    where: str | None,
+) -> int:
+    """Write the rows that were inserted and deleted, as they come."""
+    table = _open(settings, path)
+    reader = table.stream_changes(since, until, columns=columns, where=where)
+    write_tables(_non_empty(reader), settings.format, sys.stdout)
+    return 0
+
+
+def tail(  # noqa: PLR0913 - one for each parameter of the command
+    settings: Settings,
+    *,
+    path: str,
+    query: str | None,
+    field: str | None,
+    columns: Sequence[str] | None,
+    where: str | None,
+    since: int | None,
+    interval: float,
+    timeout: float | None,
+) -> int:
+    """Write the rows that new versions insert; on a terminal the matches are highlighted."""
+    table = _open(settings, path)
+    highlighted = _highlighted(table, settings, columns) if query is not None else []
+    header = True
+    rows = 0
+    for result in table.follow(
+        query,
+        field=field,
+        columns=columns,
+        where=where,
+        highlight=highlighted,
+        since=since,
+        interval=interval,
+        timeout=timeout,
+    ):
+        shown, matches = _take_matches(result, highlighted)
+        rows += write_tables([shown], settings.format, sys.stdout, matches=matches, header=header)
+        sys.stdout.flush()
+        header = False
+    return 0 if rows else NOTHING_FOUND
+
+
+def _highlighted(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:
+    """The text columns whose matches are highlighted."""
+    coloured = settings.format is OutputFormat.TABLE and is_coloured_terminal(sys.stdout)
+    shown = {name.lower() for name in columns or table.schema.names}
+    return [name for name in table.text_columns if name.lower() in shown] if coloured else []
 
 
 def count(

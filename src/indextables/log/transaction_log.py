@@ -17,6 +17,14 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log import retention
+from indextables.log.changes import (
+    ChangeRange,
+    changed_splits,
+    check_columns,
+    earliest_changes,
+    read_changes,
+    snapshot_of_splits,
+)
 from indextables.log.checkpoint import (
     CheckpointResult,
     checkpoint,
@@ -164,6 +172,46 @@ class TransactionLog:
             start = since if since_timestamp is None else version_at(self._loader, listing, since_timestamp)
             assert start is not None
             return changes_since(self._loader, listing, start, now)
+
+        return self._retry_if_cleaned(read)
+
+    def version_changes(self, first: int, last: int) -> ChangeRange:
+        """The splits that each of some versions inserted and deleted.
+
+        Raises:
+            HistoryExpiredError: a version cannot be described any more.
+        """
+        return self._retry_if_cleaned(lambda listing: read_changes(self._loader, listing, first, last))
+
+    def earliest_changes(self) -> int | None:
+        """The first version from which on the changes of all versions can be read."""
+        return earliest_changes(full_listing(self._loader.log))
+
+    def changes_snapshot(self, first: int, end: Snapshot) -> Snapshot:
+        """The changes of the versions from `first` up to a snapshot, as a snapshot (see `log.changes`).
+
+        Raises:
+            HistoryExpiredError: a version cannot be described any more.
+            SchemaError: a column had another type in between, or has the name of a column of changes.
+        """
+        found = self.version_changes(first, end.version) if first <= end.version else ChangeRange()
+        check_columns(found, end)
+        return snapshot_of_splits(
+            end,
+            changed_splits(found.versions),
+            found.registry,
+            identity=f"changes from {first}",
+            change_columns=True,
+        )
+
+    def version_after(self, timestamp: int) -> int:
+        """The first version that was committed after a time, in milliseconds since 1970."""
+
+        def read(listing: Listing) -> int:
+            try:
+                return version_at(self._loader, listing, timestamp) + 1
+            except VersionNotFoundError:
+                return 0  # if the table is older than what can be read, the changes of version 0 are gone
 
         return self._retry_if_cleaned(read)
 

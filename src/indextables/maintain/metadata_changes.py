@@ -53,7 +53,7 @@ def restore(
     _check_present(log, then, back)
     draft = Draft(
         operation=RESTORE,
-        adds=tuple(with_mappings(to_adds(back), then)),
+        adds=tuple(_changing(with_mappings(to_adds(back), then))),
         removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
         metadata=metadata,
         parameters={"mode": OVERWRITE, "version": str(then.version)},
@@ -71,6 +71,11 @@ def with_mappings(adds: list[Add], snapshot: Snapshot) -> list[Add]:
         else add
         for add in adds
     ]
+
+
+def _changing(adds: list[Add]) -> list[Add]:
+    """Adds that change rows: one that a merge committed did not, but bringing it back does."""
+    return [msgspec.structs.replace(add, data_change=True) for add in adds]
 
 
 def _check_present(log: TransactionLog, then: Snapshot, back: pa.Table) -> None:

@@ -5,7 +5,7 @@ Every option is a constant (`CHECKPOINT_INTERVAL`) with its key, type, default a
 from the same declarations.
 """
 
-from indextables.options import cloud, indexing, log, maintenance, reading, writing
+from indextables.options import cloud, indexing, log, maintenance, reading, streaming, writing
 from indextables.options.declare import (
     OPENED,
     PREFIX,
@@ -35,5 +35,6 @@ __all__ = [
     "log",
     "maintenance",
     "reading",
+    "streaming",
     "writing",
 ]

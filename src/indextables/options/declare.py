@@ -22,15 +22,25 @@ class Where(StrEnum):
     READ = "read"
     WRITE = "write"
     COMMAND = "command"
+    CHANGES = "changes"
+    STREAM = "stream"
 
 
-EVERYWHERE = frozenset(Where)
+EVERYWHERE = frozenset({Where.READ, Where.WRITE, Where.COMMAND})
+# Session settings hold for all that a session does.
+_ANY = frozenset(Where)
 # An open table is used for reads, and has commands as methods.
 OPENED = frozenset({Where.READ, Where.COMMAND})
 # A write returns a table, which is read with the same options.
 WRITTEN = frozenset({Where.READ, Where.WRITE})
 
-_PLURALS = {Where.READ: "reads", Where.WRITE: "writes", Where.COMMAND: "commands"}
+_PLURALS = {
+    Where.READ: "reads",
+    Where.WRITE: "writes",
+    Where.COMMAND: "commands",
+    Where.CHANGES: "reads of changes in Spark",
+    Where.STREAM: "streams from a table",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,7 +230,7 @@ class Options:
     values: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, object] | None, scope: Collection[Where] = EVERYWHERE) -> "Options":
+    def parse(cls, raw: Mapping[str, object] | None, scope: Collection[Where] = _ANY) -> "Options":
         """Check every key and value, with or without the prefix, in any case.
 
         Args:
@@ -287,7 +297,7 @@ def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Wher
     if isinstance(declaration, Refused) or not declaration.where.isdisjoint(scope):
         return
     belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
-    here = " or ".join(f"a {each.value}" for each in Where if each in scope)
+    here = " or ".join(f"a {each.value}" for each in Where if each in scope and each is not Where.CHANGES)
     raise OptionError(
         f"option '{spelling}' belongs to {belongs} and has no effect on {here}; leave it out, or give it "
         "where it belongs"

@@ -58,10 +58,11 @@ def scan(
     table, splits = plan_splits(snapshot, where, options)
     schema = table.select_fields(columns)
     spec = ScanSpec(table, tuple(schema.names), where, limit=limit)
-    return pa.RecordBatchReader.from_batches(schema, _stream(spec, splits, store))
+    return pa.RecordBatchReader.from_batches(schema, stream(spec, splits, store))
 
 
-def _stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
+def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
+    """The rows of a scan in the order of the splits; several splits are read at once."""
     if spec.limit is not None and spec.limit <= 0:
         return
     works = [partial(execute, spec, (ref,), store) for ref in sufficient_splits(spec, splits)]

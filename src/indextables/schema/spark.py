@@ -163,3 +163,62 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
         case _:
             pass
     raise SchemaError(f"column {dotted_name(path)} has the Arrow type {arrow}, which no Spark type stores")
+
+
+# --- differences between schemas -------------------------------------------------------------------
+
+
+def column_difference(before: str, after: str, *, dropped: bool = True) -> str | None:
+    """What happened to the first column of a schema that another one does not have as it was.
+
+    Both are `StructType.json`. Nullability, comments and additional columns make no difference.
+
+    Args:
+        before: the schema whose columns are looked for.
+        after: the schema in which they are looked for.
+        dropped: whether a column that is missing counts, or only one of another type.
+
+    >>> one = '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}'
+    >>> column_difference(one, one.replace("long", "string"))
+    'the column a was long and is string now'
+    """
+    if before == after:
+        return None
+    columns = {field["name"]: _plain_type(field["type"]) for field in json.loads(after)["fields"]}
+    for field in json.loads(before)["fields"]:
+        name, was = field["name"], _plain_type(field["type"])
+        if name not in columns:
+            if dropped:
+                return f"the column {name} is not in the table any more"
+        elif columns[name] != was:
+            return f"the column {name} was {_type_name(was)} and is {_type_name(columns[name])} now"
+    return None
+
+
+def _plain_type(given: Any) -> Any:  # noqa: ANN401 - JSON
+    """A type without nullability and comments, which do not change its values."""
+    if not isinstance(given, dict):
+        return given
+    match given.get("type"):
+        case "struct":
+            return ["struct", *([field["name"], _plain_type(field["type"])] for field in given["fields"])]
+        case "array":
+            return ["array", _plain_type(given["elementType"])]
+        case "map":
+            return ["map", _plain_type(given["keyType"]), _plain_type(given["valueType"])]
+        case _:
+            pass
+    return given
+
+
+def _type_name(plain: Any) -> str:  # noqa: ANN401 - JSON
+    match plain:
+        case ["struct", *fields]:
+            return f"struct<{', '.join(f'{name}: {_type_name(kind)}' for name, kind in fields)}>"
+        case ["array", element]:
+            return f"array<{_type_name(element)}>"
+        case ["map", key, value]:
+            return f"map<{_type_name(key)}, {_type_name(value)}>"
+        case _:
+            pass
+    return str(plain)

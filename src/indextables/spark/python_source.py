@@ -32,7 +32,13 @@ from indextables.read import ScanSpec, execute
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.split_assignment import assign_splits
-from indextables.spark.planner.tables import LOCATION_OPTIONS, TableLocation, check_columns, locate_table
+from indextables.spark.planner.tables import (
+    LOCATION_OPTIONS,
+    READ_SCOPES,
+    TableLocation,
+    check_columns,
+    locate_table,
+)
 from indextables.spark.tasks import dumps, valid_texts
 from indextables.store import StoreWithCredentials
 from indextables.version import ENGINE
@@ -54,7 +60,8 @@ class IndexTablesSource(DataSource):
     def schema(self) -> StructType:
         """The table's columns."""
         table = _table(self._options_given)
-        return StructType.fromJson(json.loads(table.snapshot().metadata.schema_string))
+        _, metadata = table.metadata()
+        return StructType.fromJson(json.loads(metadata.schema_string))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table."""
@@ -85,6 +92,7 @@ class Reader(DataSourceReader):
         self._table_store = table.store.with_credentials()
         self._options = table.options
         self._columns = schema.fieldNames()
+        table.check_batch()
         self._snapshot = table.snapshot()
         check_columns(table, self._snapshot, schema.json())
 
@@ -187,5 +195,5 @@ def _reject_months(kind: DataType, path: tuple[str, ...]) -> None:
 def _table(raw: Mapping[str, str], scope: Where | None = None) -> TableLocation:
     options = {plain_key(key): value for key, value in raw.items()}
     if scope is not None:
-        check_scope(options.keys() - LOCATION_OPTIONS, {scope})
+        check_scope(options.keys() - LOCATION_OPTIONS, READ_SCOPES.get(scope, {scope}))
     return locate_table({"options": options})

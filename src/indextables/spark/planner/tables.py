@@ -1,6 +1,5 @@
 """Tables of requests, and snapshots of queries: the operations `options`, `schema` and `snapshot`."""
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +13,14 @@ from indextables.errors import (
     TableReplacedError,
     VersionNotFoundError,
 )
+from indextables.log.changes import change_metadata
+from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.options import Options, Where, check_scope, cloud
+from indextables.options import Options, Where, check_scope, cloud, streaming
 from indextables.options.declare import is_secret, plain_key
 from indextables.schema.calendar import parse_timestamp_literal
+from indextables.schema.spark import column_difference
 from indextables.store import Store, open_store
 from indextables.version import ENGINE
 
@@ -27,6 +29,12 @@ _VERSION = "versionasof"
 _TIMESTAMP = "timestampasof"
 # Options that name a table and its version.
 LOCATION_OPTIONS = frozenset({_PATH, _VERSION, _TIMESTAMP})
+
+# What the options of a read in Spark may be for.
+READ_SCOPES = {
+    Where.READ: frozenset({Where.READ, Where.CHANGES}),
+    Where.STREAM: frozenset({Where.READ, Where.STREAM}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +45,75 @@ class TableLocation:
     options: Options
     version: int | None = None
     timestamp_ms: int | None = None
+    zone: str = "UTC"
 
     @property
     def log(self) -> TransactionLog:
         """The table's log."""
         return TransactionLog(self.store, self.options, engine=ENGINE)
 
-    def snapshot(self) -> Snapshot:
-        """The version of the request; by default the newest."""
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """What the request reads: a version of the table, or the changes up to one.
+
+        Args:
+            version: the version that an earlier call of the same query read; by default the one that the
+                request names, or the newest.
+        """
+        if self.options.get(streaming.READ_CHANGES):
+            return self._changes(version)
+        if version is not None:
+            return self.log.snapshot(version=version)
         return self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
+
+    def metadata(self) -> tuple[int, Metadata]:
+        """A version and its metadata, with the columns of changes if they are read."""
+        if not self.options.get(streaming.READ_CHANGES):
+            found = self.snapshot()
+            return found.version, found.metadata
+        end = self.log.snapshot(version=self.options.get(streaming.ENDING_VERSION))
+        return end.version, change_metadata(end.metadata, end.url)
+
+    def check_batch(self) -> None:
+        """Refuse options of changes for a read of the table."""
+        if self.options.get(streaming.READ_CHANGES):
+            return
+        for option in (
+            streaming.STARTING_VERSION,
+            streaming.STARTING_TIMESTAMP,
+            streaming.ENDING_VERSION,
+            streaming.ENDING_TIMESTAMP,
+        ):
+            if self.options.is_set(option):
+                raise OptionError(
+                    f"option '{option.key}' has no effect on a read of the table; add readChanges=true to "
+                    "read changes, or use versionAsOf to read an earlier version"
+                )
+
+    def _changes(self, version: int | None) -> Snapshot:
+        log = self.log
+        if self.version is not None or self.timestamp_ms is not None:
+            raise OptionError(
+                "readChanges reads a range of versions; give startingVersion and endingVersion instead of "
+                "versionAsOf and timestampAsOf"
+            )
+        last = self.options.get(streaming.ENDING_VERSION) if version is None else version
+        moment = self.options.get(streaming.ENDING_TIMESTAMP)
+        if last is not None and moment is not None and version is None:
+            raise OptionError("give endingVersion or endingTimestamp, not both")
+        if last is None and moment is not None:
+            last = log.version_after(timestamp_ms(streaming.ENDING_TIMESTAMP.key, moment, self.zone)) - 1
+        end = log.snapshot(version=last)
+        first = starting_version(self, end)
+        if first is None:
+            raise OptionError(
+                "readChanges needs a start: give startingVersion (0 for all changes) or startingTimestamp"
+            )
+        if first > end.version:
+            raise OptionError(
+                f"the changes of the table at {self.store.url} start at version {first}, after the last one, "
+                f"{end.version}; choose an earlier start"
+            )
+        return log.changes_snapshot(first, end)
 
 
 def locate_table(request: Mapping[str, Any]) -> TableLocation:
@@ -68,7 +136,8 @@ def locate_table(request: Mapping[str, Any]) -> TableLocation:
         open_store(path, options),
         options,
         None if version is None else _version(version),
-        None if moment is None else _milliseconds(moment, request.get("zone", "UTC")),
+        None if moment is None else timestamp_ms("timestampAsOf", moment, request.get("zone", "UTC")),
+        request.get("zone", "UTC"),
     )
 
 
@@ -87,6 +156,18 @@ def _is_hadoop(key: str) -> bool:
     return key.startswith("fs.")
 
 
+def starting_version(table: TableLocation, newest: Snapshot) -> int | None:
+    """The first version of changes by the options; None if they do not name one."""
+    version = table.options.get(streaming.STARTING_VERSION)
+    moment = table.options.get(streaming.STARTING_TIMESTAMP)
+    if version is not None and moment is not None:
+        raise OptionError("give startingVersion or startingTimestamp, not both")
+    if moment is not None:
+        started = timestamp_ms(streaming.STARTING_TIMESTAMP.key, moment, table.zone)
+        return table.log.version_after(started - 1)
+    return newest.version + 1 if version == streaming.LATEST else version
+
+
 def check_options(
     request: Mapping[str, Any], blobs: Sequence[bytes]
 ) -> tuple[Mapping[str, Any], Sequence[bytes]]:
@@ -98,7 +179,8 @@ def check_options(
             f"option '{unused[0]}' of Hadoop has no effect here; leave it out, or use an option of "
             "docs/options.md"
         )
-    check_scope(keys, {Where(request["scope"])})
+    scope = Where(request["scope"])
+    check_scope(keys, READ_SCOPES.get(scope, {scope}))
     return {}, ()
 
 
@@ -111,14 +193,14 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
         return {}, ()
     table = locate_table(request)
     try:
-        snapshot = table.snapshot()
+        version, metadata = table.metadata()
     except TableNotFoundError:
         return {"url": table.store.url}, ()
     return {
         "url": table.store.url,
-        "schema": snapshot.metadata.schema_string,
-        "partitions": list(snapshot.partition_columns),
-        "version": snapshot.version,
+        "schema": metadata.schema_string,
+        "partitions": metadata.partition_columns or [],
+        "version": version,
     }, ()
 
 
@@ -137,13 +219,12 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _milliseconds(text: str, zone: str) -> int:
+def timestamp_ms(option: str, text: str, zone: str) -> int:
     """A timestamp in the session's time zone, in milliseconds."""
     micros = parse_timestamp_literal(text, zone)
     if micros is None:
         raise OptionError(
-            f"timestampAsOf is '{text}', but a date and time such as 2024-05-01 or 2024-05-01 12:00:00 "
-            "is expected"
+            f"{option} is '{text}', but a date and time such as 2024-05-01 or 2024-05-01 12:00:00 is expected"
         )
     return micros // 1000
 
@@ -160,6 +241,7 @@ def snapshot(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mappin
     """The version that a query reads: the newest, or the one that its options name."""
     del blobs
     table = locate_table(request)
+    table.check_batch()
     try:
         current = table.snapshot()
     except TableNotFoundError:
@@ -185,7 +267,7 @@ def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapsho
     result = table.snapshot()
     if (result.version, result.identity) != (version, identity):
         try:
-            result = table.log.snapshot(version=version)
+            result = table.snapshot(version)
         except VersionNotFoundError:
             raise _replaced(table) from None
     if result.identity != identity:
@@ -202,18 +284,7 @@ def check_columns(table: TableLocation, snapshot: Snapshot, expected: str | None
     """
     if expected is None or expected == snapshot.metadata.schema_string:
         return
-    columns = {
-        field["name"]: _plain(field["type"])
-        for field in json.loads(snapshot.metadata.schema_string)["fields"]
-    }
-    for field in json.loads(expected)["fields"]:
-        name, before = field["name"], _plain(field["type"])
-        if name not in columns:
-            problem = f"the column {name} is not in the table any more"
-        elif columns[name] != before:
-            problem = f"the column {name} was {_name(before)} and is {_name(columns[name])} now"
-        else:
-            continue
+    if (problem := column_difference(expected, snapshot.metadata.schema_string)) is not None:
         raise SchemaError(
             f"the columns of the table at {table.store.url} were replaced after this DataFrame or view was "
             f"created: {problem}. Create the DataFrame or the view again"
@@ -239,32 +310,3 @@ def _key(table: TableLocation, version: int, identity: str | None) -> tuple[obje
     """Snapshots are cached for the credentials that they were read with."""
     options = table.options.public()
     return (table.store.cache_scope, version, identity, *sorted(options.values.items()))
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """A type without nullability and comments, which do not change its values."""
-    if not isinstance(value, dict):
-        return value
-    match value.get("type"):
-        case "struct":
-            return ["struct", *([field["name"], _plain(field["type"])] for field in value["fields"])]
-        case "array":
-            return ["array", _plain(value["elementType"])]
-        case "map":
-            return ["map", _plain(value["keyType"]), _plain(value["valueType"])]
-        case _:
-            pass
-    return value
-
-
-def _name(plain: Any) -> str:  # noqa: ANN401 - JSON
-    match plain:
-        case ["struct", *fields]:
-            return f"struct<{', '.join(f'{name}: {_name(kind)}' for name, kind in fields)}>"
-        case ["array", element]:
-            return f"array<{_name(element)}>"
-        case ["map", key, value]:
-            return f"map<{_name(key)}, {_name(value)}>"
-        case _:
-            pass
-    return str(plain)

@@ -1,0 +1,53 @@
+package org.apache.spark.sql.indextables
+
+import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.catalyst.FunctionIdentifier
+import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.types.{DateType, IntegralType, StringType, TimestampNTZType, TimestampType}
+
+/** The table function `indextables_changes('table', from[, to])`: a read with the options of changes. */
+object TableChanges {
+  val Option = "readChanges"
+  private val Name = "indextables_changes"
+  private val Usage = "_FUNC_('table', from[, to]) - rows inserted and deleted by versions, or between times"
+
+  def inject(session: SparkSessionExtensions): Unit = {
+    val info = new ExpressionInfo(getClass.getName.stripSuffix("$"), null, Name, Usage, "")
+    session.injectTableFunction((FunctionIdentifier(Name), info, changes))
+  }
+
+  private def changes(given: Seq[Expression]): LogicalPlan = given match {
+    case Seq(table, from) => load(table, bound("starting", from))
+    case Seq(table, from, to) => load(table, bound("starting", from) ++ bound("ending", to))
+    case _ => throw new Failure(
+      s"$Name takes a table, the first version or time, and perhaps the last one, not ${given.size} arguments")
+  }
+
+  private def load(table: Expression, options: Map[String, String]): LogicalPlan = {
+    val session = SparkSession.active
+    val name = constant(table).toString
+    val names = if (name.contains("/")) Seq(Provider.Name, name) else session.sessionState.sqlParser.parseMultipartIdentifier(name)
+    TimeTravel(session).load(names, options + (Option -> "true")).getOrElse(throw new Failure(
+      s"$name is not a table of indextables; give the name of a table of the catalog, or a path with a slash"))
+  }
+
+  /** A version is a number, a time anything that can be a timestamp. */
+  private def bound(side: String, given: Expression): Map[String, String] = {
+    val value = constant(given)
+    given.dataType match {
+      case _: IntegralType => Map(s"${side}Version" -> value.toString)
+      case StringType => Map(s"${side}Timestamp" -> value.toString)
+      case DateType | TimestampType | TimestampNTZType =>
+        val zone = Some(SparkSession.active.sessionState.conf.sessionLocalTimeZone)
+        Map(s"${side}Timestamp" -> Cast(given, StringType, zone).eval().toString)
+      case other => throw new Failure(s"$Name takes versions or times, not ${other.sql}")
+    }
+  }
+
+  private def constant(given: Expression): Any = {
+    if (!given.resolved || !given.foldable) throw new Failure(s"the arguments of $Name have to be constants, not ${given.sql}")
+    scala.Option(given.eval()).getOrElse(throw new Failure(s"the arguments of $Name cannot be null"))
+  }
+}

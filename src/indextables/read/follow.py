@@ -1,0 +1,115 @@
+"""Follow a table: the rows that new versions insert, version by version."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from indextables.log.changes import changed_splits, check_columns, snapshot_of_splits
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.predicate import And, Predicate, Search, SearchKind, parse_condition
+from indextables.predicate.query_language import split_path
+from indextables.predicate.tree import Column
+from indextables.read.execute import stream
+from indextables.read.search import HIGHLIGHT
+from indextables.read.spec import Highlight, ScanSpec, VirtualColumn
+from indextables.read.table_context import plan_splits, table_context
+
+# The most versions whose splits are listed at once.
+_WINDOW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """Which of the inserted rows are returned, and how.
+
+    Attributes:
+        query: a query in the query language; None for all rows.
+        field: the default field of its unqualified terms; None for all text-like columns.
+        where: a SQL condition that rows must meet as well.
+        columns: the columns to return; None for all of the table.
+        highlight: text columns of which `_highlight_<column>` is added.
+    """
+
+    query: str | None = None
+    field: str | None = None
+    where: str | None = None
+    columns: Sequence[str] | None = None
+    highlight: Sequence[str] = ()
+
+
+def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
+    """The splits that the versions from `first` up to a snapshot inserted, as a snapshot with change columns.
+
+    Raises:
+        HistoryExpiredError: the changes of a version cannot be read any more.
+        SchemaError: a column had another type in between.
+    """
+    found = log.version_changes(first, end.version)
+    check_columns(found, end)
+    return snapshot_of_splits(
+        end,
+        changed_splits(found.versions, deletes=False),
+        found.registry,
+        identity=f"inserts from {first}",
+        change_columns=True,
+    )
+
+
+def new_versions(
+    log: TransactionLog, since: int, *, interval: float, timeout: float | None
+) -> Iterator[tuple[int, Snapshot]]:
+    """The first and the last of the versions after `since`, a few at a time, as they are committed.
+
+    Args:
+        log: the table.
+        since: the version after which to start.
+        interval: the seconds between two looks at the table.
+        timeout: end if there is no new version for so many seconds; None for never.
+    """
+    waiting = time.monotonic()
+    while True:
+        newest = log.snapshot()
+        while since < newest.version:
+            last = min(since + _WINDOW, newest.version)
+            yield since + 1, newest if last == newest.version else log.snapshot(version=last)
+            since = last
+            waiting = time.monotonic()
+        left = None if timeout is None else waiting + timeout - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        time.sleep(interval if left is None else min(interval, left))
+
+
+def inserted_rows(
+    log: TransactionLog, first: int, end: Snapshot, following: Following, options: Options
+) -> pa.Table:
+    """The rows that the versions from `first` up to a snapshot inserted, in the order of the versions."""
+    snapshot = inserted_splits(log, first, end)
+    where = _condition(following, snapshot)
+    table, splits = plan_splits(snapshot, where, options)
+    columns = table.select_fields(end.schema.names if following.columns is None else following.columns).names
+    marked = [table.column(name).name for name in following.highlight]
+    context = table_context(snapshot, options) if marked else table
+    for name in marked:
+        context.check_text(name)
+    virtual: dict[str, VirtualColumn] = {HIGHLIGHT + name: Highlight(name) for name in marked}
+    spec = ScanSpec(table, (*columns, *virtual), where, virtual)
+    return pa.Table.from_batches(stream(spec, splits, log.store), spec.schema)
+
+
+def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:
+    parts: list[Predicate] = []
+    if following.query is not None:
+        field = following.field
+        is_column = field is not None and field.lower() in {name.lower() for name in snapshot.schema.names}
+        column = None if field is None else Column((field,) if is_column else split_path(field))
+        parts.append(Search(SearchKind.INDEXQUERY, column, following.query))
+    if following.where is not None:
+        parts.append(parse_condition(following.where, snapshot.schema))
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
