@@ -18,9 +18,11 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.predicate import Predicate, parse_condition
+from indextables.predicate.addresses import compare_addresses
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
 from indextables.store import open_store
+from indextables.table_properties import address_columns
 from indextables.version import ENGINE
 
 if TYPE_CHECKING:
@@ -527,7 +529,9 @@ class Table:
         )
 
     def _condition(self, where: str | None) -> Predicate | None:
-        return None if where is None else parse_condition(where, self.schema)
+        if where is None:
+            return None
+        return compare_addresses(parse_condition(where, self.schema), address_columns(self._snapshot))
 
     def __repr__(self) -> str:
         """Show the URL and the version."""

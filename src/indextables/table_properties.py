@@ -8,7 +8,7 @@ from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.split.mapping import Kind
+from indextables.split.mapping import Kind, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
 
@@ -20,6 +20,12 @@ def indexing_options(snapshot: Snapshot) -> Options:
     """
     properties = indexing_properties(snapshot.metadata)
     return Options.parse(properties or _from_document_mappings(snapshot))
+
+
+def address_columns(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names, in lower case, of the columns that are indexed as IP addresses."""
+    mapping = mapping_for(snapshot.schema, indexing_options(snapshot), snapshot.partition_columns)
+    return frozenset(field.column.lower() for field in mapping.fields if field.kind is Kind.IP)
 
 
 def indexing_properties(metadata: Metadata) -> dict[str, str]:

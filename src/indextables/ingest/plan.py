@@ -37,7 +37,9 @@ from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
 from indextables.predicate import Predicate, parse_condition, to_sql
+from indextables.predicate.addresses import compare_addresses
 from indextables.schema.conversion import cast_stream
+from indextables.table_properties import address_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def plan_write(
             assert replace_where is not None
             condition, only_matching = parse_condition(replace_where, snapshot.schema), True
     if condition is not None:
+        condition = compare_addresses(condition, address_columns(snapshot))
         covered(snapshot, condition)
     # Rows that stay were indexed the way they were: only an overwrite of all may change that.
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND

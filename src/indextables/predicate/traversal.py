@@ -3,7 +3,7 @@
 Every `match` names all node classes, so that mypy reports each function that lacks a new one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -140,6 +140,21 @@ def conjuncts(predicate: Predicate | None) -> list[Predicate]:
 
 
 # --- equivalent conditions ----------------------------------------------------------------------------
+
+
+def map_leaves(predicate: Predicate, replace: Callable[[Predicate], Predicate]) -> Predicate:
+    """The condition with each part that is not AND, OR or NOT replaced."""
+    match predicate:
+        case And(parts):
+            return And(tuple(map_leaves(part, replace) for part in parts))
+        case Or(parts):
+            return Or(tuple(map_leaves(part, replace) for part in parts))
+        case Not(part):
+            return Not(map_leaves(part, replace))
+        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
+            return replace(predicate)
+        case _:
+            assert_never(predicate)
 
 
 def fold_constants(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:

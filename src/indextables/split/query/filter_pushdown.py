@@ -31,6 +31,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
+from indextables.predicate.addresses import address_block
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import InSet, Term, Wild
 from indextables.predicate.traversal import conjuncts
@@ -62,7 +63,6 @@ from indextables.split.query.text_queries import compile_text, regex_query, text
 from indextables.split.query.value_queries import (
     MAX_RANGES,
     Value,
-    address_block,
     addresses_query,
     equals_query,
     hash_query,

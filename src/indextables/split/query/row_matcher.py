@@ -4,6 +4,7 @@ It is used for rows with incomplete values in the index, and for leaves that the
 (a phrase without positions, a range within JSON).
 """
 
+import bisect
 import datetime as dt
 import decimal
 import ipaddress
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import QuerySyntaxError
 from indextables.predicate import Column, Compare, In, Op
+from indextables.predicate.addresses import address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import (
     AllDocs,
@@ -54,7 +56,7 @@ from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.text_queries import matches_with_slop
-from indextables.split.query.value_queries import address_block, address_range, parse_value, unsupported_leaf
+from indextables.split.query.value_queries import parse_value, unsupported_leaf
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # The index stores texts of this form as timestamps, so that all notations of an instant are equal.
@@ -275,8 +277,8 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     match leaf:
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             blocks = [address_block(text)]
-        case InSet(values=texts):
-            blocks = [address_block(text) for text in texts]
+        case InSet(values=listed):
+            blocks = [address_block(text) for text in listed]
         case Prefix(text=text):
             blocks = [address_block(text + "*")]
         case Wildcard(parts=parts):
@@ -285,10 +287,24 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
             blocks = [address_range(leaf)]
         case _:
             raise unsupported_leaf(leaf, column, "address")
-    numbers = [_address(text) for text in values.to_pylist()]
-    return np.array(
-        [n is not None and any(low <= n <= high for low, high in blocks) for n in numbers], np.bool_
-    )
+    coded = values.dictionary_encode()
+    disjoint = merge_blocks(blocks)
+    starts = [low for low, _ in disjoint]
+    texts = coded.dictionary.to_pylist()
+    matching = np.array([_in_blocks(text, disjoint, starts) for text in texts], np.bool_)
+    if not len(matching):
+        return np.zeros(len(values), np.bool_)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    found: Mask = valid & matching[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    return found
+
+
+def _in_blocks(text: str, blocks: Sequence[tuple[int, int]], starts: Sequence[int]) -> bool:
+    number = _address(text)
+    if number is None:
+        return False
+    place = bisect.bisect_right(starts, number) - 1
+    return place >= 0 and number <= blocks[place][1]
 
 
 def match_constant(leaf: QueryLeaf, column: str, value: pa.Scalar) -> bool:

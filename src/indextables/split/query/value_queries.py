@@ -11,6 +11,7 @@ from tantivy import FieldType, Query
 
 from indextables.errors import IndexTablesError, QuerySyntaxError
 from indextables.predicate import Values
+from indextables.predicate.addresses import LAST_ADDRESS, address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import is_consecutive
 from indextables.predicate.literals import parse_literal
 from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
@@ -27,8 +28,6 @@ _I64 = (-(1 << 63), (1 << 63) - 1)
 # More ranges cost more than evaluating all rows.
 MAX_RANGES = 16
 _FEW_TERMS, _ROWS_PER_TERM = 1024, 128
-_LAST_ADDRESS = (1 << 128) - 1
-_V4_START = 0xFFFF << 32
 
 
 def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
@@ -186,7 +185,7 @@ def compile_address(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnsw
         case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
             return two_valued(_block(view, field, text))
         case InSet(values=values):
-            return two_valued(union(_block(view, field, text) for text in values))
+            return two_valued(_blocks(view, field, values))
         case Prefix(text=text):
             return two_valued(_block(view, field, text + "*"))
         case Wildcard(parts=parts):
@@ -198,13 +197,21 @@ def compile_address(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnsw
             raise unsupported_leaf(leaf, field.column, "address")
 
 
+def _blocks(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
+    """Rows with an address of one of the blocks."""
+    merged = merge_blocks([address_block(text) for text in texts])
+    single = [low for low, high in merged if low == high]
+    ranges = (address_range_query(view, field, low, high) for low, high in merged if low < high)
+    return union((addresses_query(view, field, single), *ranges))
+
+
 def _block(view: IndexView, field: Field, text: str) -> tantivy.Query:
     return address_range_query(view, field, *address_block(text))
 
 
 def address_range_query(view: IndexView, field: Field, low: int, high: int) -> tantivy.Query:
     """Rows with an address between two, both included."""
-    if low > high or high < 0 or low > _LAST_ADDRESS:
+    if low > high or high < 0 or low > LAST_ADDRESS:
         return NO_ROWS
     first, last = str(ipaddress.IPv6Address(low)), str(ipaddress.IPv6Address(high))
     if low == high:
@@ -222,50 +229,3 @@ def addresses_query(view: IndexView, field: Field, numbers: Sequence[int]) -> ta
         return union(address_range_query(view, field, number, number) for number in numbers)
     texts = [str(ipaddress.IPv6Address(number)) for number in numbers]
     return Query.term_set_query(view.schema, field.name, texts)
-
-
-def address_range(leaf: Range) -> tuple[int, int]:
-    """The first and last address of a range; a block as bound is included or excluded as a whole."""
-    low, high = 0, _LAST_ADDRESS
-    if leaf.lower is not None:
-        first, last = address_block(leaf.lower)
-        low = first if leaf.lower_inclusive else last + 1
-    if leaf.upper is not None:
-        first, last = address_block(leaf.upper)
-        high = last if leaf.upper_inclusive else first - 1
-    return low, high
-
-
-def address_block(text: str) -> tuple[int, int]:
-    """The first and last address (as IPv6, v4 mapped) of an address, a CIDR block or `10.1.*.*`.
-
-    >>> [hex(n) for n in address_block("10.1.*.*")]
-    ['0xffff0a010000', '0xffff0a01ffff']
-    """
-    try:
-        if "*" in text:
-            return _octets(text)
-        if "/" in text:
-            network = ipaddress.ip_network(text, strict=False)
-            return _mapped(network.network_address), _mapped(network.broadcast_address)
-        one = _mapped(ipaddress.ip_address(text))
-    except ValueError:
-        raise QuerySyntaxError(
-            f"'{text}' is not an IP address, a block such as 10.0.0.0/8 or 2001:db8::/32, or an IPv4 "
-            "address whose last numbers are *; quote IPv6 addresses"
-        ) from None
-    return one, one
-
-
-def _octets(text: str) -> tuple[int, int]:
-    octets = text.split(".")
-    first = octets.index("*")
-    if any(octet != "*" for octet in octets[first:]) or not 1 <= len(octets) <= 4 or first == 0:
-        raise ValueError(text)
-    low = ipaddress.ip_address(".".join([*octets[:first], *["0"] * (4 - first)]))
-    high = ipaddress.ip_address(".".join([*octets[:first], *["255"] * (4 - first)]))
-    return _mapped(low), _mapped(high)
-
-
-def _mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
-    return int(address) + (_V4_START if address.version == 4 else 0)
