@@ -523,3 +523,39 @@ def test_an_overwritten_table_loses_its_old_manifests(tmp_path):
     assert paths_of(a_log(str(tmp_path / "t")).snapshot()) == ["new.split"]
     with pytest.raises((VersionNotFoundError, CorruptLogError)):
         late.snapshot(version=1)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_checkpoint_after_a_commit_deletes_expired_versions(tmp_path, enabled):
+    history = History(tmp_path / "t")
+    options = {
+        "purge.txLogRetentionHours": "120",
+        "checkpoint.enabled": True,
+        "checkpoint.interval": "1",
+        "cleanup.enabled": enabled,
+    }
+    append(cleaner(str(tmp_path / "t"), options), "13.split")
+    assert history.versions == ([7, 8, 9, 10, 11, 12, 13] if enabled else list(range(14)))
+
+
+def test_a_commit_is_in_the_table_if_expired_files_cannot_be_deleted(tmp_path, caplog):
+    History(tmp_path / "t")
+    options = {
+        "purge.txLogRetentionHours": "120",
+        "checkpoint.enabled": True,
+        "checkpoint.interval": "1",
+        "state.gc.minManifestAgeHours": "0",
+    }
+    append(cleaner(str(tmp_path / "t"), options), "13.split")
+    invalidate()
+    assert "13.split" in paths_of(a_log(str(tmp_path / "t")).snapshot())
+    assert any("were not deleted: state.gc.minManifestAgeHours" in r.getMessage() for r in caplog.records)
+
+
+def test_without_expired_versions_a_checkpoint_deletes_nothing_and_asks_no_clock(tmp_path):
+    history = History(tmp_path / "t")
+    store = WatchedStore(open_store(str(tmp_path / "t")))
+    log = a_log(store, {"checkpoint.enabled": True, "checkpoint.interval": "1"}, clock=Clock(now=NOW, step=0))
+    append(log, "13.split")
+    assert history.versions == list(range(14))
+    assert not any(".clock-" in path for path in store.watch.of("put"))

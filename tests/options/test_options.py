@@ -8,7 +8,20 @@ import pytest
 
 import indextables as it
 from indextables.errors import OptionError
-from indextables.options import FieldOption, Option, Options, Refused, cloud, declared
+from indextables.options import (
+    Alias,
+    FieldOption,
+    Ignored,
+    Option,
+    Options,
+    Refused,
+    cloud,
+    declare,
+    declared,
+    reading,
+    writing,
+)
+from indextables.options import indexing as index_options
 from indextables.options import log as opt
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
@@ -81,8 +94,11 @@ def test_secrets_show_nowhere() -> None:
 
 def test_every_declaration_has_help_and_accepts_its_default() -> None:
     for declaration in declared():
-        if isinstance(declaration, Refused):
+        if isinstance(declaration, (Refused, Ignored)):
             assert declaration.reason
+            continue
+        if isinstance(declaration, Alias):
+            assert declaration.target in set(declared())
             continue
         assert declaration.help.endswith("."), declaration.key
         if isinstance(declaration, Option) and isinstance(declaration.default, (int, float, str)):
@@ -136,3 +152,93 @@ def test_options_that_take_effect_in_more_than_one_place_are_accepted_there(tmp_
     it.write(tmp_path / "t", [{"id": 1}], options=both)
     it.open(tmp_path / "t", options=both).merge()
     it.sql(f"MERGE SPLITS '{tmp_path}/t'", options=both)
+
+
+# --- keys of IndexTables for Scala ------------------------------------------------------------------------
+
+SCALA_CONFIGURATION = Path(__file__).parent / "scala_configuration.properties"
+# Without these, other credentials would be used than the configuration says.
+CREDENTIALS = ("aws.credentialsProviderClass", "databricks.")
+
+
+def scala_configuration() -> dict[str, str]:
+    lines = SCALA_CONFIGURATION.read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_a_configuration_of_the_scala_release_starts_a_session() -> None:
+    configuration = scala_configuration()
+    assert len(configuration) > 280
+    harmless = {k: v for k, v in configuration.items() if not k.startswith(CREDENTIALS)}
+    assert len(harmless) > 265
+    Options.parse({f"spark.indextables.{key}": value for key, value in harmless.items()})
+
+
+def test_the_options_page_lists_every_key_of_the_scala_release() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "options.md").read_text().lower()
+    families = (
+        "indexing.typemap",
+        "indexing.tokenizer",
+        "indexing.indexrecordoption",
+        "indexing.tokenlength",
+    )
+    for key in scala_configuration():
+        family = key.lower().rpartition(".")[0]
+        assert f"`{f'{family}.<field>' if family in families else key.lower()}`" in page, key
+
+
+def test_a_key_without_effect_is_accepted_with_one_warning(caplog, monkeypatch) -> None:
+    monkeypatch.setattr(declare, "_warned", set())
+    for _ in range(3):
+        assert Options.parse({"spark.indextables.merge.debug": "true"}) == Options()
+    assert [record.getMessage() for record in caplog.records] == [
+        "option 'merge.debug' has no effect: the result of a merge and the table's history show what it did"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "option", "expected"),
+    [
+        ("s3.endpoint", "http://127.0.0.1:9000", cloud.AWS_ENDPOINT, "http://127.0.0.1:9000"),
+        ("s3.pathStyleAccess", "false", cloud.AWS_PATH_STYLE, False),
+        ("logRetention.duration", "2592000000", opt.LOG_RETENTION_HOURS, 720),
+        ("logRetention.duration", "1", opt.LOG_RETENTION_HOURS, 1),
+        ("checkpointRetention.duration", "7200000", opt.STATE_RETENTION_HOURS, 2),
+        ("merge.heapSize", "1G", index_options.HEAP_SIZE, 1 << 30),
+        ("merge.tempDirectoryPath", "/scratch", index_options.TEMP_DIRECTORY, "/scratch"),
+        ("write.optimizeWrite.maxSplitSize", "4G", writing.TARGET_SPLIT_SIZE, 4 << 30),
+        ("read.mode", "fast", reading.READ_MODE, "fast"),
+        ("indexWriter.threads", "32", index_options.INDEX_THREADS, 8),
+        ("cache.disk.maxSize", "0", reading.DISK_CACHE_SIZE, None),
+    ],
+)
+def test_a_key_with_another_name_sets_its_option(key, value, option, expected) -> None:
+    assert Options.parse({f"spark.indextables.{key}": value}).get(option) == expected
+
+
+def test_the_own_name_of_an_option_is_stronger_than_an_alias() -> None:
+    for order in (("aws.endpoint", "s3.endpoint"), ("s3.endpoint", "aws.endpoint")):
+        options = Options.parse({key: f"http://{key}" for key in order})
+        assert options.get(cloud.AWS_ENDPOINT) == "http://aws.endpoint"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("logRetention.duration", "a month", "a whole number of milliseconds is expected"),
+        ("logRetention.duration", "-1", "a whole number of milliseconds is expected"),
+        ("s3.endpoint", "http://user:secret@store", "a URL without a user"),
+        ("merge.heapSize", "much", "a size such as 64M"),
+    ],
+)
+def test_a_wrong_value_of_an_alias_is_refused_by_its_own_key(key, value, says) -> None:
+    with pytest.raises(OptionError, match=says) as caught:
+        Options.parse({key: value})
+    assert f"'{key}'" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_alias_is_refused_where_its_option_has_no_effect(tmp_path: Path) -> None:
+    it.write(tmp_path, [{"id": 1}])
+    with pytest.raises(OptionError, match=r"'autoSize.enabled' belongs to writes"):
+        it.open(tmp_path, options={"autoSize.enabled": "true"})

@@ -60,10 +60,11 @@ def test_1_no_row_is_cut_without_a_limit(tmp_path):
     table = table_of(tmp_path, [{"id": n, "t": f"w{n % 2}"} for n in range(1000)], options=TEXT)
     assert scan(table).num_rows == 1000
     assert scan(table, "t INDEXQUERY 'w1'").num_rows == 500
-    with pytest.raises(OptionError, match=r"read\.mode.*complete"):
-        Options.parse({"read.mode": "fast"})
-    with pytest.raises(OptionError, match="never cut"):
-        Options.parse({"read.defaultLimit": 250})
+    for mode in ("fast", "complete"):
+        limited = indextables.open(tmp_path / "t", options={"read.mode": mode, "read.defaultLimit": 250})
+        assert limited.scan().num_rows == 1000
+    with pytest.raises(OptionError, match=r"read\.mode.*complete, fast"):
+        Options.parse({"read.mode": "some"})
 
 
 def test_4_a_range_on_strings_is_answered_and_not_dropped(tmp_path):

@@ -216,3 +216,11 @@ def test_a_file_of_nulls_takes_no_bounds_away():
 def test_bounds_read_back_as_values_of_the_column():
     low, high, _ = of(SMALL, {"i": [10, 9], "f": [math.nan, 2.5], "t": ["b", "a"]}).texts()
     assert parse_values(pa.array([low["i"], high["i"]]), pa.int64()).values.to_pylist() == [9, 10]
+
+
+def test_a_length_of_zero_leaves_out_the_bounds_of_texts():
+    schema = pa.schema([("t", pa.string()), ("n", pa.int64()), ("p", pa.string())])
+    made = of(schema, {"t": ["a"], "n": [1], "p": ["x"]}, partition=["p"], stats_truncation_maxLength=0)
+    low, high, stats = made.texts()
+    assert (set(low), set(high)) == ({"n"}, {"n"})
+    assert json.loads(stats)["nullCount"]["t"] == 0

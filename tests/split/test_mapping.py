@@ -161,11 +161,6 @@ def test_an_option_that_cannot_work_is_refused(options, said):
     assert said in str(caught.value)
 
 
-def test_an_option_about_a_partition_column_is_refused():
-    with pytest.raises(OptionError, match="partition column 'name'"):
-        mapping(partitions=("Name",), typemap__name="text")
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -176,7 +171,6 @@ def test_an_option_about_a_partition_column_is_refused():
         ("tokenLength.body", "70000"),
         ("indexrecordoption.body", "offsets"),
         ("json.mode", "maximal"),
-        ("indexonlyfields", "body"),
     ],
 )
 def test_a_malformed_value_is_refused_at_the_door(key, value):
@@ -211,3 +205,41 @@ def test_the_mapping_survives_its_json():
 def test_a_mapping_that_cannot_be_understood_is_an_error(text):
     with pytest.raises(SplitError, match="mapping cannot be understood"):
         Mapping.from_json(text)
+
+
+def test_paths_within_a_column_and_partition_columns_are_accepted_in_lists() -> None:
+    schema = pa.schema(
+        [
+            ("u", pa.struct([("age", pa.int64()), ("name", pa.string())])),
+            ("n", pa.int64()),
+            ("day", pa.string()),
+        ]
+    )
+    options = Options.parse(
+        {
+            "indexing.fastfields": "u.age,day",
+            "indexing.nonfastfields": "u.name,n",
+            "indexing.storeonlyfields": "u.other",
+            "indexing.typemap.day": "text",
+            "indexing.json.mode": "minimal",
+        }
+    )
+    mapping = mapping_for(schema, options, ["day"])
+    assert [(f.column, f.fast) for f in mapping.fields] == [("u", True), ("n", False)]
+
+
+def test_all_names_that_are_no_columns_are_in_one_message() -> None:
+    schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
+    options = Options.parse(
+        {
+            "indexing.fastfields": "x,b,y",
+            "indexing.typemap.z": "text",
+            "indexing.tokenizer.raw": "a,w",
+            "indexing.typemap.a": "text",
+            "indexing.nonfastfields": "v.age",
+        }
+    )
+    with pytest.raises(OptionError) as caught:
+        mapping_for(schema, options)
+    assert all(f"'{name}'" in str(caught.value) for name in ("x", "y", "z", "w", "v.age"))
+    assert "but the columns are: a, b" in str(caught.value)

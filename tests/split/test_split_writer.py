@@ -13,7 +13,7 @@ import pytest
 import tantivy
 from datafusion import SessionContext
 
-from indextables.errors import OptionError, SchemaError, SplitError
+from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import read_footer
@@ -284,17 +284,6 @@ def test_nothing_temporary_is_left(store, tmp_path):
     work.mkdir()
     write_split(store, "a.split", logs(100), {"indexWriter.tempDirectoryPath": str(work)})
     assert list(work.iterdir()) == []
-
-
-def test_original_options_without_meaning_here_are_refused():
-    for key in (
-        "write.arrowFfi.batchSize",
-        "splitConversion.maxParallelism",
-        "schema.filterEmptyObjects",
-        "indexing.indexonlyfields",
-    ):
-        with pytest.raises(OptionError, match="not accepted"):
-            Options.parse({key: "1"})
 
 
 def test_the_size_is_estimated_while_writing(tmp_path):

@@ -459,6 +459,20 @@ class TransactionLog:
                     checkpoint(self._loader, newest, self._env, compact=merged)
             except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
+                return
+            self._clean_if_due(after)
+
+    def _clean_if_due(self, after: Snapshot) -> None:
+        """Delete expired files of the log after a checkpoint; a failure never fails the commit before it."""
+        if not self.options.get(opt.CLEANUP_ENABLED):
+            return
+        try:
+            before_ms = self._env.now_ms() - retention.Retention.of(self.options).log_ms
+            versions = full_listing(self._loader.log).versions
+            if any(info.modified_ms < before_ms for info in versions.values()):
+                self.clean()
+        except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
+            _logger.warning("expired files of the log of %s were not deleted: %s", after.url, error)
 
     def _is_clean(self, snapshot: Snapshot) -> bool:
         """Whether compacting the state at a snapshot would change nothing."""

@@ -5,12 +5,14 @@ Every option is a constant (`CHECKPOINT_INTERVAL`) with its key, type, default a
 from the same declarations.
 """
 
-from indextables.options import cloud, indexing, log, maintenance, reading, streaming, writing
+from indextables.options import cloud, indexing, log, maintenance, reading, scala_keys, streaming, writing
 from indextables.options.declare import (
     OPENED,
     PREFIX,
     WRITTEN,
+    Alias,
     FieldOption,
+    Ignored,
     Option,
     Options,
     Refused,
@@ -23,7 +25,9 @@ __all__ = [
     "OPENED",
     "PREFIX",
     "WRITTEN",
+    "Alias",
     "FieldOption",
+    "Ignored",
     "Option",
     "Options",
     "Refused",
@@ -35,6 +39,7 @@ __all__ = [
     "log",
     "maintenance",
     "reading",
+    "scala_keys",
     "streaming",
     "writing",
 ]

@@ -385,11 +385,6 @@ refused(
     "aws.credentialsProviderClass",
     "classes are not loaded by name; use the environment, an AWS profile, or a callable given to open_store",
 )
-refused("gcp.projectId", "a bucket's name is unique without its project; leave the key out")
-refused("gcp.bucketName", "the bucket is named by the table's URL, gs://bucket/path; leave the key out")
-refused("cloud.bufferSize", "objects are read by ranges that the query needs, not through a buffer")
-refused("s3.streamingThreshold", "every upload is streamed; s3.multipartThreshold says when in parts")
-refused("s3.maxQueueSize", "s3.maxConcurrency bounds how much of an upload is in memory")
 for _key in (
     "workspaceUrl",
     "apiToken",
@@ -402,5 +397,3 @@ for _key in (
         f"databricks.{_key}",
         "Unity Catalog does not vend credentials here; give the store's own (aws.*, azure.*, gcp.*)",
     )
-for _key in ("catalogType", "uri", "token", "credential", "warehouse", "s3Endpoint", "s3PathStyleAccess"):
-    refused(f"iceberg.{_key}", "tables are opened by their path, not through an Iceberg catalog")

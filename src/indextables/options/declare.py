@@ -1,6 +1,7 @@
 """Declaring options, parsing a set of them, and refusing wrong ones."""
 
 import difflib
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +9,8 @@ from typing import Any, Generic, TypeVar, cast
 
 from indextables.errors import OptionError
 from indextables.sizes import parse_size, size_literal
+
+_logger = logging.getLogger("indextables.options")
 
 PREFIX = "spark.indextables."
 HADOOP_PREFIX = "spark.hadoop."
@@ -78,8 +81,28 @@ class Refused:
     reason: str
 
 
-Declaration = Option[Any] | FieldOption | Refused
+@dataclass(frozen=True, slots=True, eq=False)
+class Ignored:
+    """A key of IndexTables for Scala that is accepted with one warning: there is nothing to set here."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alias:
+    """A key of IndexTables for Scala that sets an option of another name, which is stronger if it is set."""
+
+    key: str
+    target: Option[Any]
+    convert: Callable[[str], str]
+    unit: str = ""
+
+
+Declaration = Option[Any] | FieldOption | Refused | Ignored | Alias
 _declared: dict[str, Declaration] = {}
+# Keys without an effect of which a warning was given.
+_warned: set[str] = set()
 
 
 def _register(declaration: Declaration) -> None:
@@ -128,6 +151,27 @@ def field_option(
 def refused(key: str, reason: str) -> Refused:
     """Declare that a key of IndexTables for Scala is not accepted, and why."""
     declaration = Refused(key, reason)
+    _register(declaration)
+    return declaration
+
+
+def ignored(key: str, reason: str) -> Ignored:
+    """Declare that a key of IndexTables for Scala has no effect, and what applies instead."""
+    declaration = Ignored(key, reason)
+    _register(declaration)
+    return declaration
+
+
+def alias(key: str, target: Option[Any], convert: Callable[[str], str] = str, unit: str = "") -> Alias:
+    """Declare that a key of IndexTables for Scala is another name of an option.
+
+    Args:
+        key: the key.
+        target: the option that it sets.
+        convert: turns the text of its value into that of the option; raises ValueError if it cannot.
+        unit: what the value is, if it is not what the option expects.
+    """
+    declaration = Alias(key, target, convert, unit)
     _register(declaration)
     return declaration
 
@@ -248,15 +292,23 @@ class Options:
         indextables.errors.OptionError: unknown option 'chekpoint.interval'; did you mean 'checkpoint.interval'? docs/options.md lists all
         """  # noqa: E501 - the sentence as it is raised
         values: dict[str, str] = {}
+        weaker: dict[str, str] = {}
         for spelling, value in (raw or {}).items():
             declaration, key = _find(spelling)
             text = _text(value)
+            if isinstance(declaration, Ignored):
+                _warn_once(declaration)
+                continue
+            if isinstance(declaration, Alias):
+                weaker.setdefault(declaration.target.key.lower(), _converted(declaration, text, spelling))
+                _check_scope(declaration.target, spelling, scope)
+                continue
             _check(declaration, key, text, spelling)
             _check_scope(declaration, spelling, scope)
             if values.get(key, text) != text:
                 raise OptionError(f"option '{key}' is given twice with different values; give it once")
             values[key] = text
-        return cls(values)
+        return cls({**weaker, **values})
 
     def get(self, option: Option[T]) -> T:
         """Return the value of an option: as it was set, or its default."""
@@ -293,8 +345,27 @@ def check_scope(keys: Iterable[str], scope: Collection[Where]) -> None:
         _check_scope(declaration, spelling, scope)
 
 
+def _warn_once(declaration: Ignored) -> None:
+    if declaration.key not in _warned:
+        _warned.add(declaration.key)
+        _logger.warning("option '%s' has no effect: %s", declaration.key, declaration.reason)
+
+
+def _converted(declaration: Alias, text: str, spelling: str) -> str:
+    """Return the value of an alias as that of its option."""
+    try:
+        converted = declaration.convert(text)
+    except ValueError:
+        expects = declaration.unit or declaration.target.expects
+        raise OptionError(f"option '{spelling}' is '{text}', but {expects} is expected") from None
+    _check(declaration.target, declaration.target.key.lower(), converted, spelling)
+    return converted
+
+
 def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Where]) -> None:
-    if isinstance(declaration, Refused) or not declaration.where.isdisjoint(scope):
+    if isinstance(declaration, Alias):
+        declaration = declaration.target
+    if isinstance(declaration, (Refused, Ignored)) or not declaration.where.isdisjoint(scope):
         return
     belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
     here = " or ".join(f"a {each.value}" for each in Where if each in scope and each is not Where.CHANGES)
@@ -307,9 +378,11 @@ def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Wher
 def is_secret(key: str) -> bool:
     """Whether the value of this key must never be shown or stored."""
     plain = plain_key(key)
-    declaration = _declared.get(plain)
-    if isinstance(declaration, Option):
-        return declaration.secret
+    found = _declared.get(plain)
+    if isinstance(found, Alias):
+        found = found.target
+    if isinstance(found, Option):
+        return found.secret
     family = _family(plain)
     return family is not None and family.is_secret(plain.removeprefix(f"{family.key.lower()}."))
 
@@ -338,7 +411,7 @@ def _find(spelling: str) -> tuple[Declaration, str]:
         return exact, key
     if (family := _family(key)) is not None:
         return family, key
-    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Refused)}
+    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, (Refused, Ignored))}
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean '{names[close[0]]}'? " if close else ""
     raise OptionError(f"unknown option '{spelling}'; {hint}docs/options.md lists all")
@@ -355,6 +428,7 @@ def _text(value: object) -> str:
 def _check(declaration: Declaration, key: str, text: str, spelling: str) -> None:
     if isinstance(declaration, Refused):
         raise OptionError(f"option '{spelling}' is not accepted: {declaration.reason}")
+    assert not isinstance(declaration, (Ignored, Alias)), "handled before"
     try:
         if isinstance(declaration, FieldOption):
             declaration.check(key.removeprefix(declaration.key.lower() + "."), text)

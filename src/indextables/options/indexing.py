@@ -12,7 +12,6 @@ from indextables.options.declare import (
     names,
     option,
     optional_text,
-    refused,
     size,
 )
 from indextables.options.tokenizers import TOKENIZER_NAMES, find_tokenizer
@@ -26,6 +25,7 @@ FIELD_TYPES = ("string", "exact_only", "text", "json", "ip")
 RECORDS = ("basic", "freq", "position")
 TOKEN_LENGTHS = {"tantivy_max": 65530, "default": 255, "legacy": 40, "min": 1}
 MAX_TOKEN = 65530
+_MOST_THREADS = 8
 
 
 def parse_types(text: str) -> tuple[str, ...]:
@@ -152,11 +152,6 @@ JSON_MODE = option(
     "full: json fields are indexed and have fast fields; minimal: they are only indexed.",
     where=_WRITE,
 )
-refused(
-    "indexing.indexonlyfields",
-    "a split always keeps every column of its rows, so that merging and other Parquet readers see the "
-    "whole table; drop the column before writing, or index it and do not select it",
-)
 
 HEAP_SIZE = option(
     "indexWriter.heapSize",
@@ -168,9 +163,9 @@ HEAP_SIZE = option(
 )
 INDEX_THREADS = option(
     "indexWriter.threads",
-    integer(1, 8),
+    Parser(lambda text: min(integer(1).parse(text), _MOST_THREADS), "a whole number of at least 1"),
     1,
-    "Threads that index one split. One keeps the rows in order and the index smallest.",
+    "Threads that index one split, at most 8. One keeps the rows in order and the index smallest.",
     where=_WRITE,
 )
 BATCH_ROWS = option(
@@ -211,16 +206,4 @@ PAGE_BYTES = option(
 )
 COMPRESSION_LEVEL = option(
     "write.compressionLevel", integer(1, 22), 3, "Compression level of zstd for rows and index.", where=_WRITE
-)
-refused(
-    "schema.filterEmptyObjects",
-    "the fields of an object are not listed in the schema of a split, so there is nothing to filter",
-)
-refused(
-    "write.arrowFfi.batchSize",
-    "batches keep the size they come in; indexWriter.batchSize says how many rows go to the index at once",
-)
-refused(
-    "splitConversion.maxParallelism",
-    "a split is written in one pass, there is no conversion; indexWriter.threads is what can be chosen",
 )

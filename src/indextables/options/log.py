@@ -11,7 +11,6 @@ from indextables.options.declare import (
     names,
     number,
     option,
-    refused,
     size,
 )
 
@@ -174,9 +173,10 @@ STATS_TRUNCATION = option(
 )
 STATS_MAX_LENGTH = option(
     "stats.truncation.maxLength",
-    integer(1),
+    integer(0),
     32,
-    "Maximum number of characters of a value in statistics. A truncated maximum is rounded up.",
+    "Maximum number of characters of a value in statistics. A truncated maximum is rounded up. 0 for no "
+    "statistics of texts.",
     where=_WRITE,
 )
 STATS_COLUMNS = option(
@@ -200,6 +200,15 @@ LOG_RETENTION_HOURS = option(
     integer(0),
     720,
     "Hours for which version files are retained for time travel after a checkpoint covers them.",
+    where=_WRITE,
+)
+
+CLEANUP_ENABLED = option(
+    "cleanup.enabled",
+    boolean,
+    True,
+    "After an automatic checkpoint, delete the files of the log whose retention is over "
+    "(purge.txLogRetentionHours, state.retention.*). Splits are deleted by a purge only.",
     where=_WRITE,
 )
 
@@ -287,5 +296,3 @@ PROTOCOL_CHECK = option(
     "Refuse tables that require a newer protocol version or unknown features.",
     where=_READ,
 )
-
-refused("transaction.allowDirectUsage", "it was for tests of IndexTables for Scala")

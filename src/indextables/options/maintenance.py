@@ -1,6 +1,6 @@
 """Options of maintenance: merge, purge and prewarm, as commands and after writes."""
 
-from indextables.options.declare import Where, boolean, integer, names, number, option, refused, size
+from indextables.options.declare import Where, boolean, integer, names, number, option, size
 
 _WHERE = frozenset({Where.WRITE, Where.COMMAND})
 _COMMAND = frozenset({Where.COMMAND})
@@ -164,13 +164,6 @@ JOB_RETENTION_MS = option(
     where=_WHERE,
 )
 
-refused("logRetention.duration", "give purge.txLogRetentionHours, in hours")
-refused("prewarm.enabled", "a read loads what it needs; use PREWARM INDEXTABLES CACHE")
-refused("prewarm.partitionFilter", "give PREWARM INDEXTABLES CACHE a WHERE")
-refused("prewarm.catchUpNewHosts", "run PREWARM INDEXTABLES CACHE again: cached splits are skipped")
-refused("merge.maxConcurrentBatches", "a batch is one version, and versions come one after the other")
-refused("merge.debug", "what a merge does is in its result and in the table's history")
-
 
 # --- maintenance after writes ------------------------------------------------------------------------
 
@@ -266,14 +259,3 @@ PURGE_LOG_HOURS = option(
     "Retention of version files that a checkpoint covers for such a purge, in hours.",
     where=_WRITE,
 )
-
-for _key, _reason in {
-    "mergeOnWrite.mergeGroupMultiplier": "give mergeOnWrite.minBatchesToTrigger",
-    "mergeOnWrite.minDiskSpaceGB": "a merge without disk space fails, and the write succeeds",
-    "mergeOnWrite.maxConcurrentMergesPerWorker": "give mergeOnWrite.maxConcurrentBatches",
-    "mergeOnWrite.memoryOverheadFactor": "the memory of a merge is indexWriter.heapSize",
-    "merge.heapSize": "the memory of a merge is indexWriter.heapSize",
-    "merge.tempDirectoryPath": "give indexWriter.tempDirectoryPath",
-    "merge.schedulerPool": "set the local property spark.scheduler.pool, as for any job of Spark",
-}.items():
-    refused(_key, _reason)

@@ -9,7 +9,6 @@ from indextables.options.declare import (
     integer,
     option,
     optional_text,
-    refused,
     size,
 )
 
@@ -17,7 +16,7 @@ _READ = frozenset({Where.READ, Where.COMMAND})
 
 
 def _size_or_auto(text: str) -> int | None:
-    return None if text.strip().lower() == "auto" else size.parse(text)
+    return None if text.strip().lower() in ("auto", "0") else size.parse(text)
 
 
 def _count_or_auto(text: str) -> int | None:
@@ -29,9 +28,9 @@ _auto_count: Parser[int | None] = Parser(_count_or_auto, "a whole number of at l
 
 READ_MODE = option(
     "read.mode",
-    choice("complete"),
+    choice("complete", "fast"),
     "complete",
-    "All matching rows are returned; the mode 'fast' of IndexTables for Scala, which truncates, is refused.",
+    "Both modes of IndexTables for Scala return all matching rows here; its mode 'fast' truncates results.",
     where=_READ,
 )
 BATCH_ROWS = option(
@@ -164,37 +163,3 @@ MAX_LOADS = option(
     "Number of indexes that a process loads into the cache in parallel.",
     where=_READ,
 )
-
-for _key, _reason in {
-    "read.defaultLimit": "answers are never cut; ask for a limit in the query",
-    "read.requireAggregatePushdown": "an aggregate is complete wherever it is computed",
-    "read.companion.requireAggregatePushdown": "there is no companion mode",
-    "read.aggregation.arrowFfi.enabled": "aggregates are always Arrow",
-    "read.columnar.enabled": "reads are always columnar",
-    "read.batchOptimization.enabled": "ranges of a split are always joined where that saves requests",
-    "read.batchOptimization.profile": "ranges of a split are always joined where that saves requests",
-    "read.batchOptimization.maxRangeSize": "ranges of a split are always joined where that saves requests",
-    "read.batchOptimization.gapTolerance": "ranges of a split are always joined where that saves requests",
-    "read.batchOptimization.minDocsForOptimization": "rows are Parquet; there are no documents to batch",
-    "read.batchOptimization.maxConcurrentPrefetch": "nothing is prefetched; see read.parallelism",
-    "read.adaptiveTuning.enabled": "there is nothing to tune while reading",
-    "read.adaptiveTuning.minBatchesBeforeAdjustment": "there is nothing to tune while reading",
-    "docBatch.enabled": "rows are read from Parquet in batches; see read.batchSize",
-    "docBatch.maxSize": "rows are read from Parquet in batches; see read.batchSize",
-    "bloom.filters.enabled": "the term dictionary of each split answers what a bloom filter would",
-    "partitionPruning.filterCacheEnabled": "pruning is vectorised and needs no cache",
-    "partitionPruning.indexEnabled": "pruning is vectorised and needs no index",
-    "partitionPruning.parallelThreshold": "pruning is vectorised in one thread",
-    "partitionPruning.selectivityOrdering": "pruning weighs all conditions at once",
-    "cache.queryCache": "answers are not cached; indexes are kept open instead",
-    "cache.name": "a process has one cache for each folder",
-    "cache.coalesceMaxGap": "pieces of an index that lie side by side are read at once, others apart",
-    "cache.disk.compression": "index files are mapped from the cache as they are",
-    "cache.disk.minCompressSize": "index files are mapped from the cache as they are",
-    "cache.disk.manifestSyncInterval": "the cache keeps no manifest: its folder is its state",
-    "cache.disk.writeQueue.mode": "an index is written to the cache before it is used",
-    "cache.disk.writeQueue.capacity": "an index is written to the cache before it is used",
-    "cache.disk.writeQueue.maxBudget": "an index is written to the cache before it is used",
-    "cache.disk.dropWritesWhenFull": "an index must be on the local disk to be searched",
-}.items():
-    refused(_key, _reason)

@@ -1,6 +1,6 @@
 """Options of writing a table: how large splits get, how a schema may grow, what a commit says."""
 
-from indextables.options.declare import Where, boolean, choice, integer, option, optional_text, refused, size
+from indextables.options.declare import Where, boolean, choice, integer, option, optional_text, size
 
 _WRITE = frozenset({Where.WRITE})
 
@@ -75,10 +75,3 @@ DISTRIBUTION_MODE = option(
     "partition columns are balanced by either.",
     where=_WRITE,
 )
-
-for _key, _reason in {
-    "write.optimizeWrite.samplingRatio": "the size of a split is measured while it is written",
-    "write.optimizeWrite.minRowsForEstimation": "the size of a split is measured while it is written",
-    "write.optimizeWrite.maxSplitSize": "a split is closed at write.optimizeWrite.targetSplitSize",
-}.items():
-    refused(_key, _reason)

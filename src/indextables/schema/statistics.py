@@ -120,6 +120,8 @@ class Statistics:
             and self._length is not None
             and name.lower() not in self._partitions
         ):
+            if self._length == 0:
+                return None, None
             low, high = low[: self._length], truncate_up(high, self._length)
         return low, high
 

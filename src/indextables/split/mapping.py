@@ -226,11 +226,17 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
 
 
 class _IndexingOptions:
-    """The indexing options of each column, checked against the schema."""
+    """The indexing options of each column, checked against the schema.
+
+    A name in a list may be a path within a column (`user.age`): the column as a whole gets a fast field, or
+    keeps it. Partition columns are accepted and have no index: their value is known for each split.
+    """
 
     def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
         self.columns = {field.name.lower(): field for field in schema}
         self.partitions = partitions
+        # Names that are no column, with the option that has them.
+        self._unknown: dict[str, str] = {}
         self.types = self._family(options, TYPEMAP, parse_types)
         self.tokenizers = self._family(options, TOKENIZER, parse_tokenizer)
         self.records = self._family(options, RECORD, parse_record)
@@ -241,19 +247,40 @@ class _IndexingOptions:
         self.text_record = options.get(TEXT_RECORD)
         self.text_length = options.get(TEXT_TOKEN_LENGTH)
         self.json_fast = options.get(JSON_MODE) == "full"
+        self._check_names()
         self._check_agreement()
 
-    def _column(self, name: str, key: str) -> str:
-        column = self.columns.get(name.lower())
-        if column is None:
-            column_names = ", ".join(field.name for field in self.columns.values())
-            raise OptionError(
-                f"option '{key}' names the column '{name}', but the columns are: {column_names}"
-            )
-        return name.lower()
+    def _column(self, name: str, key: str) -> str | None:
+        """The column of a name, in lower case; None for a partition column or an unknown one."""
+        lower = name.lower()
+        if lower not in self.columns:
+            self._unknown.setdefault(name, key)
+            return None
+        return None if lower in self.partitions else lower
+
+    def _check_names(self) -> None:
+        if not self._unknown:
+            return
+        keys = ", ".join(f"'{key}'" for key in dict.fromkeys(self._unknown.values()))
+        names = ", ".join(f"'{name}'" for name in self._unknown)
+        columns = ", ".join(field.name for field in self.columns.values())
+        plural = len(self._unknown) > 1
+        raise OptionError(
+            f"option {keys} names the column{'s' if plural else ''} {names}, but the columns are: {columns}"
+        )
 
     def _list(self, options: Options, option: Option[tuple[str, ...]]) -> frozenset[str]:
-        return frozenset(self._column(name, option.key) for name in options.get(option))
+        names = options.get(option)
+        if option is not FAST_FIELDS:
+            # What holds for a field within a column does not hold for the column.
+            names = tuple(name for name in names if self._root(name) is None)
+        found = (self._column(self._root(name) or name, option.key) for name in names)
+        return frozenset(name for name in found if name is not None)
+
+    def _root(self, name: str) -> str | None:
+        """The column of a path within it; None for the name of a column, and for an unknown one."""
+        root = name.lower().partition(".")[0]
+        return root if name.lower() not in self.columns and root in self.columns else None
 
     def _family(self, options: Options, family: FieldOption, parse: Any) -> dict[str, Any]:  # noqa: ANN401
         values: dict[str, Any] = {}
@@ -278,13 +305,11 @@ class _IndexingOptions:
                 f"option '{key}' can be read in two ways, since columns are called like its values; "
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
             )
-        if as_column:
-            return [(suffix, parse(text))]
-        if _parses(parse, suffix) and suffix not in self.columns:
-            return [(self._column(name, key), parse(suffix)) for name in listed]
-        if as_list:
-            return [(name, parse(suffix)) for name in listed]
-        return [(self._column(suffix, key), parse(text))]
+        if not as_column and (as_list or (_parses(parse, suffix) and suffix not in self.columns)):
+            named = [(self._column(name, key), parse(suffix)) for name in listed]
+        else:
+            named = [(self._column(suffix, key), parse(text))]
+        return [(name, value) for name, value in named if name is not None]
 
     def _check_agreement(self) -> None:
         for first, second, one, other in (
@@ -296,17 +321,6 @@ class _IndexingOptions:
                 raise OptionError(
                     f"the column '{both[0]}' is named by '{one.key}' and by '{other.key}', which exclude "
                     "each other; name it in one of them"
-                )
-        options_by_name = (
-            (self.types, TYPEMAP), (self.tokenizers, TOKENIZER), (self.records, RECORD),
-            (self.lengths, TOKEN_LENGTH), (self.fast, FAST_FIELDS), (self.non_fast, NON_FAST_FIELDS),
-            (self.store_only, STORE_ONLY_FIELDS),
-        )  # fmt: skip
-        for names, option in options_by_name:
-            if clash := sorted(self.partitions & frozenset(names)):
-                raise OptionError(
-                    f"option '{option.key}' names the partition column '{clash[0]}', which is not "
-                    "indexed: its value is known for each split; leave it out"
                 )
 
 
