@@ -29,7 +29,10 @@ object Rpc {
   private val Work = Set("abort", "command_finish", "command_plan", "commit", "delete", "merge_here", "write")
   // Of those, the ones that may be done twice.
   private val Repeatable = Set("abort", "merge_here", "write")
+  // How often a call is made whose process ends while it works on the call.
   private val Attempts = 3
+  // Idle processes that may have ended unnoticed: a call that meets one of them has not begun.
+  private val IdleProcesses = 2 * Processes
 
   private val forQueries = new Semaphore(Processes, true)
   private val forWork = new Semaphore(Processes, true)
@@ -50,34 +53,42 @@ object Rpc {
 
   def apply(op: String, request: Any, blobs: Array[Byte]*): Reply = {
     KeepAlive.used()
-    val reply = attempted(op, Json.text(request), blobs, Attempts)
+    val reply = attempted(op, Json.text(request), blobs, Attempts, IdleProcesses)
     val error = reply.json.get("error")
     if (error != null) throw new Failure(error.asText)
     reply
   }
 
-  /** A process that ends in the middle of a call is replaced by Spark, and the call is made again where that is safe. */
-  @tailrec private def attempted(op: String, request: String, blobs: Seq[Array[Byte]], left: Int): Reply = {
+  /**
+   * Makes a call, and makes it again, where that is safe, if its process has ended.
+   *
+   * @param attempts how many processes may still end after they began the call
+   * @param idle how many processes may still turn out to have ended before the call
+   */
+  @tailrec private def attempted(op: String, request: String, blobs: Seq[Array[Byte]], attempts: Int, idle: Int): Reply = {
+    val call = new Call(function, op, request, blobs)
     val result =
-      try Right(once(op, request, blobs))
+      try Right(once(op, call))
       catch { case error: Exception if ended(error) => Left(error) }
     result match {
       case Right(reply) => reply
-      case Left(_) if left > 1 && (!Work(op) || Repeatable(op)) => attempted(op, request, blobs, left - 1)
+      case Left(_) if isRepeatable(op) && !call.began && idle > 0 => attempted(op, request, blobs, attempts, idle - 1)
+      case Left(_) if isRepeatable(op) && attempts > 1 => attempted(op, request, blobs, attempts - 1, idle)
       case Left(error) =>
-        val doubt = if (Work(op) && !Repeatable(op)) "; whether it took effect is unknown: look at the table's history first" else ""
+        val doubt = if (isRepeatable(op)) "" else "; whether it took effect is unknown: look at the table's history first"
         throw new Failure(s"the planner process of indextables ended during '$op'$doubt; run the statement again", Some(error))
     }
   }
+
+  private def isRepeatable(op: String): Boolean = !Work(op) || Repeatable(op)
 
   private def ended(error: Throwable): Boolean =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).exists(_.isInstanceOf[IOException])
 
   /** One call in a thread of its own, so that whoever waits for it can be interrupted; then its process is ended. */
-  private def once(op: String, request: String, blobs: Seq[Array[Byte]]): Reply = {
+  private def once(op: String, call: Call): Reply = {
     val gate = if (Work(op)) forWork else forQueries
     gate.acquire()
-    val call = new Call(function, op, request, blobs)
     val running =
       try threads.submit { () =>
         // Settings of a session would start processes of its own.
@@ -95,6 +106,9 @@ object Rpc {
     private var process: Option[Long] = None
     private var cancelled = false
 
+    /** Whether a process answered that it works on the call. */
+    @volatile var began = false
+
     // pyspark.daemon loads modules only whose names start with "pyspark".
     override val workerModule: String = KeepAlive.PlannerModule
 
@@ -105,6 +119,7 @@ object Rpc {
     }
 
     private def started(pid: Long): Unit = synchronized {
+      began = true
       process = Some(pid)
       if (cancelled) end(pid)
     }

@@ -77,25 +77,26 @@ def test_many_queries_at_once_share_few_planner_processes(spark, table):
     assert 1 <= len(_planners()) <= 2 * PLANNERS
 
 
-def test_a_planner_that_dies_in_a_call_is_replaced_and_the_call_repeated(spark, table):
-    assert table.count() == 100
-    stopped = _planners()
+def _stop_all_planners(spark, table) -> list[int]:
+    """Stop as many idle planner processes as there may be for queries; their numbers."""
+    with ThreadPoolExecutor(PLANNERS) as threads:
+        while len(stopped := _planners()) < PLANNERS:
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            # Calls that find their process stopped wait; the others start processes.
+            answers = [threads.submit(table.count) for _ in range(PLANNERS)]
+            _eventually(lambda waiting=tuple(stopped): _rpc(spark).underWay() <= len(waiting))
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+            assert [answer.result(timeout=120) for answer in answers] == [100] * PLANNERS
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
-    with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(lambda: table.where("id < 7").collect())
-        _eventually(lambda: _rpc(spark).underWay() == 1)
-        for pid in stopped:
-            os.kill(pid, signal.SIGKILL)
-        assert len(answer.result(timeout=120)) == 7
-    assert not set(stopped) & set(_planners())
+    return stopped
 
 
 def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(spark, table):
-    assert table.count() == 100
-    stopped = _planners()
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    # Before the test below, which leaves dead processes that a call may meet first.
+    stopped = _stop_all_planners(spark, table)
     invoke = spark._jvm.java.lang.invoke
     kind = invoke.MethodType.methodType(spark._jvm.java.lang.Long.TYPE)
     counted = table.where("id < 9")._jdf
@@ -117,6 +118,19 @@ def test_a_cancelled_query_ends_the_planner_process_that_works_for_it(spark, tab
             os.kill(pid, signal.SIGCONT)
     _eventually(lambda: set(stopped) - set(_planners()) != set())
     assert table.where("id < 9").count() == 9
+
+
+def test_planners_that_die_idle_or_in_a_call_are_replaced_and_the_call_repeated(spark, table):
+    stopped = _stop_all_planners(spark, table)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(lambda: table.where("id < 7").collect())
+        _eventually(lambda: _rpc(spark).underWay() == 1)
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        assert len(answer.result(timeout=120)) == 7
+    assert not set(stopped) & set(_planners())
+    # Spark's list of idle processes still has dead ones: the next calls meet them, and succeed.
+    assert [table.count() for _ in range(PLANNERS)] == [100] * PLANNERS
 
 
 def test_sockets_of_workers_are_in_a_private_folder_and_stale_ones_are_deleted(spark, table):
