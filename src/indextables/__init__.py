@@ -7,7 +7,7 @@ so that `import indextables` and the command line start without Arrow, Tantivy a
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import indextables.fork  # noqa: F401 - registers what a forked child must renew
+import indextables.cache  # noqa: F401 - registers what a forked child must renew
 from indextables.errors import IndexTablesError
 from indextables.version import VERSION
 

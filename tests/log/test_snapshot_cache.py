@@ -1,13 +1,13 @@
 """What is kept in memory: how often it helps, how long it stays, and that it never lies."""
 
 import shutil
-from typing import Any
 
 import pytest
 
+from indextables.cache import Cache
 from indextables.log import snapshot_cache
 from indextables.log.checkpoint import checkpoint
-from indextables.log.snapshot_cache import Cache, cache_limits, cache_statistics, invalidate
+from indextables.log.snapshot_cache import cache_limits, cache_statistics, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.store import open_store
@@ -16,7 +16,6 @@ from tests.log_tables.build import a_log, a_table, append, env, overwrite, paths
 from tests.log_tables.watched import WatchedStore
 
 OFF = {"transaction.cache.enabled": "false"}
-TABLE: Any = "t"
 
 
 @pytest.fixture(autouse=True)
@@ -156,30 +155,30 @@ def test_file_lists_are_bounded_by_their_bytes(tmp_path):
 def test_the_clock_of_a_cache(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    cache: Cache[str] = Cache(weigh=len)
-    cache.put(TABLE, 1, "value", capacity=5)
+    cache: Cache[str, str] = Cache(weigh=len)
+    cache.put("a", "value", capacity=5)
     now[0] += 9.9
-    assert cache.get(TABLE, 1, ttl_ms=10_000) == "value"
+    assert cache.get("a", ttl_ms=10_000) == "value"
     now[0] += 0.2
-    assert cache.get(TABLE, 1, ttl_ms=10_000) is None
+    assert cache.get("a", ttl_ms=10_000) is None
     assert cache.statistics().entries == 0
     assert cache.statistics().weight == 0
-    cache.put(TABLE, 1, "value", capacity=5)
-    assert cache.get(TABLE, 1, ttl_ms=0) is None, "no time to live is off"
+    cache.put("a", "value", capacity=5)
+    assert cache.get("a", ttl_ms=0) is None, "no time to live is off"
 
 
 def test_a_value_heavier_than_the_bound_is_not_kept():
-    cache: Cache[str] = Cache(weigh=len)
-    cache.put(TABLE, 1, "small", capacity=5, max_weight=10)
-    cache.put(TABLE, 2, "x" * 11, capacity=5, max_weight=10)
-    assert cache.get(TABLE, 2, ttl_ms=1000) is None
+    cache: Cache[str, str] = Cache(weigh=len)
+    cache.put("a", "small", capacity=5, max_weight=10)
+    cache.put("b", "x" * 11, capacity=5, max_weight=10)
+    assert cache.get("b", ttl_ms=1000) is None
     assert cache.statistics().weight == 0
 
 
 def test_a_value_put_twice_counts_once():
-    cache: Cache[str] = Cache(weigh=len)
+    cache: Cache[str, str] = Cache(weigh=len)
     for _ in range(3):
-        cache.put(TABLE, 1, "value", capacity=5)
+        cache.put("a", "value", capacity=5)
     assert (cache.statistics().entries, cache.statistics().weight) == (1, 5)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import indextables
+from indextables.cache import Cache
 from indextables.errors import CredentialsError
 from indextables.log import snapshot_cache
-from indextables.log.snapshot_cache import Cache
 from indextables.options import Options
 from indextables.read import split_source as sources
 from indextables.spark.planner import read_context, tables
@@ -173,8 +173,8 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     tables.snapshot(request, ())
     assert read_context.read_context(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
-    assert snapshot_cache.NEWEST._kept and snapshot_cache.FILE_LISTS._kept and snapshot_cache.VERSIONS._kept  # noqa: PT018
-    assert sources._kept and search._open_indexes and read_context._tables and tables._snapshots  # noqa: PT018
+    assert snapshot_cache.NEWEST and snapshot_cache.FILE_LISTS and snapshot_cache.VERSIONS  # noqa: PT018
+    assert sources._sources and search._open_indexes and read_context._tables and tables._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
             assert not isinstance(thing, (Store, Identity, StoreWithCredentials)), (where, thing)

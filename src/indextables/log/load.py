@@ -184,12 +184,12 @@ class Loader:
     def version(self, file: VersionFile) -> list[Action]:
         """The actions of one version."""
         keep = cache_limits(self.options, opt.CACHE_VERSION_TTL_MS, opt.CACHE_VERSION_CAPACITY)
-        cached = VERSIONS.get(self.log.cache_scope, file, ttl_ms=keep.ttl_ms) if keep.capacity else None
+        cached = VERSIONS.get((self.log.cache_scope, file), ttl_ms=keep.ttl_ms) if keep.capacity else None
         if cached is not None:
             return cached
         actions = self.read_version(file.version)
         if keep.capacity:
-            VERSIONS.put(self.log.cache_scope, file, actions, capacity=keep.capacity)
+            VERSIONS.put((self.log.cache_scope, file), actions, capacity=keep.capacity)
         return actions
 
     def read_version(self, version: int) -> list[Action]:
@@ -279,12 +279,12 @@ class Loader:
         """The newest metadata before a state that has none, as older writers left it out."""
         keep = cache_limits(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
         metadata = (
-            METADATA.get(self.log.cache_scope, segment.base, ttl_ms=keep.ttl_ms) if keep.capacity else None
+            METADATA.get((self.log.cache_scope, segment.base), ttl_ms=keep.ttl_ms) if keep.capacity else None
         )
         if metadata is None:
             metadata = self._search_metadata(segment)
             if keep.capacity:
-                METADATA.put(self.log.cache_scope, segment.base, metadata, capacity=keep.capacity)
+                METADATA.put((self.log.cache_scope, segment.base), metadata, capacity=keep.capacity)
         return metadata
 
     def _search_metadata(self, segment: Segment) -> Metadata:

@@ -3,9 +3,6 @@
 Term statistics over all splits of a search make the scores of different splits comparable.
 """
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from indextables.cache import Cache
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
@@ -177,8 +175,7 @@ def _empty(schema: pa.Schema, marked: Sequence[str]) -> pa.Table:
 
 # The counts of a search in a split are cached: a split never changes.
 _MAX_CACHED = 20_000
-_counts: OrderedDict[Hashable, TermStatistics] = OrderedDict()
-_lock = threading.Lock()
+_counts: Cache[Hashable, TermStatistics] = Cache(_MAX_CACHED)
 
 
 def term_statistics(
@@ -201,17 +198,13 @@ def term_statistics(
     keys: list[Hashable] = [
         (store.cache_scope, ref.path, ref.size, bound, tuple(table.schema.names)) for ref in counted
     ]
-    with _lock:
-        counts_by_split = {key: _counts[key] for key in keys if key in _counts}
+    cached = {key: _counts.get(key) for key in keys}
+    counts_by_split = {key: counts for key, counts in cached.items() if counts is not None}
     missing = {key: ref for key, ref in zip(keys, counted, strict=True) if key not in counts_by_split}
-    if missing:
-        works = [partial(_of_split, store, ref, table, searches) for ref in missing.values()]
-        counts = dict(zip(missing, each(works, parallelism), strict=True))
-        counts_by_split |= counts
-        with _lock:
-            _counts.update(counts)
-            while len(_counts) > _MAX_CACHED:
-                _counts.popitem(last=False)
+    works = [partial(_of_split, store, ref, table, searches) for ref in missing.values()]
+    for key, counts in zip(missing, each(works, parallelism), strict=True):
+        counts_by_split[key] = counts
+        _counts.put(key, counts)
     rows = sum(ref.num_records or 0 for ref in splits)
     return sum_statistics((counts_by_split[key] for key in keys), rows)
 
@@ -224,13 +217,3 @@ def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequen
         for search in searches:
             compile_query(reader.bound_query(search), view)
         return reader.index.term_statistics(words)
-
-
-def _forget() -> None:
-    """A forked child starts with an empty cache; the parent's lock may be held forever."""
-    global _lock  # noqa: PLW0603 - the child's own
-    _lock = threading.Lock()
-    _counts.clear()
-
-
-os.register_at_fork(after_in_child=_forget)

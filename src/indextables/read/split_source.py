@@ -4,9 +4,6 @@ Footers and page indexes are cached in the process. The cache holds no store, an
 with the credentials that they were read with.
 """
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -14,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from indextables.cache import Cache
 from indextables.errors import IndexTablesError, SplitError
 from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
@@ -194,30 +192,22 @@ class QuickwitSplit:
         )  # fmt: skip
 
 
-_kept: OrderedDict[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = OrderedDict()
-_lock = threading.Lock()
+_sources: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()
 
 
 def open_source(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     """A split, open for reading; what was read of it before is not read again."""
     key = (store.cache_scope, ref.path, ref.size)
-    with _lock:
-        facts = _kept.get(key)
-        if facts is not None:
-            _kept.move_to_end(key)
-    if facts is None:
+    state = _sources.get(key)
+    if state is None:
         try:
             read = _read(store, ref)
         except IndexTablesError as error:
             if not is_resource_exhausted(error) or not close_sources():
                 raise
             read = _read(store, ref)
-        most = max_open_files(_MAX_CACHED)
-        with _lock:
-            facts = _kept.setdefault(key, read)
-            while len(_kept) > most:
-                _kept.popitem(last=False)
-    return facts.open(store, ref, table)
+        state = _sources.put_if_absent(key, read, capacity=max_open_files(_MAX_CACHED))
+    return state.open(store, ref, table)
 
 
 def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState:
@@ -226,18 +216,6 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
 
 def close_sources() -> int:
     """Forget every split and index that this process keeps open; returns how many splits there were."""
-    with _lock:
-        count = len(_kept)
-        _kept.clear()
+    count = len(_sources.clear())
     close_indexes()
     return count
-
-
-def _forget() -> None:
-    """What a parent opened is not for its forked child: stores refuse that; and its locks may be held."""
-    global _lock  # noqa: PLW0603 - the child's own
-    _lock = threading.Lock()
-    _kept.clear()
-
-
-os.register_at_fork(after_in_child=_forget)

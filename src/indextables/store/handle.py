@@ -4,7 +4,6 @@ import os
 import secrets
 import stat
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from indextables import metrics
+from indextables.cache import Cache
 from indextables.errors import (
     ForkedStoreError,
     ObjectMissingError,
@@ -347,11 +347,11 @@ def _arrive(url: str, identity: Identity, owner: int) -> Store:
     return Store(locate(url), identity)
 
 
-_MOST_KEPT = 64
+_MAX_CLIENTS = 64
 _BEHAVIOUR = ("cloud.", "s3.")
 
 _lock = threading.Lock()
-_remotes: OrderedDict[tuple[Any, ...], Clients] = OrderedDict()
+_remotes: Cache[tuple[Any, ...], Clients] = Cache(_MAX_CLIENTS, retain_in_child=True)
 _memories: dict[str, MemoryClients] = {}
 _of_parents: list[object] = []
 
@@ -374,11 +374,7 @@ def _clients(location: Location, identity: Identity, reader: str) -> Clients:
             item for item in identity.options.values.items() if item[0].startswith(_BEHAVIOUR)
         )
         key = (location.kind, location.bucket, location.host, behaviour, reader)
-        clients = _remotes.pop(key, None) or RemoteClients(location, identity)
-        _remotes[key] = clients
-        while len(_remotes) > _MOST_KEPT:
-            _remotes.popitem(last=False)
-        return clients
+        return _remotes.get(key) or _remotes.put_if_absent(key, RemoteClients(location, identity))
 
 
 def _forget() -> None:
@@ -386,9 +382,9 @@ def _forget() -> None:
 
     The parent's clients are not let go: ending them takes threads that the child does not have.
     """
-    global _lock, _remotes, _memories
-    _of_parents.append((_remotes, _memories))
-    _lock, _remotes, _memories = threading.Lock(), OrderedDict(), {}
+    global _lock, _memories
+    _of_parents.append(_memories)
+    _lock, _memories = threading.Lock(), {}
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -14,11 +14,11 @@ import os
 import re
 import secrets
 import stat
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
+from indextables.cache import Cache
 from indextables.errors import (
     CredentialsError,
     NotDurableError,
@@ -361,7 +361,7 @@ def _copy(source: IO[bytes], file: IO[bytes]) -> int:
 
 
 # Folders whose name is on the disk for good, and which folder that was: (device, inode).
-_flushed: OrderedDict[str, tuple[int, int]] = OrderedDict()
+_flushed: Cache[str, tuple[int, int]] = Cache(_MAX_FLUSHED_FOLDERS)
 
 
 def _make_folder(folder: str) -> None:
@@ -398,10 +398,7 @@ def _make_folder(folder: str) -> None:
             # in a folder that this user may not list, or that cannot be flushed, he did not make this one
             if error.errno not in _NO_FLUSH:
                 raise
-        _flushed[folder] = identity
-        while len(_flushed) > _MAX_FLUSHED_FOLDERS:
-            with suppress(KeyError):  # another thread took it
-                _flushed.popitem(last=False)
+        _flushed.put(folder, identity)
         return
 
 
@@ -421,5 +418,5 @@ def _remove_empty(folder: str, root: str) -> None:
             os.rmdir(_path(folder))
         except OSError:  # not empty, gone already, or not ours to remove
             return
-        _flushed.pop(_path(folder), None)
+        _flushed.pop(_path(folder))
         folder = folder.rpartition("/")[0]

@@ -1,12 +1,12 @@
 """Small results that the planner computes itself, because starting a task would take longer."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
+from indextables.cache import Cache
 from indextables.log.snapshot import Snapshot
 from indextables.options import reading
 from indextables.predicate import to_sql
@@ -35,7 +35,7 @@ _MAX_ROWS_READ = 100_000
 _MAX_ANSWER_BYTES = 4 << 20
 _MAX_CACHED = 16
 
-_answers: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
+_answers: Cache[tuple[object, ...], pa.Table] = Cache(_MAX_CACHED)
 
 
 def inline_rows(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> list[pa.RecordBatch] | None:
@@ -125,9 +125,7 @@ def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, stor
         return cached
     groups = _inline_groups(snapshot, files, spec, store)
     if groups is not None:
-        _answers[key] = groups
-        while len(_answers) > _MAX_CACHED:
-            _answers.popitem(last=False)
+        _answers.put(key, groups)
     return groups
 
 

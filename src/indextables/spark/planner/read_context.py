@@ -1,13 +1,13 @@
 """The table of a read request at its version, with the virtual columns and conditions of the request."""
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from indextables.cache import Cache
 from indextables.errors import PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
@@ -122,7 +122,7 @@ Request: TypeAlias = Mapping[str, Any]
 # The join checks every row anyway: a longer list of its values costs more than it saves.
 _MAX_RUNTIME_VALUES = 1000
 _MAX_CACHED = 32
-_tables: OrderedDict[tuple[object, ...], TableContext] = OrderedDict()
+_tables: Cache[tuple[object, ...], TableContext] = Cache(_MAX_CACHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +191,5 @@ def read_context(request: Request) -> ReadContext | None:
 def _cached_table(snapshot: Snapshot, options: Options) -> TableContext:
     key = (snapshot.log.cache_scope, snapshot.key, *sorted(options.public().values.items()))
     if (table := _tables.get(key)) is None:
-        table = _tables[key] = table_context(snapshot, options)
-        while len(_tables) > _MAX_CACHED:
-            _tables.popitem(last=False)
-    else:
-        _tables.move_to_end(key)
+        table = _tables.put_if_absent(key, table_context(snapshot, options))
     return table

@@ -1,10 +1,10 @@
 """Tables of requests, and snapshots of queries: the operations `options`, `schema` and `snapshot`."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from indextables.cache import Cache
 from indextables.errors import (
     OptionError,
     SchemaError,
@@ -234,7 +234,7 @@ NO_LOG = -1
 
 # Without their readers: the cache holds neither open files nor credentials.
 _MAX_CACHED = 16
-_snapshots: OrderedDict[tuple[object, ...], Snapshot] = OrderedDict()
+_snapshots: Cache[tuple[object, ...], Snapshot] = Cache(_MAX_CACHED)
 
 
 def snapshot(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
@@ -262,7 +262,6 @@ def pinned_snapshot(table: TableLocation, request: Mapping[str, Any]) -> Snapsho
         return None
     key = _key(table, version, identity)
     if (cached := _snapshots.get(key)) is not None:
-        _snapshots.move_to_end(key)
         return table.log.adopt(cached)
     result = table.snapshot()
     if (result.version, result.identity) != (version, identity):
@@ -299,11 +298,7 @@ def _replaced(table: TableLocation) -> TableReplacedError:
 
 
 def _cache(table: TableLocation, snapshot: Snapshot) -> None:
-    key = _key(table, snapshot.version, snapshot.identity)
-    _snapshots[key] = replace(snapshot, reader=None)
-    _snapshots.move_to_end(key)
-    while len(_snapshots) > _MAX_CACHED:
-        _snapshots.popitem(last=False)
+    _snapshots.put(_key(table, snapshot.version, snapshot.identity), replace(snapshot, reader=None))
 
 
 def _key(table: TableLocation, version: int, identity: str | None) -> tuple[object, ...]:

@@ -7,8 +7,6 @@ there is room (`cache.maxSize`).
 import hashlib
 import os
 import shutil
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -22,6 +20,7 @@ import tantivy
 from tantivy import Order, Query
 
 from indextables import metrics
+from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.options import Options, reading
@@ -297,8 +296,7 @@ def _count(result: tantivy.SearchResult) -> int:
 
 
 # By the content of an index, which is known only to readers of the split.
-_open_indexes: OrderedDict[str, CachedIndex] = OrderedDict()
-_open_lock = threading.Lock()
+_open_indexes: Cache[str, CachedIndex] = Cache()
 
 
 def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
@@ -345,10 +343,7 @@ def _open_cached(
 ) -> IndexSearcher:
     cache = index_cache(options)
     name = f"{cache.folder}/{key}"
-    with _open_lock:
-        cached = _open_indexes.get(name)
-        if cached is not None:
-            _open_indexes.move_to_end(name)
+    cached = _open_indexes.get(name)
     if cached is not None:
         if cached.lease.is_current():
             metrics.record(CACHE_HIT, 1)
@@ -364,11 +359,9 @@ def _open_cached(
         opened = _open_entry(cache, key, size, write, store, footer)
     metrics.record(CACHE_MISS if cache.misses > before else CACHE_HIT, 1)
     limit = options.get(reading.OPEN_INDEXES_SIZE)
-    with _open_lock:
-        current = _open_indexes.setdefault(name, opened)
-        dropped = _evict_over_limit(limit)
+    current = _open_indexes.put_if_absent(name, opened)
     # An evicted index stays open while it is referenced; then its lock is released.
-    del dropped
+    _evict_over_limit(limit)
     return IndexSearcher(store, footer, current)
 
 
@@ -406,21 +399,19 @@ def _cannot_open(where: str, error: BaseException) -> SplitError:
     return SplitError(f"{where}: its index cannot be opened ({error}); the split is damaged")
 
 
-def _evict_over_limit(limit: int) -> list[CachedIndex]:
-    """Remove the least recently used indexes until the others fit; one always stays.
+def _evict_over_limit(limit: int) -> None:
+    """Close the least recently used indexes until the others fit; one always stays.
 
     An open index has an open lock file, mapped files, and a thread of Tantivy.
     """
-    dropped = []
-    size = sum(each.lease.size for each in _open_indexes.values())
-    maps = sum(each.lease.files + _MAPS_BESIDE for each in _open_indexes.values())
     count, most_maps = max_open_files(_MAX_OPEN), max_mapped_files()
-    while (size > limit or maps > most_maps or len(_open_indexes) > count) and len(_open_indexes) > 1:
-        _, oldest = _open_indexes.popitem(last=False)
-        size -= oldest.lease.size
-        maps -= oldest.lease.files + _MAPS_BESIDE
-        dropped.append(oldest)
-    return dropped
+
+    def too_many(opened: Sequence[CachedIndex]) -> bool:
+        size = sum(each.lease.size for each in opened)
+        maps = sum(each.lease.files + _MAPS_BESIDE for each in opened)
+        return size > limit or maps > most_maps or len(opened) > count
+
+    _open_indexes.evict_while(too_many)
 
 
 def _cache_key(store: Store, footer: Footer) -> str:
@@ -428,16 +419,6 @@ def _cache_key(store: Store, footer: Footer) -> str:
     sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
     parts = [store.url, footer.path, str(footer.size), *sums]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _after_fork() -> None:
-    """Reset in a forked child: a thread of the parent may have held the lock."""
-    global _open_lock  # noqa: PLW0603 - the child's own
-    _open_lock = threading.Lock()
-    _open_indexes.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
@@ -450,8 +431,7 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
     ]
     key = _cache_key(store, footer)
     cache = index_cache(options)
-    with _open_lock:
-        opened = _open_indexes.get(f"{cache.folder}/{key}")
+    opened = _open_indexes.get(f"{cache.folder}/{key}")
     if opened is not None and not any(map(opened.lease.is_missing, pieces)):
         return True
     if not pieces:
@@ -461,18 +441,12 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
 
 
 def _close(lease: Lease) -> None:
-    with _open_lock:
-        gone = [name for name, each in _open_indexes.items() if each.lease is lease]
-        dropped = [_open_indexes.pop(name) for name in gone]
-    del dropped
+    _open_indexes.discard(lambda _, opened: opened.lease is lease)
 
 
 def close_indexes() -> int:
     """Close all open indexes of this process; returns their number."""
-    with _open_lock:
-        dropped = list(_open_indexes.values())
-        _open_indexes.clear()
-    return len(dropped)
+    return len(_open_indexes.clear())
 
 
 def prewarm(

@@ -1,0 +1,187 @@
+"""Caches of this process: bounded, safe for threads, and empty in forked children.
+
+A lock that another thread held at a fork is never released in the child. So every cache has a new lock there,
+and so have cached properties, of which Python 3.11 has one lock for all objects of a class.
+"""
+
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from cachetools import LRUCache
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+# Every cache of this process, for its forked children.
+_caches: "weakref.WeakSet[Cache[Any, Any]]" = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """The number of hits and misses of a cache, and of its entries, with their weight."""
+
+    hits: int
+    misses: int
+    entries: int
+    weight: int
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Hits as a share of all lookups; None before the first one."""
+        lookups = self.hits + self.misses
+        return self.hits / lookups if lookups else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry(Generic[V]):
+    value: V
+    time: float
+    weight: int
+
+
+class Cache(Generic[K, V]):
+    """Values by key; the least recently used ones are evicted first."""
+
+    def __init__(
+        self,
+        capacity: float = math.inf,
+        *,
+        weigh: Callable[[V], int] | None = None,
+        retain_in_child: bool = False,
+    ) -> None:
+        """Create an empty cache.
+
+        Args:
+            capacity: the maximum number of values, where `put` has no other.
+            weigh: returns the size of a value in memory, for caches that bound it.
+            retain_in_child: never release the parent's values in a forked child, because ending them takes
+                threads that the child does not have.
+        """
+        _caches.add(self)
+        self._capacity = capacity
+        self._weigh = weigh
+        self._retained: list[object] | None = [] if retain_in_child else None
+        self._lock = threading.Lock()
+        self._entries: LRUCache[K, _Entry[V]] = self._empty()
+        self._hits = 0
+        self._misses = 0
+
+    def __len__(self) -> int:
+        """The number of values."""
+        return len(self._entries)
+
+    def get(self, key: K, *, ttl_ms: float = math.inf) -> V | None:
+        """Return the value of a key; None if there is none, or if it is older than its time to live."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None and _age_ms(entry) < ttl_ms:
+                self._hits += 1
+                return entry.value
+            if entry is not None:
+                del self._entries[key]
+            self._misses += 1
+            return None
+
+    def has(self, key: K, *, ttl_ms: float = math.inf) -> bool:
+        """Whether `get` would return a value; counts as neither hit nor miss."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return entry is not None and _age_ms(entry) < ttl_ms
+
+    def put(self, key: K, value: V, *, capacity: float | None = None, max_weight: float = math.inf) -> None:
+        """Add or replace a value, and evict others until number and weight are within their limits."""
+        with self._lock:
+            self._entries[key] = self._entry(value)
+            self._evict(self._capacity if capacity is None else capacity, max_weight)
+
+    def put_if_absent(self, key: K, value: V, *, capacity: float | None = None) -> V:
+        """Add a value unless another thread was faster; return the one that is in the cache."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = self._entry(value)
+                self._evict(self._capacity if capacity is None else capacity, math.inf)
+            return entry.value
+
+    def pop(self, key: K) -> V | None:
+        """Remove and return the value of a key; None if there is none."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            return None if entry is None else entry.value
+
+    def evict_while(self, too_many: Callable[[Sequence[V]], bool]) -> list[V]:
+        """Evict values as long as the remaining ones are too many; one always stays.
+
+        Returns the evicted values: they end when the caller lets them go, not while the cache is locked.
+        """
+        evicted = []
+        with self._lock:
+            while len(self._entries) > 1 and too_many([entry.value for entry in self._entries.values()]):
+                evicted.append(self._entries.popitem()[1].value)
+        return evicted
+
+    def discard(self, condition: Callable[[K, V], bool]) -> list[V]:
+        """Remove and return the values for which a condition holds."""
+        with self._lock:
+            keys = [key for key, entry in self._entries.items() if condition(key, entry.value)]
+            return [self._entries.pop(key).value for key in keys]
+
+    def clear(self) -> list[V]:
+        """Remove and return all values."""
+        return self.discard(lambda _key, _value: True)
+
+    def statistics(self) -> CacheStatistics:
+        """Return the numbers of hits, misses and entries."""
+        with self._lock:
+            weight = int(self._entries.currsize) if self._weigh else 0
+            return CacheStatistics(self._hits, self._misses, len(self._entries), weight)
+
+    def after_fork(self) -> None:
+        """Start empty, with a new lock, in a forked child."""
+        self._lock = threading.Lock()
+        if self._retained is not None:
+            self._retained.append(self._entries)
+        self._entries = self._empty()
+
+    def _empty(self) -> "LRUCache[K, _Entry[V]]":
+        return LRUCache(math.inf, getsizeof=lambda entry: entry.weight)
+
+    def _entry(self, value: V) -> _Entry[V]:
+        return _Entry(value, time.monotonic(), self._weigh(value) if self._weigh else 0)
+
+    def _evict(self, capacity: float, max_weight: float) -> None:
+        while self._entries and (len(self._entries) > capacity or self._entries.currsize > max_weight):
+            self._entries.popitem()
+
+
+def _age_ms(entry: _Entry[Any]) -> float:
+    return (time.monotonic() - entry.time) * 1000
+
+
+def _after_fork() -> None:
+    for cache in list(_caches):
+        cache.after_fork()
+
+
+def _renew_properties() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "indextables":
+            continue
+        for owner in vars(module).values():
+            if isinstance(owner, type) and owner.__module__ == name:
+                for attribute in vars(owner).values():
+                    if isinstance(attribute, cached_property):
+                        vars(attribute)["lock"] = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+if sys.version_info < (3, 12):
+    os.register_at_fork(after_in_child=_renew_properties)
