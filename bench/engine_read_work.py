@@ -19,7 +19,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import Column, In, Values, parse_condition
 from indextables.read import Aggregate, Function
-from indextables.read.split_source import close_sources
+from indextables.read.split_source import close_splits
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 
@@ -104,7 +104,7 @@ def ours(folder: str, question: str, state: str = "warm") -> Prepare:
 
     def prepare() -> Callable[[], object]:
         if state == "cold":
-            close_sources()
+            close_splits()
             index_cache(options).flush()
         return act
 

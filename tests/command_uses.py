@@ -9,7 +9,7 @@ from typing import Any
 
 import indextables as it
 from indextables.commands import COMMANDS, Command
-from tests.upkeep_tables import appended, orphan
+from tests.maintenance_tables import appended, orphan
 
 # What differs from run to run, or between interfaces: times, processes, paths of the table.
 VOLATILE = frozenset(

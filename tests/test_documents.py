@@ -187,6 +187,53 @@ def test_every_module_that_a_page_names_exists() -> None:
                 assert there, f"{page.relative_to(ROOT)} names {name}, which does not exist"
 
 
+# Names in code spans of pages that belong to Spark, Parquet or a provider of storage, or are examples of a form.
+FOREIGN_NAMES = {
+    *(
+        "AWS_ROLE_ARN",
+        "AZURE_CLIENT_ID",
+        "CacheManager",
+        "MapInBatchEvaluator",
+        "OffsetIndex",
+        "ParquetUtils",
+    ),
+    *("SessionCatalog", "columnIndex", "indextables_spark", "injectPreOperatorOptimizationRule"),
+    *("interruptOperation", "lastActivityNs", "ngram_2_3", "offsetIndex"),
+}
+
+
+def test_every_code_name_on_a_page_exists() -> None:
+    """Whoever renames a function, class, method or field renames it on the pages too."""
+    texts = [
+        path.read_text("utf-8")
+        for folder, pattern in (
+            ("src", "*.py"),
+            ("bridge", "*.scala"),
+            ("scripts", "*.py"),
+            ("tests", "*.py"),
+        )
+        for path in (ROOT / folder).rglob(pattern)
+        if path != Path(__file__)
+    ]
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    # Fields of the log are in camel case on storage and in snake case in the code.
+    words |= {re.sub(r"_([a-z])", lambda match: match[1].upper(), word) for word in words}
+    unknown, foreign = [], set()
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue
+        prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for span in re.findall(r"`([^`\n]+)`", prose):
+            name = re.fullmatch(r"([A-Za-z_][\w.]*)(\([^()]*\))?", span)
+            if name is None or not ("_" in name[1] or name[2] or re.search(r"[a-z][A-Z]", name[1])):
+                continue
+            parts = {part for part in name[1].split(".") if part and part not in words}
+            foreign |= parts & FOREIGN_NAMES
+            unknown += [(str(page.relative_to(ROOT)), span)] if parts - FOREIGN_NAMES else []
+    assert unknown == []
+    assert foreign == FOREIGN_NAMES, "names that no page cites any more"
+
+
 def test_the_compatibility_page_names_the_formats_that_are_read() -> None:
     page = (ROOT / "docs" / "compatibility.md").read_text()
     assert f"protocol versions 1 to {protocol.FEATURES}, split formats 1 to {FORMAT_VERSION}," in page

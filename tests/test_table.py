@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import indextables as it
-from tests.upkeep_tables import aged, appended, ids, orphan
+from tests.maintenance_tables import aged, appended, ids, orphan
 
 
 def test_a_table_is_kept_in_shape_by_its_methods(tmp_path: Path) -> None:

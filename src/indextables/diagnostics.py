@@ -20,7 +20,7 @@ from indextables.maintain.jobs import Job
 from indextables.options import PREFIX, Options, Where, reading
 from indextables.options.declare import HADOOP_PREFIX, MASK, is_secret
 from indextables.options.maintenance import MAX_WAIT_SECONDS
-from indextables.read.split_source import close_sources
+from indextables.read.split_source import close_splits
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 from indextables.version import VERSION
@@ -111,7 +111,7 @@ def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
     checked = _command_options(options)
     if not checked.get(reading.DISK_CACHE):
         return Flushed(enabled=False)
-    close_sources()
+    close_splits()
     cache = index_cache(checked)
     removed = cache.flush()
     return Flushed(True, str(cache.folder), removed.bytes, removed.files, cache.stats().entries)
@@ -119,7 +119,7 @@ def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
 
 def flush_searchers() -> int:
     """Close the splits and indexes that this process keeps open, and return the number of splits."""
-    return close_sources()
+    return close_splits()
 
 
 def storage_read() -> StorageRead:

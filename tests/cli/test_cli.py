@@ -17,7 +17,7 @@ from indextables.cli import output
 from indextables.cli.main import main
 from indextables.cli.output import ProgressBar
 from indextables.cli.parameters import OutputFormat
-from tests.upkeep_tables import appended, ids, orphan
+from tests.maintenance_tables import appended, ids, orphan
 
 LINES = [
     {"id": 1, "level": "ERROR", "message": "timeout while reading from <db>"},
@@ -187,7 +187,7 @@ def test_describe_tells_what_there_is(logs: Path, capsys) -> None:
     assert "WRITE" in run(capsys, "history", logs, "--limit", 1)
 
 
-def test_upkeep_from_the_shell(tmp_path: Path, capsys) -> None:
+def test_maintenance_from_the_shell(tmp_path: Path, capsys) -> None:
     table = tmp_path / "t"
     appended(table, 12)
     own = ("-o", f"cache.disk.path={tmp_path / 'cache'}")

@@ -15,7 +15,7 @@ import pytest
 import indextables as it
 from indextables.cli.main import main
 from indextables.commands import COMMANDS
-from tests.upkeep_tables import appended
+from tests.maintenance_tables import appended
 
 LINES = [
     {"id": 1, "level": "ERROR", "message": "timeout while reading from <db>"},

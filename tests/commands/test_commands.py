@@ -13,7 +13,7 @@ from indextables.commands import COMMANDS, TableArgument
 from indextables.commands.execute import CommandContext, TaskSet, execute, implementation_of
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
 from indextables.options import Options
-from tests.upkeep_tables import aged, appended, ids, log_of, orphan
+from tests.maintenance_tables import aged, appended, ids, log_of, orphan
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
 

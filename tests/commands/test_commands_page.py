@@ -1,4 +1,4 @@
-"""What the pages on commands and upkeep show is true."""
+"""The pages on commands and maintenance show what the commands return."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from indextables.cli.main import FAILED, INTERRUPTED
 from indextables.cli.queries import NOTHING_FOUND
 from indextables.commands import COMMANDS
 from indextables.commands.execute import implementation_of
-from tests.upkeep_tables import TEXT
+from tests.maintenance_tables import TEXT
 
 ROOT = Path(__file__).parents[2]
 COMMANDS_PAGE = ROOT / "docs" / "commands.md"

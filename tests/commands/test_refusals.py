@@ -9,7 +9,7 @@ import pytest
 
 import indextables as it
 from indextables.cli.main import main
-from tests.upkeep_tables import appended
+from tests.maintenance_tables import appended
 
 Call = Callable[[it.Table], object]
 OTHER = "id is not decided by a partition"

@@ -19,7 +19,7 @@ from indextables.maintain import on_write
 from indextables.options import Options
 from tests import command_uses
 from tests.log_tables.build import a_log, a_table, append, on_old_protocol, split
-from tests.upkeep_tables import appended, log_of
+from tests.maintenance_tables import appended, log_of
 
 OURS: dict[str, Any] = {"split_tags": ["parquet"]}
 

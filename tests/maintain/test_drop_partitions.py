@@ -8,7 +8,7 @@ import pytest
 import indextables as it
 from indextables.errors import PredicateError
 from indextables.maintain.metadata_changes import drop_partitions
-from tests.upkeep_tables import appended, ids, log_of, splits
+from tests.maintenance_tables import appended, ids, log_of, splits
 
 
 def days(folder: Path) -> list[int]:

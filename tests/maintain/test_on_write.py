@@ -15,7 +15,7 @@ from indextables.maintain import purge as purging
 from indextables.maintain.jobs import JobKind, JobStatus, jobs
 from indextables.maintain.merge import MergeTask
 from indextables.options import Options
-from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
+from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
 
 MERGE = {"mergeOnWrite.enabled": True, "mergeOnWrite.async.enabled": False}
 PURGE = {"purgeOnWrite.enabled": True}

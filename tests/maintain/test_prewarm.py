@@ -13,7 +13,7 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.index.cache import index_cache
 from indextables.split.query.searcher import close_indexes
-from tests.upkeep_tables import appended, log_of
+from tests.maintenance_tables import appended, log_of
 
 
 @pytest.fixture

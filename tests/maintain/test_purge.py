@@ -21,7 +21,7 @@ from indextables.options import Options
 from indextables.store import ObjectInfo, Store, open_store
 from indextables.store.backend import Backoff
 from tests import ROOT
-from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
+from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
 
 QUICK = Options.parse({"purge.retentionCheckEnabled": False})
 

@@ -28,7 +28,7 @@ from indextables.maintain.metadata_changes import drop_partitions
 from indextables.maintain.repair import repair
 from indextables.options import Options
 from indextables.store import Store, open_store
-from tests.upkeep_tables import aged, appended, ids, log_of, orphan, splits
+from tests.maintenance_tables import aged, appended, ids, log_of, orphan, splits
 
 # --- paths -----------------------------------------------------------------------------------------
 

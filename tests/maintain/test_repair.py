@@ -11,7 +11,7 @@ from indextables.errors import IndexTablesError, OptionError, TableNotFoundError
 from indextables.maintain.merge import merge
 from indextables.maintain.repair import repair
 from indextables.options import Options
-from tests.upkeep_tables import TEXT, appended, ids, log_of, splits
+from tests.maintenance_tables import TEXT, appended, ids, log_of, splits
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "original-0.5.4"
 LOG = "_transaction_log"

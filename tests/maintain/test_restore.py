@@ -10,7 +10,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import merge
 from indextables.maintain.metadata_changes import drop_partitions, restore
 from indextables.options import Options
-from tests.upkeep_tables import TEXT, appended, ids, log_of
+from tests.maintenance_tables import TEXT, appended, ids, log_of
 
 
 def test_rows_come_back_and_later_ones_leave(tmp_path: Path) -> None:

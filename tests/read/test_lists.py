@@ -13,7 +13,7 @@ import indextables
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, In, Not, Op, Or, Values, parse_condition
 from indextables.predicate.operands import combine
-from indextables.read.split_source import close_sources
+from indextables.read.split_source import close_splits
 from tests.read.read_oracle import compared
 from tests.read.read_tables import Opened, opened
 
@@ -111,7 +111,7 @@ def test_a_list_of_a_hundred_thousand_values_is_answered(table, column):
 def test_a_long_list_of_numbers_is_looked_up_in_the_column_and_not_in_the_index(
     table, tmp_path, count, by_index
 ):
-    close_sources()
+    close_splits()
     options = Options.parse({"cache.disk.path": str(tmp_path)})
     fresh = Opened(table.rows, table.store, table.snapshot, options)
     wanted = range(0, 30 * count, 30)

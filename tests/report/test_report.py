@@ -10,7 +10,7 @@ import indextables as it
 from indextables.cli.main import main
 from indextables.report import report_page
 from indextables.report.health import advice_for, table_health
-from tests.upkeep_tables import aged, appended, orphan
+from tests.maintenance_tables import aged, appended, orphan
 
 
 class Checked(HTMLParser):

@@ -11,7 +11,7 @@ import pytest
 
 import indextables as it
 from indextables.report import report_page
-from tests.upkeep_tables import TEXT, appended, log_of, orphan
+from tests.maintenance_tables import TEXT, appended, log_of, orphan
 
 BROWSER = next(
     (

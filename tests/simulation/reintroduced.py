@@ -255,9 +255,9 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
 @_bug("M6", None)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
-    original = merge.open_source
+    original = merge.open_merge_input
 
-    def open_source(store: Any, ref: Any, *arguments: Any) -> Any:
+    def open_merge_input(store: Any, ref: Any, *arguments: Any) -> Any:
         try:
             return original(store, ref, *arguments)
         except UnreadableSplitError:
@@ -265,7 +265,7 @@ def storage_errors_count_as_damage(patch: Patch) -> None:
         except Exception as error:
             raise UnreadableSplitError(ref.path, str(error)) from error
 
-    patch.setattr(merge, "open_source", open_source)
+    patch.setattr(merge, "open_merge_input", open_merge_input)
 
 
 @_bug("H5", None)

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import indextables
-from tests.upkeep_tables import orphan
+from tests.maintenance_tables import orphan
 
 MERGE = {"mergeOnWrite.enabled": "true"}
 AT_ONCE = {**MERGE, "mergeOnWrite.async.enabled": "false"}

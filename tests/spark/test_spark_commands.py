@@ -10,7 +10,7 @@ import indextables as it
 from indextables.commands import COMMANDS
 from indextables.commands.execute import implementation_of
 from indextables.schema.spark import from_arrow
-from tests.upkeep_tables import appended, ids, orphan
+from tests.maintenance_tables import appended, ids, orphan
 
 
 def only(spark, text: str):
@@ -19,7 +19,7 @@ def only(spark, text: str):
     return found[0]
 
 
-def test_upkeep_of_a_table(spark, tmp_path: Path) -> None:
+def test_maintenance_of_a_table(spark, tmp_path: Path) -> None:
     table = tmp_path / "t"
     for _ in range(2):
         appended(table, 4)

@@ -82,12 +82,12 @@ def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server, t
         store.get(path)
     ref: Any = types.SimpleNamespace(path=path, size=size, footer_start=None, is_parquet=True, num_records=3)
     with pytest.raises(CredentialsError):
-        sources.open_source(store, ref, None)
+        sources.open_split(store, ref, None)
     # an index that was built for a split of the original lies in the disk cache, too
     original: Any = types.SimpleNamespace(**{**vars(ref), "is_parquet": False})
     with pytest.raises(CredentialsError):
-        sources.open_source(store, original, None)
-    assert sources.open_source(open_store(url, Options.parse(good)), ref, None).num_records == 3
+        sources.open_split(store, original, None)
+    assert sources.open_split(open_store(url, Options.parse(good)), ref, None).num_records == 3
 
 
 @pytest.mark.server
@@ -174,7 +174,7 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
     assert read_context.read_context(request) is not None
     indextables.open(url, options=options).search("t:all", limit=2)
     assert snapshot_cache.NEWEST and snapshot_cache.FILE_LISTS and snapshot_cache.VERSIONS  # noqa: PT018
-    assert sources._sources and search._open_indexes and read_context._tables and tables._snapshots  # noqa: PT018
+    assert sources._splits and search._open_indexes and read_context._tables and tables._snapshots  # noqa: PT018
     for where, cache in module_caches():
         for thing in reachable([cache]):
             assert not isinstance(thing, (Store, Identity, StoreWithCredentials)), (where, thing)

@@ -288,7 +288,7 @@ class TransactionLog:
         """
         return self._retry_if_cleaned(lambda listing: commit_outcome(self._loader, listing, token, version))
 
-    # --- upkeep ----------------------------------------------------------------------------------
+    # --- maintenance -----------------------------------------------------------------------------
 
     def expired(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
         """Files of the log that have outlived their retention; nothing is deleted."""

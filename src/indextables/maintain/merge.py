@@ -77,7 +77,7 @@ class SourceRef:
         return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()))
 
 
-def open_source(
+def open_merge_input(
     store: Store, ref: SourceRef, context: MergeContext, values: dict[str, str | None], options: Options
 ) -> MergeSource:
     """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
@@ -223,7 +223,9 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
     skipped: list[tuple[str, str]] = []
     while len(left) > 1 or (left and not left[0].ours):
         try:
-            sources = [open_source(store, ref, task.context, task.partition_values, options) for ref in left]
+            sources = [
+                open_merge_input(store, ref, task.context, task.partition_values, options) for ref in left
+            ]
             add = _merged(task, sources, store, options)
             return MergeTaskResult(add, tuple(ref.path for ref in left), tuple(skipped))
         except UnreadableSplitError as error:

@@ -28,7 +28,7 @@ from indextables.predicate import (
 )
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.traversal import fold_constants, has_search, longest_list, searches_of
-from indextables.read.split_source import Numbers, SplitSource, open_source
+from indextables.read.split_source import Numbers, SplitSource, open_split
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan, plan_filter
@@ -133,7 +133,7 @@ class SplitReader:
     def __init__(self, store: Store, ref: SplitRef, table: TableContext) -> None:
         self.table = table
         self.ref = ref
-        self.source: SplitSource = open_source(store, ref, table)
+        self.source: SplitSource = open_split(store, ref, table)
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
 

@@ -192,21 +192,21 @@ class QuickwitSplit:
         )  # fmt: skip
 
 
-_sources: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()
+_splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()
 
 
-def open_source(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
+def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     """A split, open for reading; what was read of it before is not read again."""
     key = (store.cache_scope, ref.path, ref.size)
-    state = _sources.get(key)
+    state = _splits.get(key)
     if state is None:
         try:
             read = _read(store, ref)
         except IndexTablesError as error:
-            if not is_resource_exhausted(error) or not close_sources():
+            if not is_resource_exhausted(error) or not close_splits():
                 raise
             read = _read(store, ref)
-        state = _sources.put_if_absent(key, read, capacity=max_open_files(_MAX_CACHED))
+        state = _splits.put_if_absent(key, read, capacity=max_open_files(_MAX_CACHED))
     return state.open(store, ref, table)
 
 
@@ -214,8 +214,8 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
     return ParquetSplitState(store, ref) if ref.is_parquet else QuickwitSplitState(store, ref)
 
 
-def close_sources() -> int:
+def close_splits() -> int:
     """Forget every split and index that this process keeps open; returns how many splits there were."""
-    count = len(_sources.clear())
+    count = len(_splits.clear())
     close_indexes()
     return count

@@ -1,4 +1,4 @@
-"""Small tables for upkeep, and what time does to their files."""
+"""Small tables for tests of maintenance, with files of any age."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Upkeep while others read and write: no reader ever sees a wrong count."""
+"""Maintenance while others read and write: no reader ever sees a wrong count."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Self
 import pytest
 
 import indextables as it
-from tests.upkeep_tables import TEXT, orphan
+from tests.maintenance_tables import TEXT, orphan
 
 ROWS = 3
 

@@ -1,0 +1,278 @@
+"""Readers and commits rely only on states that are complete and belong to the table."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indextables.errors import (
+    OptionError,
+    StateExpiredError,
+    StoreError,
+)
+from indextables.log.checkpoint import checkpoint
+from indextables.log.environment import Environment
+from indextables.log.format.names import version_file
+from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.store import open_store
+from tests.log_tables.build import (
+    a_log,
+    a_table,
+    append,
+    paths_of,
+    remove,
+)
+from tests.log_tables.watched import Watch, WatchedStore
+
+
+@pytest.fixture(autouse=True)
+def cold():
+    invalidate()
+
+
+@pytest.fixture
+def store(tmp_path):
+    return WatchedStore(open_store(tmp_path / "t"))
+
+
+def fresh(path: Path | str) -> list[str]:
+    invalidate()
+    return paths_of(a_log(str(path)).snapshot())
+
+
+def with_state(path: Path) -> TransactionLog:
+    log = a_table(str(path))
+    append(log, *(f"{n}.split" for n in range(30)))
+    log.checkpoint()
+    append(log, "new.split")
+    return log
+
+
+def test_nobody_relies_on_a_state_whose_base_is_gone_though_its_manifests_are_there(store, tmp_path):
+    """They are about to be deleted: cleaning deletes the base first."""
+    with_state(tmp_path / "t")
+    folder = tmp_path / "t/_transaction_log"
+    log = a_log(store)
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path.startswith("state-v"):
+            (folder / f"state-v{1:020d}/_manifest.avro").unlink()
+        return answer
+
+    store.watch.after = after
+    with pytest.raises(StateExpiredError):
+        log.checkpoint(compact=False)
+    assert json.loads((folder / "_last_checkpoint").read_bytes())["version"] == 1
+    store.watch.after = Watch().after
+    for manifest in (folder / "manifests").iterdir():
+        manifest.unlink()
+    assert len(fresh(tmp_path / "t")) == 31
+
+
+def test_nobody_relies_on_a_compacted_state_whose_manifests_were_deleted(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+    manifests = tmp_path / "t/_transaction_log/manifests"
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("state-v"):
+            for manifest in manifests.iterdir():
+                manifest.unlink()
+
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_state_of_a_table_that_was_replaced_is_not_written(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.before = Watch().before
+            shutil.rmtree(tmp_path / "t")
+            append(a_table(str(tmp_path / "t")), "other.split")
+
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["other.split"]
+
+
+def test_young_manifests_are_kept_unless_that_is_switched_off(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"state.gc.minManifestAgeHours": "0"})
+    with pytest.raises(OptionError, match="minManifestAgeCheckEnabled=false"):
+        log.clean()
+
+
+def test_a_clock_that_is_hours_ahead_makes_nothing_old(tmp_path):
+    """Ages are told by the store's clock; a machine whose own clock is too far from it deletes nothing."""
+    log = with_state(tmp_path / "t")
+    ahead = replace(log._env, now_ms=lambda: int(time.time() * 1000) + 5 * 3_600_000)
+    cleaner = TransactionLog(
+        open_store(tmp_path / "t"), Options.parse({"checkpoint.enabled": "false"}), engine="test"
+    )
+    cleaner._env = replace(cleaner._env, now_ms=ahead.now_ms)
+    stray = tmp_path / "t/_transaction_log/manifests/manifest-unnamed.avro"
+    stray.write_bytes(b"of a checkpoint that still runs")
+    cleaner.clean()
+    assert stray.exists()
+
+
+@pytest.mark.parametrize("seconds", [3500, 3700])
+def test_the_tolerated_difference_of_clocks_is_one_hour(tmp_path, monkeypatch, seconds):
+    with_state(tmp_path / "t")
+    cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + seconds * 10**9)
+    if seconds < 3600:
+        cleaner.clean()
+    else:
+        with pytest.raises(StoreError, match="3600 are tolerated"):
+            cleaner.clean()
+
+
+def test_a_live_path_named_again_by_another_engine_and_removed_stays_removed(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"state.compaction.tombstoneThreshold": "10"})
+    append(log, "a.split", "b.split")
+    log.checkpoint()
+    again = {"add": {"path": "a.split", "size": 11, "modificationTime": 1, "dataChange": False}}
+    (tmp_path / "t/_transaction_log" / version_file(2)).write_text(json.dumps(again) + "\n")
+    invalidate()
+    remove(log, "a.split")
+    replayed = fresh(tmp_path / "t")
+    written = log.checkpoint(compact=False)
+    assert fresh(tmp_path / "t") == replayed == ["b.split"]
+    assert written.num_files == 1
+
+
+def test_a_checkpoint_mends_a_table_whose_newest_state_is_damaged(tmp_path, caplog):
+    log = with_state(tmp_path / "t")
+    log.checkpoint()
+    expected = fresh(tmp_path / "t")
+    for manifest in (tmp_path / "t/_transaction_log/manifests").iterdir():
+        manifest.write_bytes(b"garbage")
+    assert fresh(tmp_path / "t") == expected
+    assert fresh(tmp_path / "t") == expected
+    assert caplog.text.count("CHECKPOINT INDEXTABLES writes a new state") == 1, "each damage is reported once"
+    a_log(str(tmp_path / "t")).checkpoint()
+    caplog.clear()
+    assert fresh(tmp_path / "t") == expected
+    assert not caplog.text
+
+
+def test_a_state_is_not_checked_again_once_others_may_rely_on_it(store, tmp_path):
+    """Only the pointer could not be written; meanwhile a truncation deletes the base."""
+    with_state(tmp_path / "t")
+    log = a_log(store)
+    failures = []
+
+    def before(operation: str, path: str) -> None:
+        if operation == "put" and path == "_last_checkpoint" and not failures:
+            failures.append(path)
+            shutil.rmtree(tmp_path / f"t/_transaction_log/state-v{1:020d}")
+            raise StoreError("503")
+
+    store.watch.before = before
+    assert log.checkpoint(compact=False).written
+    assert (tmp_path / f"t/_transaction_log/state-v{2:020d}/_manifest.avro").exists()
+    assert len(fresh(tmp_path / "t")) == 31
+
+
+def test_nobody_relies_on_a_state_that_appears_long_after_its_manifests(store, tmp_path):
+    """A cleaning that found the manifests old and unreferenced may be about to delete them."""
+    now = 1_775_000_000_000
+    table = a_table(store)
+    append(table, "a.split")
+
+    def after(operation: str, path: str, answer: object) -> object:
+        nonlocal now
+        if operation == "create" and path.startswith("state-v"):
+            now += 2 * 3_600_000
+        return answer
+
+    store.watch.after = after
+    log = TransactionLog(store, Options(), engine="slow", env=Environment(now_ms=lambda: now))
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    folder = tmp_path / "t/_transaction_log"
+    assert not (folder / "_last_checkpoint").exists()
+    store.watch.after = Watch().after
+    # A truncation that follows writes a state of its own.
+    version, _ = a_log(store).truncate()
+    assert version == 2
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_state_that_nobody_relies_on_is_not_deleted(store, tmp_path):
+    """The deletion could arrive late, and hit another state of the same version."""
+    table = a_table(store)
+    append(table, "a.split")
+    deleted: list[str] = []
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("state-v"):
+            for manifest in (tmp_path / "t/_transaction_log/manifests").iterdir():
+                manifest.unlink()
+        elif operation == "delete":
+            deleted.append(path)
+
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        table.checkpoint()
+    assert deleted == []
+    store.watch.before = Watch().before
+    assert table.checkpoint().version == 2
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path, when):
+    table = a_table(str(tmp_path / "t"))
+    append(table, "a.split")
+    folder = tmp_path / "t/_transaction_log"
+
+    def replace_table() -> None:
+        shutil.rmtree(tmp_path / "t")
+        append(a_table(str(tmp_path / "t")), "other.split")
+
+    def before(operation: str, path: str) -> None:
+        if operation == ("list" if when == "before" else "put") and seen:
+            store.watch.before = Watch().before
+            replace_table()
+        seen.append(operation)
+
+    seen: list[str] = []
+    log = a_log(store, {"state.format": "json"})
+    snapshot = log.snapshot()
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        checkpoint(log._loader, snapshot, Environment(), compact=True)
+    assert not list(folder.glob("*.checkpoint*"))
+    assert fresh(tmp_path / "t") == ["other.split"]
+
+
+def test_a_compacted_state_drops_skips_of_splits_that_are_not_live(tmp_path):
+    log = a_table(str(tmp_path / "t"))
+    append(log, "a.split")
+    skip = {
+        "path": "never.split",
+        "skipTimestamp": 1,
+        "reason": "damaged",
+        "operation": "merge",
+        "skipCount": 1,
+    }
+    line = json.dumps({"mergeskip": skip})
+    (tmp_path / "t/_transaction_log" / version_file(2)).write_text(line + "\n")
+    assert list(log.snapshot().skips) == ["never.split"]
+    log.checkpoint(compact=True)
+    invalidate()
+    assert log.snapshot().skips == {}

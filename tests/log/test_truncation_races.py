@@ -1,0 +1,191 @@
+"""Commits and readers while versions are truncated or cleaned up."""
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from indextables.errors import (
+    StateExpiredError,
+    VersionNotFoundError,
+)
+from indextables.log.format.checkpoint_files import Pointer
+from indextables.log.format.names import version_file
+from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.store import open_store
+from tests.log_tables.build import (
+    Clock,
+    a_log,
+    a_table,
+    append,
+    paths_of,
+    remove,
+)
+from tests.log_tables.watched import Watch, WatchedStore
+
+
+@pytest.fixture(autouse=True)
+def cold():
+    invalidate()
+
+
+@pytest.fixture
+def store(tmp_path):
+    return WatchedStore(open_store(tmp_path / "t"))
+
+
+def fresh(path: Path | str) -> list[str]:
+    invalidate()
+    return paths_of(a_log(str(path)).snapshot())
+
+
+def overtaking(store, tmp_path, *, adjust=lambda: None):
+    """Just before our version 1 is created, others commit three versions and truncate."""
+    other = a_log(str(tmp_path / "t"))
+    (tmp_path / "t/mine.split").write_bytes(b"rows")
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path == version_file(1):
+            store.watch.before = Watch().before
+            for n in range(3):
+                append(other, f"other-{n}.split")
+            other.truncate()
+            adjust()
+
+    store.watch.before = before
+
+
+@pytest.mark.parametrize("seconds", [-3600, 0, 3600])
+def test_an_overtaken_commit_is_found_whatever_the_times_of_files_say(store, tmp_path, seconds):
+    log = a_table(store)
+
+    def step() -> None:
+        moment = time.time() + seconds
+        for path in (tmp_path / "t/_transaction_log").rglob("*"):
+            os.utime(path, (moment, moment))
+
+    overtaking(store, tmp_path, adjust=step)
+    assert append(log, "mine.split").version == 4
+    assert "mine.split" in fresh(tmp_path / "t")
+
+
+def test_a_commit_is_never_deleted_when_clocks_step_back(store, tmp_path):
+    """A state at our own version, made from it, with a time before that of our file."""
+    log = a_table(store)
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path == version_file(1):
+            store.watch.after = Watch().after
+            a_log(str(tmp_path / "t")).checkpoint()
+            for file in (tmp_path / "t/_transaction_log").glob("state-v*/*"):
+                os.utime(file, (1, 1))
+        return answer
+
+    store.watch.after = after
+    assert append(log, "a.split").version == 1
+    assert fresh(tmp_path / "t") == ["a.split"]
+
+
+def test_a_drop_that_a_truncation_overtakes_is_committed_after_it(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split", "b.split")
+    other = a_log(str(tmp_path / "t"))
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path == version_file(2):
+            store.watch.before = Watch().before
+            for n in range(2):
+                append(other, f"other-{n}.split")
+            other.truncate()
+
+    store.watch.before = before
+    remove(log, "a.split")
+    assert fresh(tmp_path / "t") == ["b.split", "other-0.split", "other-1.split"]
+
+
+def test_a_pointer_that_goes_backwards_hides_no_commit(store, tmp_path):
+    log = a_table(store)
+    pointer = tmp_path / "t/_transaction_log/_last_checkpoint"
+    old = msgspec.json.encode(Pointer(version=0, size=0))
+    overtaking(store, tmp_path, adjust=lambda: pointer.write_bytes(old))
+    assert append(log, "mine.split").version == 4
+    assert "mine.split" in fresh(tmp_path / "t")
+
+
+def test_a_snapshot_across_a_truncation_reads_the_same_version_or_says_it_is_gone(tmp_path):
+    options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
+    log = a_table(str(tmp_path / "t"), options, clock=Clock(now=2_000_000_000_000))
+    append(log, "a.split", "b.split")
+    log.checkpoint()
+    append(log, "c.split")
+    invalidate()
+    held = a_log(str(tmp_path / "t"), options).snapshot()
+    log.truncate()
+    assert paths_of(held) == ["a.split", "b.split", "c.split"], "the new state is of this version"
+    invalidate()
+    held = a_log(str(tmp_path / "t"), options).snapshot()
+    append(log, "d.split")
+    log.truncate()
+    invalidate()
+    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+        held.files()
+
+
+def with_state(path: Path) -> TransactionLog:
+    log = a_table(str(path))
+    append(log, *(f"{n}.split" for n in range(30)))
+    log.checkpoint()
+    append(log, "new.split")
+    return log
+
+
+def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+    """A truncation between the creation of a state and the check that its writer makes after it."""
+    with_state(tmp_path / "t")
+    expected = fresh(tmp_path / "t")
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            a_log(str(tmp_path / "t")).truncate()
+        return answer
+
+    store.watch.after = after
+    with suppress(StateExpiredError):
+        a_log(store).checkpoint(compact=False)
+    assert fresh(tmp_path / "t") == expected
+
+
+def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            other = TransactionLog(open_store(tmp_path / "t"), Options(), engine="other")
+            append(other, "b.split")
+            other.clean(log_hours=0)
+        return answer
+
+    store.watch.after = after
+    with suppress(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
+
+
+def test_cleaning_keeps_the_versions_before_a_damaged_json_checkpoint(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    log.checkpoint()
+    append(log, "b.split")
+    (tmp_path / f"t/_transaction_log/{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
+    cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+    assert cleaner.clean(log_hours=0).versions == ()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
