@@ -197,8 +197,8 @@ FOREIGN_NAMES = {
         "OffsetIndex",
         "ParquetUtils",
     ),
-    *("SessionCatalog", "columnIndex", "indextables_spark", "injectPreOperatorOptimizationRule"),
-    *("interruptOperation", "lastActivityNs", "ngram_2_3", "offsetIndex"),
+    *("SessionCatalog", "indextables_spark", "injectPreOperatorOptimizationRule"),
+    *("interruptOperation", "lastActivityNs", "ngram_2_3"),
 }
 
 
