@@ -21,7 +21,7 @@ from indextables.predicate import Predicate, parse_condition
 from indextables.predicate.addresses import compare_addresses
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
-from indextables.store import open_store
+from indextables.store import CredentialsProvider, open_store
 from indextables.table_properties import address_columns
 from indextables.version import ENGINE
 
@@ -544,6 +544,7 @@ def open_table(
     version: int | None = None,
     timestamp: datetime | str | None = None,
     options: Mapping[str, object] | None = None,
+    credentials: CredentialsProvider | None = None,
 ) -> Table:
     """Open a table on a local disk or an object store, without Spark.
 
@@ -552,6 +553,8 @@ def open_table(
         version: the version to open; by default the newest.
         timestamp: instead of a version, open the newest one at that time; without a zone it is UTC.
         options: `spark.indextables.*` options, with or without the prefix.
+        credentials: a callable that returns credentials, called again before they expire
+            (docs/operations/storage.md).
 
     Raises:
         TableNotFoundError: there is no table at the path.
@@ -560,7 +563,8 @@ def open_table(
     if version is not None and timestamp is not None:
         raise OptionError("give a version or a timestamp, not both")
     checked = Options.parse(options, OPENED)
-    log = TransactionLog(open_store(path, checked), checked, engine=ENGINE)
+    store = open_store(path, checked, credentials=credentials)
+    log = TransactionLog(store, checked, engine=ENGINE)
     moment = None if timestamp is None else _milliseconds(timestamp)
     return Table(log, log.snapshot(version=version, timestamp=moment))
 
@@ -572,6 +576,7 @@ def write(
     mode: str = "append",
     partition_by: Sequence[str] = (),
     options: Mapping[str, object] | None = None,
+    credentials: CredentialsProvider | None = None,
 ) -> Table:
     """Write rows to a table, without Spark, and return the version that was committed.
 
@@ -582,6 +587,7 @@ def write(
         mode: what to do if the table exists: `append`, `overwrite`, `error`, or `ignore`.
         partition_by: the columns to partition by, when the table is new.
         options: `spark.indextables.*` options, with or without the prefix.
+        credentials: a callable that returns credentials, as in `open`.
     """
     from indextables.ingest import Mode, write_table
     from indextables.maintain import on_write
@@ -589,7 +595,7 @@ def write(
     checked = Options.parse(options, WRITTEN)
     on_write.check(checked)
     written = write_table(
-        open_store(path, checked),
+        open_store(path, checked, credentials=credentials),
         data,
         mode=Mode.of(mode),
         partition_by=[partition_by] if isinstance(partition_by, str) else partition_by,
@@ -601,7 +607,13 @@ def write(
     return Table(written.log, written.snapshot)
 
 
-def repair(source: str, *, at: str | None = None, options: Mapping[str, object] | None = None) -> "Repaired":
+def repair(
+    source: str,
+    *,
+    at: str | None = None,
+    options: Mapping[str, object] | None = None,
+    credentials: CredentialsProvider | None = None,
+) -> "Repaired":
     """Write the transaction log of a table anew.
 
     Args:
@@ -609,10 +621,12 @@ def repair(source: str, *, at: str | None = None, options: Mapping[str, object] 
         at: the log folder to write, from what can be read of the source. Without it, a lost log is rebuilt
             from the splits, in its place.
         options: `spark.indextables.*` options, with or without the prefix.
+        credentials: a callable that returns credentials, as in `open`.
     """
     from indextables.maintain.repair import repair as repair_log
 
-    return repair_log(source, at, Options.parse(options, {Where.COMMAND}), engine=ENGINE)
+    checked = Options.parse(options, {Where.COMMAND})
+    return repair_log(source, at, checked, engine=ENGINE, credentials=credentials)
 
 
 def _hours(span: timedelta | None) -> float | None:

@@ -5,12 +5,8 @@ import os
 import pickle
 import stat
 import sys
-import threading
 import time
 import traceback
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -23,6 +19,7 @@ from indextables.store.location import locate
 from indextables.store.settings import settings
 from indextables.store.translate import clean
 from tests.servers import azure
+from tests.servers.identity import machine_role, service
 from tests.servers.s3 import SECRET_KEY
 
 
@@ -151,45 +148,10 @@ def test_without_any_credentials_the_answer_is_quick_and_says_what_to_set():
     assert time.monotonic() - began < 5
 
 
-@contextmanager
-def metadata_service():
-    """What a machine in EC2 can ask for its role's keys."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self):
-            self._say("a-token")
-
-        def do_GET(self):
-            if not self.path.endswith("/the-role"):
-                return self._say("the-role")
-            end = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-            keys = {"AccessKeyId": "of-machine", "SecretAccessKey": "s", "Token": "t", "Expiration": end}
-            return self._say(json.dumps({"Code": "Success", "LastUpdated": end, "Type": "AWS-HMAC", **keys}))
-
-        def _say(self, text):
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.server
 def test_the_machine_is_asked_last(signed, bare):
-    with metadata_service() as url:
-        bare.setenv("AWS_METADATA_ENDPOINT", url)
+    with service(machine_role) as metadata:
+        bare.setenv("AWS_METADATA_ENDPOINT", metadata.url)
         assert signed() == ("of-machine", "t")
         bare.setenv("AWS_EC2_METADATA_DISABLED", "true")
         with pytest.raises(CredentialsError):
@@ -357,7 +319,7 @@ def test_malformed_keys_are_not_quoted():
 
 @pytest.mark.parametrize(
     "key",
-    ["aws.credentialsProviderClass", "databricks.apiToken", "databricks.retry.attempts"],
+    ["aws.credentialsProviderClass", "iceberg.uri"],
 )
 def test_a_key_without_effect_here_is_refused_with_a_reason(key):
     with pytest.raises(OptionError, match=f"'spark.indextables.{key}' is not accepted: ...") as caught:

@@ -13,7 +13,7 @@ from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
 from indextables.options import Options, Where
-from indextables.store import Store, open_store
+from indextables.store import CredentialsProvider, Store, open_store
 from indextables.version import ENGINE
 
 # Called with the number of finished tasks and the number of all tasks.
@@ -30,6 +30,7 @@ class CommandContext:
         owner: the id of the process that background jobs depend on, if that is not this one.
         executor_of: returns the executor that reads a split, by the split's path, if there are several.
         executors: the executors that ran the tasks, in the order of the tasks.
+        credentials: a callable that returns credentials, for a command that opens stores itself.
     """
 
     options: Options
@@ -37,6 +38,7 @@ class CommandContext:
     owner: int | None = None
     executor_of: Callable[[str], str | None] | None = None
     executors: tuple[str, ...] = ()
+    credentials: CredentialsProvider | None = None
 
     @property
     def log(self) -> TransactionLog:
@@ -113,6 +115,7 @@ def execute(
     *,
     resolve: Resolve | None = None,
     progress: Progress | None = None,
+    credentials: CredentialsProvider | None = None,
 ) -> pa.Table:
     """Run a command, and return its result.
 
@@ -121,6 +124,7 @@ def execute(
         options: the options it runs with.
         resolve: returns the path of a table by its name; without it, tables are given by their paths.
         progress: called with the number of finished tasks and the number of all.
+        credentials: a callable that returns credentials (docs/operations/storage.md).
 
     Raises:
         CommandError: the text is not a command, or a wrong one.
@@ -128,17 +132,23 @@ def execute(
     statement = parse_statement(text)
     if statement is None:
         raise CommandError(f"this is not a command of indextables: {text[:200]}", position=0)
-    return execute_statement(statement, options, resolve=resolve, progress=progress)
+    return execute_statement(statement, options, resolve=resolve, progress=progress, credentials=credentials)
 
 
-def sql(statement: str, *, options: Mapping[str, object] | None = None) -> pa.Table:
+def sql(
+    statement: str,
+    *,
+    options: Mapping[str, object] | None = None,
+    credentials: CredentialsProvider | None = None,
+) -> pa.Table:
     """Run a command of SQL (docs/commands.md) without Spark, and return its result as Arrow.
 
     Args:
         statement: such as `MERGE SPLITS '/data/logs' TARGET SIZE 1G`; tables are given by their paths.
         options: `spark.indextables.*` options, with or without the prefix.
+        credentials: a callable that returns credentials, as in `open`.
     """
-    return execute(statement, Options.parse(options, {Where.COMMAND}))
+    return execute(statement, Options.parse(options, {Where.COMMAND}), credentials=credentials)
 
 
 def execute_statement(
@@ -147,9 +157,10 @@ def execute_statement(
     *,
     resolve: Resolve | None = None,
     progress: Progress | None = None,
+    credentials: CredentialsProvider | None = None,
 ) -> pa.Table:
     """Run a command that is parsed already, and return its result."""
-    context = _context(statement, options, resolve)
+    context = _context(statement, options, resolve, credentials)
     implementation = implementation_of(statement.command)
     planned = implementation.plan(context, statement.arguments)
     if not isinstance(planned, TaskSet):
@@ -194,7 +205,12 @@ def _run(
     return remaining
 
 
-def _context(statement: Statement, options: Options, resolve: Resolve | None) -> CommandContext:
+def _context(
+    statement: Statement,
+    options: Options,
+    resolve: Resolve | None,
+    credentials: CredentialsProvider | None,
+) -> CommandContext:
     target = statement.target
     path = target.path
     if target.name:
@@ -205,5 +221,6 @@ def _context(statement: Statement, options: Options, resolve: Resolve | None) ->
             )
         path = resolve(target.name)
     if path is None:
-        return CommandContext(options)
-    return CommandContext(options, TransactionLog(open_store(path, options), options, engine=ENGINE))
+        return CommandContext(options, credentials=credentials)
+    store = open_store(path, options, credentials=credentials)
+    return CommandContext(options, TransactionLog(store, options, engine=ENGINE), credentials=credentials)

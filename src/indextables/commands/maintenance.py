@@ -359,7 +359,13 @@ def _restore(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 def _repair(context: CommandContext, arguments: Arguments) -> pa.Table:
-    done = repair(arguments["path"], arguments.get("at"), context.options, engine=ENGINE)
+    done = repair(
+        arguments["path"],
+        arguments.get("at"),
+        context.options,
+        engine=ENGINE,
+        credentials=context.credentials,
+    )
     row = {
         "source_path": done.source,
         "target_path": done.target,

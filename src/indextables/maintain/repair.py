@@ -30,7 +30,7 @@ from indextables.schema.values import NULL_PARTITION, parse_partition_path
 from indextables.split.footer import Footer, read_footer
 from indextables.split.quickwit import BundleMetadata, describe_bundle
 from indextables.split.writer import SplitFile
-from indextables.store import ObjectInfo, Store, open_store
+from indextables.store import CredentialsProvider, ObjectInfo, Store, open_store
 from indextables.table_properties import options_for_mapping
 
 REPAIR = "REPAIR"
@@ -60,7 +60,14 @@ class Repaired:
 REPLACED = "its rows are in a merged split"
 
 
-def repair(source: str, target: str | None, options: Options, *, engine: str) -> Repaired:
+def repair(
+    source: str,
+    target: str | None,
+    options: Options,
+    *,
+    engine: str,
+    credentials: CredentialsProvider | None = None,
+) -> Repaired:
     """Write a log anew.
 
     Args:
@@ -68,13 +75,17 @@ def repair(source: str, target: str | None, options: Options, *, engine: str) ->
         target: the log folder to write, absent or empty. None rebuilds a log that is lost, in its place.
         options: how to reach both.
         engine: who signs the commits.
+        credentials: a callable that returns credentials for both.
     """
     # What this process remembers of a log does not count: it is what is on storage that is repaired.
     options = Options({**options.values, CACHE_ENABLED.key.lower(): "false"})
     if target is None:
-        return _from_splits(_table(source, options, strict=False), options, engine)
+        return _from_splits(_table(source, options, credentials, strict=False), options, engine)
     return _from_log(
-        _table(source, options, strict=True), _table(target, options, strict=True), options, engine
+        _table(source, options, credentials, strict=True),
+        _table(target, options, credentials, strict=True),
+        options,
+        engine,
     )
 
 
@@ -171,15 +182,15 @@ def _check_empty(target: Store) -> None:
         )
 
 
-def _table(path: str, options: Options, *, strict: bool) -> Store:
+def _table(path: str, options: Options, credentials: CredentialsProvider | None, *, strict: bool) -> Store:
     """The table to whose log folder a path leads."""
     plain = path.rstrip("/")
     root, _, last = plain.rpartition("/")
     if last == LOG_FOLDER:
-        return open_store(root or "/", options)
+        return open_store(root or "/", options, credentials=credentials)
     if strict:
         raise OptionError(f"'{path}' does not end in {LOG_FOLDER}; name the log folder of the table")
-    return open_store(plain, options)
+    return open_store(plain, options, credentials=credentials)
 
 
 def _log_url(table: Store) -> str:

@@ -1,5 +1,7 @@
 """Options of object stores: endpoints, credentials, connections."""
 
+import re
+
 from indextables.options.declare import (
     EVERYWHERE,
     HiddenValueError,
@@ -16,7 +18,18 @@ from indextables.options.declare import (
 
 _optional_boolean: Parser[bool | None] = Parser(boolean.parse, boolean.expects)
 _FIVE_MIB = 5 << 20
-PROVIDERS = ("environment", "profile", "web-identity", "container", "instance", "anonymous")
+UNITY_CATALOG = "unity-catalog"
+PROVIDERS = (
+    "environment",
+    "profile",
+    "web-identity",
+    "container",
+    "instance",
+    "anonymous",
+    UNITY_CATALOG,
+)
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_OPERATIONS = ("PATH_READ", "PATH_READ_WRITE")
 _ENCRYPTIONS = ("AES256", "SSE-KMS", "DSSE-KMS", "SSE-C")
 
 
@@ -28,15 +41,20 @@ def _one_of(text: str, words: tuple[str, ...]) -> str:
 
 
 def _provider(text: str) -> str | None:
-    name, colon, profile = text.strip().partition(":")
-    name = _one_of(name, PROVIDERS)
-    if colon and (name != "profile" or not profile):
-        raise ValueError
-    return f"{name}:{profile}" if colon else name
+    name, colon, rest = text.strip().partition(":")
+    if name.lower() == "profile" and rest:
+        return f"profile:{rest}"
+    if colon and name.lower() not in PROVIDERS and _FUNCTION.fullmatch(text.strip()):
+        return text.strip()
+    return _one_of(text, PROVIDERS)
 
 
 _encryption: Parser[str | None] = Parser(
     lambda text: _one_of(text, _ENCRYPTIONS), f"one of {', '.join(_ENCRYPTIONS)}"
+)
+
+_operation: Parser[str | None] = Parser(
+    lambda text: _one_of(text, _OPERATIONS), f"one of {', '.join(_OPERATIONS)}"
 )
 
 AWS_ACCESS_KEY = option(
@@ -215,11 +233,62 @@ GCP_ENDPOINT = option(
 
 PROVIDER = option(
     "credentials.provider",
-    Parser(_provider, "one of " + ", ".join(PROVIDERS)),
+    Parser(_provider, "one of " + ", ".join(PROVIDERS) + ", or module:function"),
     None,
-    "The only place that credentials are taken from (docs/operations/storage.md). "
-    "`profile:name` is an AWS profile.",
+    "The only place that credentials are taken from (docs/operations/storage.md). `profile:name` is an AWS "
+    "profile; `module:function` is called in every process that needs credentials.",
     default_text="the options, else the environment, else the default chain",
+)
+
+UC_WORKSPACE = option(
+    "databricks.workspaceUrl",
+    endpoint,
+    None,
+    "URL of a Unity Catalog server, for credentials.provider=unity-catalog.",
+    default_text="none",
+)
+UC_TOKEN = option(
+    "databricks.apiToken",
+    optional_text,
+    None,
+    "Token for Unity Catalog; or use databricks.clientId and databricks.clientSecret.",
+    secret=True,
+    default_text="none",
+)
+UC_CLIENT = option(
+    "databricks.clientId",
+    optional_text,
+    None,
+    "Id of a service principal of Unity Catalog.",
+    default_text="none",
+)
+UC_CLIENT_SECRET = option(
+    "databricks.clientSecret",
+    optional_text,
+    None,
+    "Secret of a service principal of Unity Catalog.",
+    secret=True,
+    default_text="none",
+)
+UC_TABLE = option(
+    "databricks.tableName",
+    optional_text,
+    None,
+    "Name (catalog.schema.table) of the table whose credentials Unity Catalog vends.",
+    default_text="credentials for the path",
+)
+UC_OPERATION = option(
+    "databricks.credential.operation",
+    _operation,
+    None,
+    "What credentials of Unity Catalog are for.",
+    default_text="PATH_READ_WRITE, or PATH_READ if the catalog does not allow that",
+)
+UC_ATTEMPTS = option(
+    "databricks.retry.attempts",
+    integer(1, 10),
+    3,
+    "Maximum number of attempts for a request to Unity Catalog.",
 )
 
 MAX_CONNECTIONS = option(
@@ -383,17 +452,5 @@ DEFAULT_FILE_SYSTEM = option(
 
 refused(
     "aws.credentialsProviderClass",
-    "classes are not loaded by name; use the environment, an AWS profile, or a callable given to open_store",
+    "classes of Java are not loaded; name a place or a Python function in credentials.provider",
 )
-for _key in (
-    "workspaceUrl",
-    "apiToken",
-    "clientId",
-    "clientSecret",
-    "credential.operation",
-    "retry.attempts",
-):
-    refused(
-        f"databricks.{_key}",
-        "Unity Catalog does not vend credentials here; give the store's own (aws.*, azure.*, gcp.*)",
-    )

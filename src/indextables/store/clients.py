@@ -5,6 +5,7 @@ need. A claim (create-if-absent) is never repeated by the client itself, so that
 answer that leaves open what happened.
 """
 
+import threading
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from indextables.options import Options, cloud
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location
+from indextables.store.providers import RefreshingProvider
 from indextables.store.settings import Settings, settings
 
 Client = Any
@@ -39,6 +41,10 @@ class Clients(Protocol):
         """For one attempt to create an object of so many bytes."""
         ...
 
+    def renew(self, client: Client) -> bool:
+        """Fetch other credentials because the store refused a client's; whether there are any."""
+        ...
+
 
 class MemoryClients:
     """One memory for all purposes."""
@@ -58,6 +64,10 @@ class MemoryClients:
         """The memory."""
         return self._store
 
+    def renew(self, client: Client) -> bool:  # noqa: ARG002 - a memory has no credentials
+        """No."""
+        return False
+
 
 class RemoteClients:
     """Clients of a bucket or container, made when first needed."""
@@ -67,6 +77,7 @@ class RemoteClients:
         self._identity = identity
         self._settings: Settings | None = None
         self._made: dict[str, Client] = {}
+        self._lock = threading.Lock()
 
     def reading(self) -> Client:
         """Stalled reads end after cloud.readTimeout and are repeated; a long body may take its time."""
@@ -87,12 +98,30 @@ class RemoteClients:
             return self._client("claiming", _patience(options, 0), None, 0)
         return self._client("claiming much", _patience(options, 1 << 30), None, 0)
 
+    def renew(self, client: Client) -> bool:
+        """Whether a provider has other credentials than those the client was refused with.
+
+        Raises:
+            CredentialsError: The provider failed.
+        """
+        with self._lock:
+            provider = None if self._settings is None else self._settings.provider
+            if not isinstance(provider, RefreshingProvider):
+                return False
+            if all(each is not client for each in self._made.values()):
+                return True  # another thread has renewed them
+            if not provider.refetch():
+                return False
+            self._made = {}
+            return True
+
     def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
         # two threads may both make one; either serves
         if (client := self._made.get(purpose)) is not None:
             return client
-        if self._settings is None:
-            self._settings = settings(self._location, self._identity)
+        with self._lock:
+            if self._settings is None:
+                self._settings = settings(self._location, self._identity)
         options = self._identity.options
         client_options: dict[str, Any] = {
             "timeout": whole,

@@ -1,23 +1,24 @@
 """Who we are at a store: what the caller gave, and what may be shown or kept of it."""
 
 import hashlib
+import inspect
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indextables.options import Options, cloud
+from indextables.options import Option, Options, cloud
 from indextables.options.declare import is_secret
 from indextables.store.location import Kind
 
-CredentialsProvider = Callable[[], Any]
+CredentialsProvider = Callable[..., Any]
 """A callable, sync or async, that returns credentials as a dict with `expires_at` (a datetime or None) and
 `access_key_id`, `secret_access_key`, `token` for S3; one of `access_key`, `sas_token`, `token` for Azure;
-`token` for Google. It is called again when they expire."""
+`token` for Google. It is called again before they expire. If it has a parameter, it gets the table's URL."""
 
 _WHAT_TO_SET = {
     Kind.S3: "set aws.accessKey and aws.secretKey (with aws.sessionToken for temporary keys), or the AWS_ "
@@ -32,18 +33,22 @@ _WHAT_TO_SET = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identity:
-    """Options and credentials of a handle. Its pickle holds secrets; `without_secrets` is for keeping."""
+    """Options and credentials of a handle. Its pickle holds secrets; `without_secrets` is for keeping.
+
+    `url` is what credentials are for: the URL that was opened, also for handles of folders below it.
+    """
 
     options: Options = field(default_factory=Options)
     provider: CredentialsProvider | None = None
     left_behind: tuple[str, ...] = ()
+    url: str = ""
 
     def without_secrets(self) -> "Identity":
         """What may be kept; it remembers the names of what it lost."""
         lost = [key for key in self.options.values if is_secret(key)]
         if self.provider is not None:
             lost.append("the credentials callable")
-        return Identity(self.options.public(), None, tuple(sorted({*self.left_behind, *lost})))
+        return Identity(self.options.public(), None, tuple(sorted({*self.left_behind, *lost})), self.url)
 
     def secrets(self) -> list[str]:
         """The values that no message may contain."""
@@ -87,7 +92,7 @@ class StaticKeys:
         }
 
 
-_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.")
+_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 # Digests are never written anywhere; nobody can try out secrets on one even if it is.
 _SALT = secrets.token_bytes(32)
@@ -127,6 +132,58 @@ def _parts(kind: Kind, identity: Identity) -> Iterator[str]:
         yield f"{file} {status.st_ino} {status.st_size} {status.st_mtime_ns}"
     if identity.provider is not None:
         yield f"provider {_token(identity.provider)}"
+    if is_scoped(identity):
+        yield f"credentials for {identity.url}"
+
+
+def is_scoped(identity: Identity) -> bool:
+    """Whether the provider of credentials may return others for another URL."""
+    if identity.provider is not None:
+        return takes_url(identity.provider)
+    name = identity.options.get(cloud.PROVIDER) or ""
+    return name == cloud.UNITY_CATALOG or (":" in name and name.partition(":")[0] not in cloud.PROVIDERS)
+
+
+def takes_url(provider: CredentialsProvider) -> bool:
+    """Whether a callable has a parameter without a default: then it is called with the table's URL."""
+    try:
+        parameters = inspect.signature(provider).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)
+
+
+# Options that are credentials; if one is set, credentials of other sources are not used.
+OWN_CREDENTIALS: Mapping[Kind, Sequence[Option[str | None]]] = {
+    Kind.S3: (cloud.PROVIDER, cloud.AWS_ACCESS_KEY, cloud.AWS_SECRET_KEY, cloud.AWS_SESSION_TOKEN),
+    Kind.AZURE: (
+        cloud.PROVIDER,
+        cloud.AZURE_KEY,
+        cloud.AZURE_SAS,
+        cloud.AZURE_CONNECTION_STRING,
+        cloud.AZURE_TOKEN,
+        cloud.AZURE_CLIENT_SECRET,
+        cloud.AZURE_TOKEN_FILE,
+    ),
+    Kind.GCS: (cloud.PROVIDER, cloud.GCP_KEY, cloud.GCP_FILE),
+}
+
+
+def has_credentials(options: Options, kind: Kind) -> bool:
+    """Whether options of our own have credentials for a kind of store, or name a provider."""
+    return any(options.is_set(each) for each in OWN_CREDENTIALS.get(kind, ()))
+
+
+def with_provider(options: Options, kind: Kind) -> Options:
+    """Return the options; a Unity Catalog server without any credentials is the provider of them."""
+    if (
+        kind not in OWN_CREDENTIALS
+        or not options.is_set(cloud.UC_WORKSPACE)
+        or has_credentials(options, kind)
+    ):
+        return options
+    return Options({**options.values, cloud.PROVIDER.key: cloud.UNITY_CATALOG})
 
 
 def _files(kind: Kind, options: Options) -> Iterator[Path]:

@@ -7,28 +7,16 @@ of Hadoop's configuration are not used for it.
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from indextables.errors import CredentialsError, StoreError
-from indextables.options import Option, Options, cloud
+from indextables.options import Options, cloud
 from indextables.options.declare import boolean
+from indextables.store.credentials import has_credentials
 from indextables.store.location import Kind, Location, has_scheme
 
 _FAMILIES = ("fs.s3a.", "fs.azure.", "fs.gs.")
-_OWN_CREDENTIALS: Mapping[Kind, Sequence[Option[str | None]]] = {
-    Kind.S3: (cloud.PROVIDER, cloud.AWS_ACCESS_KEY, cloud.AWS_SECRET_KEY, cloud.AWS_SESSION_TOKEN),
-    Kind.AZURE: (
-        cloud.PROVIDER,
-        cloud.AZURE_KEY,
-        cloud.AZURE_SAS,
-        cloud.AZURE_CONNECTION_STRING,
-        cloud.AZURE_TOKEN,
-        cloud.AZURE_CLIENT_SECRET,
-        cloud.AZURE_TOKEN_FILE,
-    ),
-    Kind.GCS: (cloud.PROVIDER, cloud.GCP_KEY, cloud.GCP_FILE),
-}
 _INSTEAD = (
     "set spark.indextables.credentials.provider, or give keys or a callable (docs/operations/storage.md)"
 )
@@ -76,9 +64,7 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
     if not keys:
         return options
     own = Options({key: value for key, value in options.values.items() if key not in keys})
-    use_credentials = credentials and not any(
-        own.is_set(each) for each in _OWN_CREDENTIALS.get(location.kind, ())
-    )
+    use_credentials = credentials and not has_credentials(own, location.kind)
     values: Values = {}
     match location.kind:
         case Kind.S3:

@@ -22,7 +22,13 @@ from indextables.errors import (
 from indextables.options import Options, cloud
 from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Clients, MemoryClients, RemoteClients
-from indextables.store.credentials import CacheScope, CredentialsProvider, Identity, reader_digest
+from indextables.store.credentials import (
+    CacheScope,
+    CredentialsProvider,
+    Identity,
+    reader_digest,
+    with_provider,
+)
 from indextables.store.hadoop import default_path, with_hadoop_keys
 from indextables.store.local import LocalBackend
 from indextables.store.location import (
@@ -62,8 +68,9 @@ def open_store(
     Keys of Hadoop's file systems among the options count where there is no option of our own.
     """
     location = locate(default_path(url, options))
-    own = with_hadoop_keys(options, location, credentials=credentials is None)
-    return Store(location, Identity(own, credentials))
+    own = options if credentials else with_provider(options, location.kind)
+    own = with_hadoop_keys(own, location, credentials=credentials is None)
+    return Store(location, Identity(own, credentials, url=location.url))
 
 
 class Store:

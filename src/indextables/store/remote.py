@@ -16,7 +16,7 @@ from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Client, Clients
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
-from indextables.store.translate import cause, refused, translate
+from indextables.store.translate import cause, denied, refused, translate
 
 T = TypeVar("T")
 
@@ -96,24 +96,22 @@ class RemoteBackend:
 
     def create(self, key: str, data: bytes) -> None:
         """One conditional request; every doubtful answer becomes MaybeCreated."""
-        client = self._client(lambda: self._clients.claiming(len(data)))
-        failure: Exception
-        try:
-            obstore.put(client, key, data, mode="create", use_multipart=False)
-        except _FAILURES as error:
-            if refused(error):
-                failure = self._translate_write_error(error, key)
-            else:
-                failure = MaybeCreated(cause(error, self._identity))
-        else:
-            return
-        raise failure
+        self._request(
+            lambda: self._clients.claiming(len(data)),
+            lambda client: obstore.put(client, key, data, mode="create", use_multipart=False),
+            lambda error: self._translate_claim_error(error, key),
+        )
 
     def upload(self, key: str, local_file: str) -> int:
         """One request for a small file, parts for a large one; visible when all have arrived."""
         size = os.stat(local_file).st_size  # noqa: PTH116 - a string is what callers have
         with open(local_file, "rb") as source:  # noqa: PTH123
-            self._writing(key, partial(self._send, key=key, source=source, size=size))
+
+            def send(client: Client) -> None:
+                source.seek(0)
+                self._send(client, key, source, size)
+
+            self._writing(key, send)
         return size
 
     def open_upload(self, key: str) -> Sink:
@@ -148,25 +146,48 @@ class RemoteBackend:
 
     def during_upload(self, key: str, step: Callable[[], T]) -> T:
         """One step of an upload, with errors in our words."""
-        return self._writing(key, lambda _: step())
+        return self._request(
+            self._clients.writing,
+            lambda _: step(),
+            lambda error: self._translate_write_error(error, key),
+            repeatable=False,
+        )
 
     # --- below, the edge: every call into obstore goes through here ----------------------------------
 
-    def _reading(self, key: str, call: Callable[[Client], T]) -> T:
-        client = self._client(self._clients.reading)
-        try:
-            return call(client)
-        except _FAILURES as error:
-            failure = translate(error, self._url(key), self._location.kind, self._identity)
-        raise failure  # out here, so that the original, which may quote secrets, is not its context
+    def _reading(self, key: str, call: Callable[[Client], T], *, repeatable: bool = True) -> T:
+        return self._request(
+            self._clients.reading,
+            call,
+            lambda error: translate(error, self._url(key), self._location.kind, self._identity),
+            repeatable=repeatable,
+        )
 
     def _writing(self, key: str, call: Callable[[Client], T]) -> T:
-        client = self._client(self._clients.writing)
-        try:
-            return call(client)
-        except _FAILURES as error:
-            failure = self._translate_write_error(error, key)
-        raise failure
+        return self._request(
+            self._clients.writing, call, lambda error: self._translate_write_error(error, key)
+        )
+
+    def _request(
+        self,
+        choose: Callable[[], Client],
+        call: Callable[[Client], T],
+        failure_of: Callable[[Exception], Exception],
+        *,
+        repeatable: bool = True,
+    ) -> T:
+        """A call; if the store refuses our credentials and a provider has others, it is made once more."""
+        attempts = 2 if repeatable else 1
+        while True:
+            attempts -= 1
+            client = self._client(choose)
+            try:
+                return call(client)
+            except _FAILURES as error:
+                failure, again = failure_of(error), attempts > 0 and denied(error)
+            # out here, so that the original, which may quote secrets, is not its context
+            if not again or not self._clients.renew(client):
+                raise failure
 
     def _client(self, choose: Callable[[], Client]) -> Client:
         if _Runtime.pid not in (None, os.getpid()):
@@ -180,6 +201,11 @@ class RemoteBackend:
         except (BaseError, ValueError) as error:
             failure = translate(error, self._location.url, self._location.kind, self._identity)
         raise failure
+
+    def _translate_claim_error(self, error: Exception, key: str) -> Exception:
+        if refused(error):
+            return self._translate_write_error(error, key)
+        return MaybeCreated(cause(error, self._identity))
 
     def _translate_write_error(self, error: Exception, key: str) -> StoreError:
         translated = translate(error, self._url(key), self._location.kind, self._identity)
@@ -204,11 +230,15 @@ class RemoteBackend:
     def _pages(self, folder: str, after: str) -> Iterator[list[ObjectInfo]]:
         # only S3's start-after is relied on; elsewhere it may be ignored or misread, and we filter anyway
         offset = after if after and self._location.kind is Kind.S3 else None
-        stream = self._reading(
-            folder, lambda client: obstore.list(client, folder or None, offset=offset, chunk_size=_PAGE)
-        )
-        while (page := self._reading(folder, lambda _: next(stream, None))) is not None:
+
+        def start(client: Client) -> tuple[Any, Any]:
+            stream = obstore.list(client, folder or None, offset=offset, chunk_size=_PAGE)
+            return stream, next(stream, None)
+
+        stream, page = self._reading(folder, start)
+        while page is not None:
             yield [_info(meta) for meta in page if meta["path"] != folder]
+            page = self._reading(folder, lambda _: next(stream, None), repeatable=False)
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
         try:

@@ -4,7 +4,7 @@ import configparser
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
 from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
 from indextables.store.location import Kind, Location
+from indextables.store.providers import RefreshingProvider, named_provider
 
 # ways to keys that need AWS's own library
 _INDIRECT = ("sso_session", "sso_start_url", "role_arn", "credential_process", "web_identity_token_file")
@@ -27,8 +28,8 @@ class Profile:
     endpoint: str | None = None
 
 
-def read_profile(environment: Mapping[str, str], home: Path) -> Profile:
-    """The profile that AWS_PROFILE names, or the default one."""
+def _profile_values(environment: Mapping[str, str], home: Path) -> tuple[str, dict[str, str]]:
+    """The name of the profile, and what it says."""
     chosen = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     name = chosen or "default"
     shared = environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials"
@@ -41,7 +42,32 @@ def read_profile(environment: Mapping[str, str], home: Path) -> Profile:
         raise CredentialsError(
             f"AWS_PROFILE is '{chosen}', but neither {shared} nor {config} has a profile of that name"
         )
-    return Profile(_keys(name, values, environment), values.get("region"), values.get("endpoint_url"))
+    return name, values
+
+
+def read_profile(environment: Mapping[str, str], home: Path) -> Profile:
+    """The profile that AWS_PROFILE names, or the default one."""
+    name, values = _profile_values(environment, home)
+    keys = _keys(name, values, environment)
+    if isinstance(keys, StaticKeys):
+        keys = ProfileKeys(dict(environment), home)
+    return Profile(keys, values.get("region"), values.get("endpoint_url"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProfileKeys:
+    """The keys in a profile; each call reads its files."""
+
+    environment: Mapping[str, str]
+    home: Path
+
+    def __call__(self) -> dict[str, Any]:
+        """The keys, in obstore's words."""
+        name, values = _profile_values(self.environment, self.home)
+        keys = _keys(name, values, self.environment)
+        if not isinstance(keys, StaticKeys):
+            raise CredentialsError(f"the AWS profile '{name}' has no keys any more; add them again")
+        return keys()
 
 
 def _section(file: Path, name: str) -> dict[str, str]:
@@ -89,11 +115,18 @@ class Settings:
 
 def settings(location: Location, identity: Identity) -> Settings:
     """Gather what is known about the store and about us."""
-    if location.kind is Kind.S3:
-        return _s3(location, identity)
-    if location.kind is Kind.AZURE:
-        return _azure(location, identity)
-    return _gcs(identity)
+    if identity.provider is None:
+        identity = replace(identity, provider=named_provider(identity.options, location.kind))
+    match location.kind:
+        case Kind.S3:
+            values = _s3(location, identity)
+        case Kind.AZURE:
+            values = _azure(location, identity)
+        case _:
+            values = _gcs(identity)
+    if values.provider is None or isinstance(values.provider, StaticKeys):
+        return values
+    return replace(values, provider=RefreshingProvider(values.provider, location.kind, identity.url))
 
 
 _AWS_IDENTITIES = (
@@ -181,6 +214,16 @@ def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None
     return profile.keys
 
 
+def _environment_keys() -> dict[str, Any]:
+    access, secret = _environment("AWS_ACCESS_KEY_ID"), _environment("AWS_SECRET_ACCESS_KEY")
+    if not access or not secret:
+        raise CredentialsError(
+            "credentials.provider is 'environment', but AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are "
+            "not both set; set them"
+        )
+    return StaticKeys(access, secret, _environment("AWS_SESSION_TOKEN"))()
+
+
 # What the client asks first, by itself; it cannot be told to skip one.
 _AWS_ORDER = {
     "web-identity": ("AWS_WEB_IDENTITY_TOKEN_FILE",),
@@ -195,12 +238,7 @@ def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
     if name == "anonymous":
         return None
     if name == "environment":
-        access, secret = _environment("AWS_ACCESS_KEY_ID"), _environment("AWS_SECRET_ACCESS_KEY")
-        if not access or not secret:
-            raise CredentialsError(
-                f"{option}, but AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set; set them"
-            )
-        return StaticKeys(access, secret, _environment("AWS_SESSION_TOKEN"))
+        return _environment_keys
     if name.startswith("profile"):
         if profile.keys is None:
             raise CredentialsError(f"{option}, but the AWS profile has no keys; add them, or name another")
@@ -236,7 +274,8 @@ def _machine_may_tell() -> bool:
 
 def _profile_if_needed(identity: Identity) -> Profile:
     """The AWS profile, unless options or environment say who we are: then nothing of it may mix in."""
-    if name := identity.options.get(cloud.PROVIDER):
+    name = identity.options.get(cloud.PROVIDER)
+    if name and identity.provider is None:
         if not name.startswith("profile"):
             return Profile()
         chosen = name.partition(":")[2]

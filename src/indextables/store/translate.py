@@ -28,6 +28,7 @@ _LONGEST = 300
 class Reason(Enum):
     """Why a client failed, as far as its message tells."""
 
+    PROVIDER = auto()
     MISSING = auto()
     NO_BUCKET = auto()
     NO_CREDENTIALS = auto()
@@ -44,7 +45,9 @@ _PATTERNS = {
     Reason.BAD_CREDENTIALS: re.compile(r"credential error|Invalid Access Key|decode service account"),
     Reason.DENIED: re.compile(
         r"status code: 40[13]\b|<Code>(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|"
-        r"AuthenticationFailed|AuthorizationFailure)<"
+        r"AuthenticationFailed|AuthorizationFailure)<|"
+        r"DeleteObjects request failed .*\(code: (AccessDenied|InvalidAccessKeyId|ExpiredToken)\)$",
+        re.MULTILINE,
     ),
     Reason.NO_BUCKET: re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)<"),
     Reason.REGION: re.compile(
@@ -52,7 +55,10 @@ _PATTERNS = {
     ),
     Reason.UNREACHABLE: re.compile(r"error sending request|onnection|dns error|operation timed out|TimedOut"),
 }
+# what a provider of credentials raised, by its type and text
+_PROVIDER = re.compile(r"External \w+ credential provider: (\w+)(?:: (.*))?")
 _NOTHING_DONE = {
+    Reason.PROVIDER,
     Reason.MISSING,
     Reason.NO_BUCKET,
     Reason.NO_CREDENTIALS,
@@ -64,6 +70,8 @@ _NOTHING_DONE = {
 
 def reason(error: Exception) -> Reason:
     """Why the client failed. Its kinds of errors are few, so its words count too."""
+    if isinstance(error, UnauthenticatedError) and _PROVIDER.search(str(error)):
+        return Reason.PROVIDER
     if _CREDENTIALS_URL.search(str(error)):
         return Reason.NO_CREDENTIALS
     return _reason_by_words(error)
@@ -85,6 +93,8 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
     """The error to raise for a failure of the client. It holds no reference to the original."""
     advice = identity.advice(kind)
     match reason(error):
+        case Reason.PROVIDER:
+            return CredentialsError(f"{url}: {clean(_provider_problem(error), identity)}")
         case Reason.MISSING:
             return ObjectMissingError(url)
         case Reason.NO_BUCKET:
@@ -104,6 +114,20 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
         case _:
             remedy = "repeat the operation; if it stays, look at the store's own log"
     return StoreError(f"{url}: {clean(str(error), identity)}; {remedy}")
+
+
+def _provider_problem(error: Exception) -> str:
+    """What our own class of errors says; the text of others may quote secrets."""
+    match = _PROVIDER.search(str(error).partition("\n")[0])
+    if match is not None and match[1] == CredentialsError.__name__:
+        return match[2] or ""
+    kind = match[1] if match else "an error"
+    return f"the credentials provider failed with {kind}; call it by itself to see why"
+
+
+def denied(error: Exception) -> bool:
+    """Whether the store refused the credentials of a request."""
+    return reason(error) is Reason.DENIED
 
 
 def refused(error: Exception) -> bool:

@@ -204,12 +204,34 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     }, ()
 
 
+# Options that decide where credentials come from, or where they are sent.
+_DESTINATIONS = (
+    "credentials.",
+    "databricks.",
+    "fs.azure.",
+    "fs.gs.",
+    "azure.endpoint",
+    "azure.authorityhost",
+    "azure.identityendpoint",
+    "azure.federatedtokenfile",
+    "gcp.endpoint",
+    "gcp.credentialsfile",
+)
+
+
 def _check_catalog_options(keys: Iterable[str]) -> None:
-    """Reject secrets, which a catalog would show to everyone."""
-    if secret := sorted(key for key in keys if is_secret(key)):
+    """Reject secrets, which a catalog would show to all, and what could send readers' secrets elsewhere."""
+    plain = sorted({plain_key(key) for key in keys})
+    if secret := [key for key in plain if is_secret(key)]:
         raise OptionError(
             f"the catalog would keep {', '.join(secret)} in clear text; give it as a session conf "
             f"(spark.indextables.{secret[0]}) or as an option of each read and write instead"
+        )
+    if unsafe := [key for key in plain if key.startswith(_DESTINATIONS)]:
+        raise OptionError(
+            f"a table of a catalog has the option {unsafe[0]}, which decides where its readers' credentials "
+            f"go; give it as a session conf (spark.indextables.{unsafe[0]}) or as an option of each read and "
+            "write instead"
         )
 
 
