@@ -24,7 +24,12 @@ object BindToTable extends Rule[LogicalPlan] {
   def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[IndexExpression]))
 
   def bound(original: LogicalPlan): LogicalPlan = {
-    val node = original.transformExpressions { case MovementBarrier(expression) => expression }
+    val node = original.transformExpressions {
+      case MovementBarrier(expression) => expression
+      // Spark replaces the columns of a side of an outer join that has no rows by nulls.
+      case expression: IndexExpression if expression.subject.exists(isNull) =>
+        Literal(expression.outerJoinDefault.orNull, expression.dataType)
+    }
     var children = node.children
     val columns = mutable.Map.empty[Expression, Expression]
     node.expressions.flatMap(_.collect { case expression: IndexExpression => expression }).foreach { expression =>
@@ -62,6 +67,8 @@ object BindToTable extends Rule[LogicalPlan] {
     AttributeSet(subquery.children.flatMap(_.references)).filter(columns.contains)
       .filterNot(AttributeSet(Compat.outerAttributes(subquery)).contains).toSeq
 
+  private def isNull(expression: Expression): Boolean = expression.foldable && expression.eval() == null
+
   // A decimal may become another double in Arrow than it does in Spark.
   private def bindable(expression: IndexExpression): Boolean = expression match {
     case buckets: Buckets => !buckets.column.dataType.isInstanceOf[DecimalType]
@@ -95,6 +102,10 @@ object BindToTable extends Rule[LogicalPlan] {
       case IndexTables(table, virtual) => Some(extended(relation, table, virtual, wanted))
       case _ => None
     }
+    // Spark replaces a table by a relation without rows if no row can satisfy the condition.
+    case relation: LocalRelation if relation.data.isEmpty =>
+      val column = AttributeReference("indextables_no_rows", wanted.expression.dataType, wanted.expression.nullable)()
+      Some((relation.copy(output = relation.output :+ column), column))
     case project @ Project(list, child) =>
       below(list, wanted).flatMap(supply(child, _)).map { case (made, column) =>
         val more = if (list.exists(_.exprId == column.exprId)) list else list :+ column

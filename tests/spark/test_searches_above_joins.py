@@ -47,6 +47,19 @@ def test_a_search_above_an_outer_join_is_false_for_rows_that_the_join_made_up(de
     assert found == [(1, True), (2, False), (3, False), (4, False), (5, False)]
 
 
+@pytest.mark.parametrize("never", ["FALSE", "id NOT IN (1, NULL)", "id > 1 AND id < 1", "id = NULL"])
+def test_a_search_is_false_for_rows_that_a_join_made_up_where_no_row_of_the_table_can_match(
+    desk, notes, never
+):
+    table = f"(SELECT * FROM {notes} WHERE {never})"
+    joined = f"SELECT k, m AS message FROM (SELECT k, message AS m FROM keys FULL JOIN {table} ON k = id)"
+    found = desk.ask(f"SELECT k, message INDEXQUERY 'alpha', highlight(message) FROM ({joined})")
+    assert found == [(k, False, None) for k in range(1, 6)]
+    assert desk.ask(f"SELECT k FROM ({joined}) WHERE NOT message INDEXQUERY 'alpha'") == [1, 2, 3, 4, 5]
+    assert desk.ask(f"SELECT k FROM ({joined}) WHERE message INDEXQUERY 'alpha'") == []
+    assert desk.ask(f"SELECT id FROM {table} WHERE message INDEXQUERY 'alpha'") == []
+
+
 def test_not_search_above_an_outer_join_in_a_view_keeps_rows_that_the_join_made_up(desk, notes, spark):
     spark.sql(f"CREATE OR REPLACE TEMP VIEW joined AS {JOINED.format(t=notes)}")
     assert desk.ask("SELECT k FROM joined WHERE NOT message INDEXQUERY 'alpha'") == [2, 3, 4, 5]
