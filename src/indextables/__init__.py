@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
     from indextables.spark.session import attach, configure
+    from indextables.sync import companion
     from indextables.table import Table, repair, write
     from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
 
@@ -40,6 +41,7 @@ __all__ = [
     "Table",
     "__version__",
     "attach",
+    "companion",
     "configure",
     "disk_cache",
     "environment",
@@ -71,6 +73,7 @@ _MODULES = {
     ),
     "read": ("Bucket", "DateHistogram", "Histogram", "RangeBuckets"),
     "spark.session": ("attach", "configure"),
+    "sync": ("companion",),
     "table": ("Table", "open", "repair", "write"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

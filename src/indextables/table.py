@@ -19,6 +19,7 @@ from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.predicate import Predicate, parse_condition
 from indextables.predicate.addresses import compare_addresses
+from indextables.read.freshness import read_snapshot
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
 from indextables.store import CredentialsProvider, open_store
@@ -92,7 +93,7 @@ class Table:
 
     def refresh(self) -> "Table":
         """Open the newest version of the same table."""
-        return Table(self._log, self._log.snapshot())
+        return Table(self._log, read_snapshot(self._log))
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -566,7 +567,7 @@ def open_table(
     store = open_store(path, checked, credentials=credentials)
     log = TransactionLog(store, checked, engine=ENGINE)
     moment = None if timestamp is None else _milliseconds(timestamp)
-    return Table(log, log.snapshot(version=version, timestamp=moment))
+    return Table(log, read_snapshot(log, version=version, timestamp=moment))
 
 
 def write(

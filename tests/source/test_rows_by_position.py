@@ -79,7 +79,7 @@ WRITERS = {
 
 
 def open_file(path) -> ParquetFile:
-    place = Locations(str(path.parent), Options()).resolve(path.name, encoded=False)
+    place = Locations(str(path.parent), open_store).resolve(path.name, encoded=False)
     return ParquetFile(FileBytes(place, path.stat().st_size))
 
 

@@ -76,8 +76,12 @@ def altered(tmp_path, change):
     [
         (None, "its checksum differs"),
         (
+            lambda s: s.update(formatVersion=5),
+            "split format 5 is not known, this release reads 1 to 4; upgrade",
+        ),
+        (
             lambda s: s.update(formatVersion=4),
-            "split format 4 is not known, this release reads 1 to 3; upgrade",
+            "source files belong to the format of companion splits only",
         ),
         (lambda s: s.update(numRecords=7), "7 rows are expected, 500 are in the file"),
         (lambda s: s.pop("chunks"), "cannot be understood"),

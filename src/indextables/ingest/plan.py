@@ -39,6 +39,7 @@ from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
 from indextables.predicate import Predicate, parse_condition, to_sql
 from indextables.predicate.addresses import compare_addresses
 from indextables.schema.conversion import cast_stream
+from indextables.source.companion import refuse_companion
 from indextables.table_properties import address_columns
 
 
@@ -94,6 +95,7 @@ def plan_write(
     if mode is Mode.IGNORE or _has_batch(snapshot, options):
         return None, snapshot
     log.check_writable(snapshot)
+    refuse_companion(snapshot, "a write")
     replace_where = options.get(opt.REPLACE_WHERE)
     if replace_where is not None and mode is not Mode.OVERWRITE:
         raise OptionError("replaceWhere replaces rows, so it needs the mode overwrite")
@@ -186,13 +188,13 @@ def _prepared(
     if not adds and not gone and metadata is None:
         return None, base
     draft = _draft(planned, metadata, adds, options, gone)
-    if _took_long(adds, options):
+    if took_long(adds, options):
         check_uploads(log.store, adds)
     overlap = replacing(base, planned.replace, planned.where, adds)
     return dataclasses.replace(draft, replaces=overlap), base
 
 
-def _took_long(adds: Sequence[Add], options: Options) -> bool:
+def took_long(adds: Sequence[Add], options: Options) -> bool:
     """Whether a split is older than half the shortest retention of a purge."""
     oldest = min((add.modification_time for add in adds), default=None)
     limit_ms = options.get(PURGE_MIN_RETENTION_HOURS) * HOUR_MS / 2

@@ -34,7 +34,7 @@ from indextables.log.format.actions import (
 )
 from indextables.log.format.files import unescaped_bounds, with_unescaped_partitions
 from indextables.log.format.manifest import read_manifest
-from indextables.log.format.protocol import companion_error
+from indextables.log.format.protocol import companion_error, is_companion
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import (
     Bounds,
@@ -391,8 +391,8 @@ class Snapshot:
                     raise error from None
                 return other.files(where)
             listed = _applied(base, self.delta, tombstones)
-        if listed["companionSourceFiles"].null_count < listed.num_rows:
-            raise companion_error(self.url)
+        if listed["companionSourceFiles"].null_count < listed.num_rows and not is_companion(self.protocol):
+            raise companion_error(self.metadata, self.url)
         metrics.record("indextables.state.read.file_count", listed.num_rows)
         return listed
 

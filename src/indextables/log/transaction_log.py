@@ -35,7 +35,7 @@ from indextables.log.checkpoint import (
 from indextables.log.commit import commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.environment import Environment
-from indextables.log.format.actions import CommitInfo, Metadata
+from indextables.log.format.actions import CommitInfo, Metadata, Protocol
 from indextables.log.format.checkpoint_files import read_checkpoint, read_pointer
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
 from indextables.log.format.protocol import check_writable, new_table_protocol
@@ -221,13 +221,15 @@ class TransactionLog:
         """Refuse a store that cannot create an object only if it is absent: commits could be lost there."""
         self._loader.log.check_create_if_absent()
 
-    def create(self, metadata: Metadata, *, operation: str = "CREATE TABLE") -> Snapshot | None:
+    def create(
+        self, metadata: Metadata, *, operation: str = "CREATE TABLE", protocol: Protocol | None = None
+    ) -> Snapshot | None:
         """Make a table: version 0. Nothing if somebody else made one first."""
         self.check_store()
         draft = Draft(
             operation=operation,
             metadata=metadata,
-            protocol=new_table_protocol(),
+            protocol=protocol or new_table_protocol(),
         )
         if full_listing(self._loader.log).latest is not None:
             return None

@@ -39,6 +39,7 @@ from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
 from indextables.schema.values import parse_values
+from indextables.source.companion import refuse_companion
 from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for
 from indextables.split.merge import MergeSource, merge_splits, source_error
@@ -342,6 +343,7 @@ def plan_pass(
     """
     snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
     log.check_writable(snapshot)
+    refuse_companion(snapshot, "a merge")
     tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
     if not tasks:
         return None

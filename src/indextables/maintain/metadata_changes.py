@@ -16,6 +16,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.listing import distinct_partitions, in_partitions, missing, partition_condition
 from indextables.options import log as opt
 from indextables.predicate import to_sql
+from indextables.source.companion import refuse_companion
 
 RESTORE = "RESTORE"
 
@@ -155,6 +156,7 @@ def drop_partitions(log: TransactionLog, where: str) -> Dropped:
 
 def _drop(log: TransactionLog, where: str) -> Dropped:
     snapshot = log.snapshot()
+    refuse_companion(snapshot, "dropping partitions")
     predicate = partition_condition(snapshot, where)
     gone = in_partitions(snapshot, predicate)
     if not gone.num_rows:

@@ -27,6 +27,7 @@ from indextables.options import Options
 from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK
 from indextables.schema.spark import from_arrow
 from indextables.schema.values import NULL_PARTITION, parse_partition_path
+from indextables.source.companion import refuse_companion
 from indextables.split.footer import Footer, read_footer
 from indextables.split.quickwit import BundleMetadata, describe_bundle
 from indextables.split.writer import SplitFile
@@ -95,6 +96,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
     if options.get(PROTOCOL_CHECK):
         # The new log would not ask for features that this release does not know.
         check_writable(snapshot.protocol, snapshot.url)
+    refuse_companion(snapshot, "a repair")
     adds = to_adds(snapshot.files())
     lost = set(missing(source, [add.path for add in adds]))
     live = with_mappings([add for add in adds if add.path not in lost], snapshot)
@@ -265,9 +267,13 @@ def _splits(store: Store) -> Iterator[ObjectInfo]:
 
 def _read(store: Store, info: ObjectInfo) -> _Read:
     try:
-        return _Read(info, ours=read_footer(store, info.path, info.size))
+        footer = read_footer(store, info.path, info.size)
     except IndexTablesError as error:
         problem = str(error)
+    else:
+        if footer.source_files is not None:
+            return _Read(info, problem="a split of a companion index, which is built again from its source")
+        return _Read(info, ours=footer)
     try:
         return _Read(info, original=describe_bundle(store, info.path, info.size))
     except IndexTablesError:

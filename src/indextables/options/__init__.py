@@ -5,7 +5,17 @@ Every option is a constant (`CHECKPOINT_INTERVAL`) with its key, type, default a
 from the same declarations.
 """
 
-from indextables.options import cloud, indexing, log, maintenance, reading, scala_keys, streaming, writing
+from indextables.options import (
+    cloud,
+    companion,
+    indexing,
+    log,
+    maintenance,
+    reading,
+    scala_keys,
+    streaming,
+    writing,
+)
 from indextables.options.declare import (
     OPENED,
     PREFIX,
@@ -34,6 +44,7 @@ __all__ = [
     "Where",
     "check_scope",
     "cloud",
+    "companion",
     "declared",
     "indexing",
     "log",

@@ -32,6 +32,7 @@ alias("aws.forcePathStyle", AWS_PATH_STYLE)
 alias("logRetention.duration", LOG_RETENTION_HOURS, _hours, _MILLISECONDS)
 alias("checkpointRetention.duration", STATE_RETENTION_HOURS, _hours, _MILLISECONDS)
 alias("merge.heapSize", HEAP_SIZE)
+alias("companion.writerHeapSize", HEAP_SIZE)
 alias("merge.tempDirectoryPath", TEMP_DIRECTORY)
 alias("write.optimizeWrite.maxSplitSize", TARGET_SPLIT_SIZE)
 alias("autoSize.enabled", OPTIMIZE_WRITE)
@@ -48,8 +49,7 @@ _LOG_CACHE = "the cache of the log has options of its own; see transaction.cache
 _ALWAYS = "that is always done"
 _NO_DOCUMENTS = "rows are read from Parquet in batches; see read.batchSize"
 _COMPLETE = "all rows are returned; give a limit in the query"
-_COMPANION = "it applies to companion tables of IndexTables for Scala, which are refused"
-_AWS = ("accessKey", "secretKey", "sessionToken", "endpoint", "region")
+_COMPANION = "a sync compares the files of the source with those of the index; see companion.*"
 _ICEBERG = "tables are opened by their path, not through an Iceberg catalog"
 
 for _reason, _keys in {
@@ -172,13 +172,10 @@ for _reason, _keys in {
         "iceberg.uc.tableId",
     ),
     _COMPANION: (
-        "companion.credential.preferPathCredentials",
         "companion.maxAutomaticHashedFastfields",
         "companion.parquetTableRoot",
         "companion.readerBatchSize",
         "companion.schedulerPool",
-        "companion.stream.errorBackoffMultiplier",
-        "companion.stream.maxConsecutiveErrors",
         "companion.stream.maxIncrementalCommits",
         "companion.stream.quietPollLogInterval",
         "companion.sync.arrowFfi.enabled",
@@ -187,16 +184,12 @@ for _reason, _keys in {
         "companion.sync.iceberg.maxIncrementalManifests",
         "companion.sync.maxConcurrentBatches",
         "companion.sync.maxIncrementalCommits",
-        "companion.tableRootDesignator",
-        "companion.writerHeapSize",
+    ),
+    "credentials are taken from the options of the store": (
+        "companion.credential.preferPathCredentials",
         "companion.aws.accessKey",
         "companion.aws.secretKey",
         "companion.aws.sessionToken",
-        *(f"companion.parquet.aws.{name}" for name in _AWS),
-        "companion.parquet.azure.accountName",
-        "companion.parquet.azure.accountKey",
-    ),
-    "credentials are taken from the options of the store": (
         "databricks.cache.maxSize",
         "databricks.credential.refreshBuffer.minutes",
         "databricks.fallback.enabled",

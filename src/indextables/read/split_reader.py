@@ -102,8 +102,6 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 
 _logger = logging.getLogger(__name__)
 
-# Above this share of the rows, a sequential scan is cheaper than fetching rows by number.
-_DENSE = 0.01
 # For longer IN lists an index is not fetched: it would leave most rows to be compared.
 _FEW_VALUES = 1024
 # A list is hashed for every batch of rows, so long lists are compared with large batches.
@@ -407,7 +405,7 @@ class SplitReader:
         if not own:
             if len(numbers):
                 yield self._whole(_empty_batch(0), columns, len(numbers))
-        elif dense and len(numbers) > _DENSE * self.source.num_records:
+        elif dense and len(numbers) > self.source.dense_fraction * self.source.num_records:
             selected = np.zeros(self.source.num_records, np.bool_)
             selected[numbers] = True
             start = 0

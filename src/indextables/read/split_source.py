@@ -15,6 +15,7 @@ from indextables.cache import Cache
 from indextables.errors import IndexTablesError, SplitError
 from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
+from indextables.read.companion_split import CompanionSplit, UnindexedSplit, close_source_readers
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.footer import Footer, RowIdRange, read_footer
 from indextables.split.index.builder import IndexBuilder
@@ -32,6 +33,8 @@ from indextables.store import CacheScope, Store
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 _MAX_CACHED = 512
+# Pages of a split have few rows: rows that are spread evenly lie in all of them above this share.
+DENSE = 0.01
 
 
 class SplitSource(Protocol):
@@ -57,6 +60,10 @@ class SplitSource(Protocol):
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
 
+    @property
+    def dense_fraction(self) -> float:
+        """Above this share of the rows, a scan is cheaper than fetching rows by number."""
+
 
 class ParquetSplitState:
     """The footer and page index of a Parquet split."""
@@ -67,7 +74,9 @@ class ParquetSplitState:
 
     def open(self, store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
         """The split, to be read through a store."""
-        del ref, table
+        if self.footer.source_files is not None:
+            return CompanionSplit(store, self.footer, self.rows, table)
+        del ref
         return ParquetSplit(store, self)
 
 
@@ -118,6 +127,11 @@ class ParquetSplit:
         """Whether the index of these columns is on the local disk."""
         return is_cached(self._store, self.footer, options, columns)
 
+    @property
+    def dense_fraction(self) -> float:
+        """Above this share of the rows, a scan is cheaper than fetching rows by number."""
+        return DENSE
+
 
 class QuickwitSplit:
     """A split that the original wrote: rows from its document store, indexed again when they are searched."""
@@ -162,6 +176,11 @@ class QuickwitSplit:
         del options, columns
         return False
 
+    @property
+    def dense_fraction(self) -> float:
+        """Above this share of the rows, a scan is cheaper than fetching rows by number."""
+        return DENSE
+
     def _rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(name) for name in columns])
         return bundle_rows(self._store, self._ref.path, schema, self._options, self._ref.size)
@@ -197,6 +216,8 @@ _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitSta
 
 def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     """A split, open for reading; what was read of it before is not read again."""
+    if ref.source_file is not None:
+        return UnindexedSplit(store, ref, table)
     key = (store.cache_scope, ref.path, ref.size)
     state = _splits.get(key)
     if state is None:
@@ -217,5 +238,6 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
 def close_splits() -> int:
     """Forget every split and index that this process keeps open; returns how many splits there were."""
     count = len(_splits.clear())
+    close_source_readers()
     close_indexes()
     return count

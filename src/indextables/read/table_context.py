@@ -14,10 +14,15 @@ from indextables.options import Options
 from indextables.predicate import Predicate, Search
 from indextables.predicate.traversal import searches_of
 from indextables.schema.values import parse_values
+from indextables.source.companion import CompanionProperties
+from indextables.source.description import SourceDescription
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
 from indextables.split.quickwit import bundle_mapping
+
+# In `splitTags` of an entry that is no split: a source file that a companion index does not have.
+UNINDEXED_TAG = "unindexed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class SplitRef:
     partition: tuple[tuple[str, pa.Scalar], ...]
     is_parquet: bool
     mapping: int
+    # The source file that is read in the place of a split (`source.description.UnindexedFile`).
+    source_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class TableContext:
     partition_columns: tuple[str, ...]
     mappings: tuple[Mapping, ...]
     options: Options
+    # Of a companion index: the table whose rows it has.
+    source: SourceDescription | None = None
 
     @cached_property
     def fields(self) -> SearchFields:
@@ -120,9 +129,7 @@ def plan_splits(
     mappings, own = _mappings(snapshot, files)
     if not mappings:
         mappings = _registered(snapshot)
-    table = TableContext(
-        snapshot.url, snapshot.schema, snapshot.partition_columns, mappings, options.public()
-    )
+    table = _context(snapshot, mappings, options)
     for search in searches_of(where):
         table.bound_query(search)
     return table, _refs(files, own, table)
@@ -131,12 +138,18 @@ def plan_splits(
 def table_context(snapshot: Snapshot, options: Options) -> TableContext:
     """The table as a whole, whichever of its splits are read."""
     mappings, _ = _mappings(snapshot, snapshot.files())
+    return _context(snapshot, mappings or _registered(snapshot), options)
+
+
+def _context(snapshot: Snapshot, mappings: tuple[Mapping, ...], options: Options) -> TableContext:
+    companion = CompanionProperties.of(snapshot)
     return TableContext(
         snapshot.url,
         snapshot.schema,
         snapshot.partition_columns,
-        mappings or _registered(snapshot),
+        mappings,
         options.public(),
+        None if companion is None else companion.description(options),
     )
 
 
@@ -144,11 +157,14 @@ def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef
     values = partition_values(files, table.schema, table.partition_columns)
     columns = [files[name].to_pylist() for name in ("path", "size", "footerStartOffset", "numRecords")]
     parquet = are_parquet(files).to_pylist()
+    unindexed = has_tag(files, UNINDEXED_TAG).to_pylist()
+    sources = files["companionSourceFiles"].to_pylist() if any(unindexed) else []
     names = table.partition_columns
     return [
         SplitRef(
             path, size, start, records,
             tuple((name, values[name][row]) for name in names), parquet[row], own[row],
+            sources[row][0] if unindexed[row] else None,
         )
         for row, (path, size, start, records) in enumerate(zip(*columns, strict=True))
     ]  # fmt: skip
@@ -156,8 +172,13 @@ def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef
 
 def are_parquet(files: pa.Table) -> pa.Array:
     """Which entries are Parquet splits, and not splits that the original wrote."""
+    return has_tag(files, PARQUET_TAG)
+
+
+def has_tag(files: pa.Table, tag: str) -> pa.Array:
+    """Which entries have a tag."""
     tags = files["splitTags"].combine_chunks() if files.num_rows else pa.array([], pa.list_(pa.string()))
-    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), PARQUET_TAG))
+    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), tag))
     mask = np.zeros(files.num_rows, np.bool_)
     mask[tagged.to_numpy()] = True
     return pa.array(mask)

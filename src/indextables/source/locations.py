@@ -5,13 +5,12 @@ of the same bucket, container or disk (shallow clones and Iceberg tables need th
 if the caller allowed them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from indextables.errors import SourceError
-from indextables.options import Options
-from indextables.store import CredentialsProvider, Store, open_store
+from indextables.store import Store, open_store
 from indextables.store.location import check, locate
 
 _DISK = "file://"
@@ -31,32 +30,31 @@ class Locations:
     def __init__(
         self,
         url: str,
-        options: Options,
+        open_base: Callable[[str], Store],
         *,
-        credentials: CredentialsProvider | None = None,
         relocate: Mapping[str, str] | None = None,
         allowed: Sequence[str] = (),
     ) -> None:
         """Open the place of a table.
 
-        `relocate` maps prefixes of recorded paths to where those files are now; `allowed` are URLs of other
-        buckets, containers or folders that recorded paths may lead to. The options and credentials are used
-        for all of them.
+        `open_base` opens the store of a bucket, container or disk. `relocate` maps prefixes of recorded
+        paths to where those files are now; `allowed` are URLs of other buckets, containers or folders that
+        recorded paths may lead to.
         """
         place = locate(url)
         self.relocate = dict(relocate or {})
         self._root = place.root
         self._bases: dict[str, tuple[Store, tuple[str, ...]]] = {}
         for each in [place, *(locate(target) for target in self.relocate.values())]:
-            self._add(each.base, "", options, credentials)
+            self._add(each.base, "", open_base)
         for text in allowed:
             each = locate(text)
-            self._add(each.base, each.root, options, credentials)
+            self._add(each.base, each.root, open_base)
         self._base = place.base
         self.url = place.url
 
-    def _add(self, base: str, root: str, options: Options, credentials: CredentialsProvider | None) -> None:
-        store, roots = self._bases.get(base) or (open_store(f"{base}/", options, credentials=credentials), ())
+    def _add(self, base: str, root: str, open_base: Callable[[str], Store]) -> None:
+        store, roots = self._bases.get(base) or (open_base(f"{base}/"), ())
         self._bases[base] = store, (*roots, root)
 
     @property

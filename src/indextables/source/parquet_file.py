@@ -222,6 +222,32 @@ class ParquetFile:
                 arrays.update(self._read_groups(nested, leaves, parts))
             return [arrays[column] for column in columns]
 
+    def is_dense(self, positions: Ints, columns: Sequence[int]) -> bool:
+        """Whether rows lie in more than half of the pages, so that a scan costs less than their fetch."""
+        if not len(positions) or not 0 <= positions[0] <= positions[-1] < self.num_rows:
+            return False
+        if 2 * len(positions) > self.num_rows:
+            return True
+        leaf = next((self._flat[column] for column in columns if column in self._flat), None)
+        if leaf is None:
+            return False
+        parts = self._by_group(positions)
+        places = {group: self._layout.groups[group].columns[leaf.number] for group, _ in parts}
+        if any(
+            (group, leaf.number) not in self._pages and chunk.offset_index_range is None
+            for group, chunk in places.items()
+        ):
+            return False
+        with self._errors():
+            self._locate([(group, leaf) for group in places])
+        touched = pages = rows = 0
+        for group, local in parts:
+            first_rows = self._pages[group, leaf.number].first_rows
+            touched += len(np.unique(np.searchsorted(first_rows, local, side="right")))
+            pages += len(first_rows)
+            rows += self._layout.groups[group].rows
+        return 2 * touched * rows > pages * self.num_rows
+
     def scan(
         self, columns: Sequence[int], leaves: Sequence[int], batch_rows: int
     ) -> Iterator[tuple[int, pa.RecordBatch | int]]:

@@ -1,8 +1,9 @@
 """Opens sources, and reads rows of their files as Spark does: all of a file, or those at some positions."""
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from indextables.source.parquet_file import BATCH_ROWS, FileBytes, ParquetFile
 from indextables.source.parquet_folder import open_folder
 from indextables.source.snapshot import SourceFile, SourceSnapshot, content_tag
 from indextables.split.parquet.pages import Ints
-from indextables.store import CredentialsProvider
+from indextables.store import Store, open_store
 
 KINDS = ("delta", "iceberg", "parquet")
 # Files that stay open, each with a file handle on the local disk.
@@ -33,7 +34,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
     options: Options = Options(),  # noqa: B008 - immutable
     *,
     version: int | str | datetime | None = None,
-    credentials: CredentialsProvider | None = None,
+    open_base: Callable[[str], Store] | None = None,
     relocate: Mapping[str, str] | None = None,
     allowed_locations: Sequence[str] = (),
     time_zone: str = "UTC",
@@ -48,7 +49,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
         options: the storage options of the source (keys, endpoints).
         version: Delta: a version's number. Iceberg: a snapshot's id, or the name of a branch or tag. Both: a
             time. The newest version without it. Folders of Parquet files have no versions.
-        credentials: a function that returns credentials; it wins over the options.
+        open_base: opens the store of a bucket, container or disk; by default with the options.
         relocate: prefixes of recorded paths, with the places where those files are now.
         allowed_locations: other buckets, containers or folders that recorded paths may lead to. A path to
             any other store is refused.
@@ -65,7 +66,8 @@ def open_source(  # noqa: PLR0913 - what a source may need
     metadata_file = None
     if kind == "iceberg" and url.endswith((".metadata.json", ".metadata.json.gz")):
         metadata_file, url = url, url.rpartition("/metadata/")[0] or url.rpartition("/")[0]
-    locations = Locations(url, options, credentials=credentials, relocate=relocate, allowed=allowed_locations)
+    opener = open_base or partial(open_store, options=options)
+    locations = Locations(url, opener, relocate=relocate, allowed=allowed_locations)
     if kind == "delta":
         if isinstance(version, str):
             raise SourceError(f"version {version!r} of a Delta table is not a number or a time")
@@ -169,11 +171,15 @@ class SourceReader:
         opened = self.open(file)
         projection = Projection(opened, stored, names=self.snapshot.field_ids(opened.schema, opened.url))
         deleted = np.empty(0, np.int64) if deleted_rows else self.deleted(file)
-        rows = (
-            self._scan(opened, projection, deleted, batch_rows)
-            if positions is None
-            else self._fetch(opened, projection, _without(positions, deleted), batch_rows)
-        )
+        if positions is None:
+            rows = self._scan(opened, projection, deleted, batch_rows)
+        else:
+            wanted = _without(positions, deleted)
+            if opened.is_dense(wanted, projection.columns):
+                others = np.setdiff1d(np.arange(opened.num_rows, dtype=np.int64), wanted, assume_unique=True)
+                rows = self._scan(opened, projection, others, batch_rows)
+            else:
+                rows = self._fetch(opened, projection, wanted, batch_rows)
         for numbers, arrays in rows:
             values = dict(zip((each.field.name for each in stored), arrays, strict=True))
             final = [

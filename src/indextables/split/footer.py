@@ -42,15 +42,21 @@ _Source: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 # Field, size, offset, length, checksum, lengths of packed blocks.
 PieceJson: TypeAlias = tuple[str | None, Count, Count, Count, _Crc, list[Count]]
 FORMAT_VERSION = 3
+# Of companion splits, which hold row positions of source files in the place of rows.
+COMPANION_FORMAT = 4
 # The formats that this release reads.
-_READ_VERSIONS = (1, 2, 3)
+_READ_VERSIONS = (1, 2, 3, 4)
 FOOTER_KEY = b"indextables.split"
 CHECKSUM_KEY = b"indextables.split.crc32"
 MAGIC = b"PAR1"
 # The Parquet column with the row number.
 ROW_COLUMN = "_row"
-# In the log's `splitTags`: a Parquet split of this engine.
+# The only other column of a companion split: the position of a row in its source file.
+POSITION_COLUMN = "_position"
+POSITIONS = pa.schema([pa.field(POSITION_COLUMN, pa.int64(), nullable=False)])
+# In the log's `splitTags`: a Parquet split of this engine, and one that is a companion split.
 PARQUET_TAG = "parquet"
+COMPANION_TAG = "companion"
 # A row id of the index is `source << ROW_BITS | row of that source`.
 ROW_BITS = 32
 _TAIL = 64 << 10
@@ -80,6 +86,30 @@ class IndexFileJson(Struct):
         return [msgspec.convert(piece, PieceJson)]
 
 
+class IndexedFile(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A source file whose rows a companion split indexes.
+
+    Attributes:
+        path: relative to the source, or a URL.
+        size: its bytes.
+        records: all of its rows, deleted ones included.
+        rows: the rows that are indexed: those that were not deleted.
+        values: columns with one value in all rows of the file, as an Arrow stream of one row in base 64.
+        etag: its ETag or time, if the format has nothing else that tells a replaced file.
+        modified_ms: its time, if it has an `etag`.
+        deletes: identifies the rows that were deleted; empty if none were.
+    """
+
+    path: str
+    size: Count
+    records: Count
+    rows: Count
+    values: str = ""
+    etag: str = ""
+    modified_ms: int | None = None
+    deletes: str = ""
+
+
 class FooterJson(Struct, rename="camel"):
     """The JSON of the footer; unknown keys are ignored.
 
@@ -101,6 +131,7 @@ class FooterJson(Struct, rename="camel"):
     index: list[IndexFileJson]
     stats: str | None = None
     checksums: list[list[tuple[_Crc, _Crc | None, _Crc | None]]] | None = None
+    source_files: list[IndexedFile] | None = None
 
 
 class _Version(Struct, rename="camel"):
@@ -146,6 +177,13 @@ def check_footer(footer: FooterJson, footer_start: int) -> None:
         raise ValueError("a row id range has rows that the split does not have")
     if len({source for source, _, _ in footer.chunks}) != len(footer.chunks):
         raise ValueError("two row id ranges have the same source")
+    if (footer.source_files is None) != (footer.format_version != COMPANION_FORMAT):
+        raise ValueError("source files belong to the format of companion splits only")
+    files = footer.source_files or []
+    if footer.source_files is not None and sum(file.rows for file in files) != rows:
+        raise ValueError("its source files have more or fewer rows than it has")
+    if any(file.rows > file.records for file in files):
+        raise ValueError("a source file has fewer rows than are indexed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +272,15 @@ class SplitSummary:
 class SplitMetadata(SplitSummary):
     """What a writer puts into the footer.
 
-    `schema` is the table's, partition columns included, without `_row`.
+    `schema` is the table's, partition columns included, without `_row`. `source_files` are those of a
+    companion split, in the order of its rows; None if the split has the rows itself.
     """
 
     schema: pa.Schema
     created_ms: int
     row_id_ranges: tuple[RowIdRange, ...]
     index_files: tuple[IndexFile, ...]
+    source_files: tuple[IndexedFile, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,9 +340,10 @@ class Footer(SplitMetadata):
 
 def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]:
     """The key-values of the Parquet footer: the metadata with the checksums of rows, and its own checksum."""
+    companion = footer.source_files is not None
     text = json.dumps(
         {
-            "formatVersion": FORMAT_VERSION,
+            "formatVersion": COMPANION_FORMAT if companion else FORMAT_VERSION,
             "createdTime": footer.created_ms,
             "numRecords": footer.num_records,
             "schema": base64.b64encode(footer.schema.serialize().to_pybytes()).decode(),
@@ -316,6 +357,7 @@ def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]
             "chunks": [[c.source, c.start, c.rows] for c in footer.row_id_ranges],
             "index": [file.to_json() for file in footer.index_files],
             "checksums": [[[c.chunk, c.column_index, c.offset_index] for c in group] for group in checksums],
+            **({"sourceFiles": msgspec.to_builtins(footer.source_files)} if companion else {}),
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -404,6 +446,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         created_ms=stored.created_time,
         row_id_ranges=ranges,
         index_files=tuple(IndexFile.of(file) for file in stored.index),
+        source_files=None if stored.source_files is None else tuple(stored.source_files),
         parquet=parquet,
         checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Mapping as Values
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -14,8 +15,11 @@ from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import (
+    COMPANION_TAG,
     PARQUET_TAG,
+    POSITIONS,
     ROW_BITS,
+    IndexedFile,
     RowIdRange,
     SplitMetadata,
     SplitSummary,
@@ -24,6 +28,7 @@ from indextables.split.footer import (
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.files import pack
 from indextables.split.mapping import Mapping, resolve_fields
+from indextables.split.parquet.pages import Ints
 from indextables.split.parquet.writer import RowWriter
 
 # The sample from which encodings and unresolved fields of the mapping are chosen.
@@ -43,10 +48,11 @@ class SplitFile(SplitSummary):
     split_tags: tuple[str, ...] = (PARQUET_TAG,)
 
     @classmethod
-    def of(cls, summary: SplitSummary, size: int, footer_start: int) -> Self:
+    def of(cls, summary: SplitMetadata, size: int, footer_start: int) -> Self:
         """The record of a split with this summary, size and offset of the footer."""
         values = {field.name: getattr(summary, field.name) for field in fields(SplitSummary)}
-        return cls(**values, size=size, footer_start=footer_start, footer_end=size)
+        tags = (PARQUET_TAG,) if summary.source_files is None else (PARQUET_TAG, COMPANION_TAG)
+        return cls(**values, size=size, footer_start=footer_start, footer_end=size, split_tags=tags)
 
     @property
     def doc_mapping_json(self) -> str:
@@ -144,10 +150,15 @@ class SplitWriter:
             created_ms=time.time_ns() // 1_000_000,
             row_id_ranges=(RowIdRange(self._source, 0, self.num_records),),
             index_files=tuple(files),
+            source_files=self._source_files(),
         )
         built = finish_split(self._rows, self._sink, facts)
         self._index.discard()
         return built
+
+    def _source_files(self) -> tuple[IndexedFile, ...] | None:
+        """The source files of a companion split."""
+        return None
 
     def abort(self) -> None:
         """Remove temporary files; the caller aborts the sink."""
@@ -168,17 +179,67 @@ class SplitWriter:
     def _begin(self) -> None:
         sample = pa.Table.from_batches(self._sample, self._schema)
         self._mapping = resolve_fields(self._mapping, sample)
-        self._rows = RowWriter(self._sink, self._schema, sample, self._options)
-        self._index = IndexBuilder(self._mapping, self._source, self._options)
         batches, self._sample = self._sample, []
+        self._rows = self._row_writer(sample)
+        self._index = IndexBuilder(self._mapping, self._source, self._options)
         for batch in batches:
             self._add(batch)
 
+    def _row_writer(self, sample: pa.Table) -> RowWriter:
+        return RowWriter(self._sink, self._schema, sample, self._options)
+
     def _add(self, batch: pa.RecordBatch) -> None:
-        assert self._rows is not None
         assert self._index is not None
-        self._rows.write(batch)
+        self._store_rows(batch)
         self._index.add(batch)
+
+    def _store_rows(self, batch: pa.RecordBatch) -> None:
+        assert self._rows is not None
+        self._rows.write(batch)
+
+
+class CompanionSplitWriter(SplitWriter):
+    """Writes a companion split: rows are indexed, and only their positions in the source are stored.
+
+    The rows of a source file are written one batch after the other, each with the positions of its rows;
+    then `end_file` says which file they were of.
+    """
+
+    def __init__(
+        self,
+        sink: IO[bytes],
+        schema: pa.Schema,
+        mapping: Mapping,
+        options: Options,
+        partition_values: Values[str, str | None] | None = None,
+    ) -> None:
+        super().__init__(sink, schema, mapping, options, partition_values)
+        self._positions: deque[pa.RecordBatch] = deque()
+        self._files: list[IndexedFile] = []
+
+    def write_rows(self, batch: pa.RecordBatch, positions: Ints) -> None:
+        """Add rows of a source file, and their positions in it."""
+        if batch.num_rows:
+            self._positions.append(pa.RecordBatch.from_arrays([pa.array(positions)], schema=POSITIONS))
+        self.write(batch)
+
+    def end_file(self, file: IndexedFile) -> None:
+        """Record the source file whose rows were written last."""
+        self._files.append(file)
+
+    def _row_writer(self, sample: pa.Table) -> RowWriter:
+        del sample
+        return RowWriter(
+            self._sink, POSITIONS, pa.Table.from_batches(self._positions, POSITIONS), self._options
+        )
+
+    def _store_rows(self, batch: pa.RecordBatch) -> None:
+        del batch
+        assert self._rows is not None
+        self._rows.write(self._positions.popleft())
+
+    def _source_files(self) -> tuple[IndexedFile, ...]:
+        return tuple(self._files)
 
 
 def finish_split(rows: RowWriter, sink: IO[bytes], metadata: SplitMetadata) -> SplitFile:

@@ -42,17 +42,21 @@ class Identity:
     provider: CredentialsProvider | None = None
     left_behind: tuple[str, ...] = ()
     url: str = ""
+    # The options before Hadoop's keys were replaced by those of one location.
+    given: Options = field(default_factory=Options)
 
     def without_secrets(self) -> "Identity":
         """What may be kept; it remembers the names of what it lost."""
         lost = [key for key in self.options.values if is_secret(key)]
         if self.provider is not None:
             lost.append("the credentials callable")
-        return Identity(self.options.public(), None, tuple(sorted({*self.left_behind, *lost})), self.url)
+        names = tuple(sorted({*self.left_behind, *lost}))
+        return Identity(self.options.public(), None, names, self.url, self.given.public())
 
     def secrets(self) -> list[str]:
         """The values that no message may contain."""
-        texts = [value for key, value in self.options.values.items() if value and is_secret(key)]
+        values = {*self.options.values.items(), *self.given.values.items()}
+        texts = [value for key, value in values if value and is_secret(key)]
         # a connection string holds them as Name=value;Name=value
         parts = [part.partition("=")[2] for value in texts for part in value.split(";")]
         return [secret for secret in (*texts, *parts) if secret]

@@ -20,6 +20,7 @@ from indextables.errors import (
     UnsafeStoreError,
 )
 from indextables.options import Options, cloud
+from indextables.options.companion import SOURCE_STORE
 from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
 from indextables.store.clients import Clients, MemoryClients, RemoteClients
 from indextables.store.credentials import (
@@ -68,9 +69,7 @@ def open_store(
     Keys of Hadoop's file systems among the options count where there is no option of our own.
     """
     location = locate(default_path(url, options))
-    own = options if credentials else with_provider(options, location.kind)
-    own = with_hadoop_keys(own, location, credentials=credentials is None)
-    return Store(location, Identity(own, credentials, url=location.url))
+    return Store(location, _identity(location, options, credentials))
 
 
 class Store:
@@ -291,6 +290,19 @@ class Store:
         self._use()
         return Store(self._location.at(prefix), self._identity, self._reader)
 
+    def source_store(self, url: str) -> "Store":
+        """The store of a companion index's source, opened with the credentials that are meant for it.
+
+        These are the options `companion.parquet.*`; without any, the credentials of this store.
+        """
+        location = locate(url)
+        if location.kind is Kind.LOCAL and self._location.kind is not Kind.LOCAL:
+            raise StoreError(
+                f"the index at {self.url} refers to {location.url} on the local disk; what lies in an object "
+                "store cannot lead to local files: build the index on the same disk"
+            )
+        return Store(location, _source_identity(self._identity, location))
+
     def with_credentials(self) -> "StoreWithCredentials":
         """This store with its secrets, to send to the tasks of a job; never to be kept."""
         return StoreWithCredentials(self.url, self._identity)
@@ -321,6 +333,28 @@ class Store:
     def _relative(self, info: ObjectInfo) -> ObjectInfo:
         root = self._location.root
         return replace(info, path=info.path[len(root) + 1 :]) if root else info
+
+
+def _identity(
+    location: Location,
+    options: Options,
+    credentials: CredentialsProvider | None,
+    left_behind: Sequence[str] = (),
+) -> Identity:
+    own = options if credentials else with_provider(options, location.kind)
+    own = with_hadoop_keys(own, location, credentials=credentials is None)
+    return Identity(own, credentials, tuple(left_behind), location.url, options)
+
+
+def _source_identity(identity: Identity, location: Location) -> Identity:
+    """The options and credentials of a companion index's source."""
+    options = identity.given if identity.given.values else identity.options
+    provider = identity.provider
+    if own := options.family(SOURCE_STORE):
+        clouds = {key.partition(".")[0] for key in own}
+        others = {key: text for key, text in options.values.items() if key.partition(".")[0] not in clouds}
+        options, provider = Options({**others, **own}), None
+    return _identity(location, options, provider, identity.left_behind)
 
 
 class StoreWithCredentials:

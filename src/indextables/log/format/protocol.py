@@ -13,6 +13,8 @@ STATES = 4
 # Tables that list the features they need.
 FEATURES = 5
 PARQUET_SPLITS = "parquetSplits"
+# Splits that index the files of another table and hold no rows.
+COMPANION_SPLITS = "companionSplits"
 
 _READER_FEATURES = frozenset(
     {
@@ -23,16 +25,35 @@ _READER_FEATURES = frozenset(
         "schemaDeduplication",
         "skippedFiles",
         PARQUET_SPLITS,
+        COMPANION_SPLITS,
     }
 )
 _WRITER_FEATURES = _READER_FEATURES | {"checkpoint", "optimizeWrite"}
 
+# Keys of the original in the configuration of its companion tables.
 _COMPANION = "indextables.companion.enabled"
+_COMPANION_KIND = "indextables.companion.sourceFormat"
+_COMPANION_SOURCE = "indextables.companion.sourceTablePath"
 
 
 def new_table_protocol() -> Protocol:
     """The protocol of a table that this release creates."""
     return _with_parquet_splits(Protocol())
+
+
+def companion_protocol() -> Protocol:
+    """The protocol of a companion table that this release creates."""
+    protocol = new_table_protocol()
+    return msgspec.structs.replace(
+        protocol,
+        reader_features=sorted([*(protocol.reader_features or ()), COMPANION_SPLITS]),
+        writer_features=sorted([*(protocol.writer_features or ()), COMPANION_SPLITS]),
+    )
+
+
+def is_companion(protocol: Protocol) -> bool:
+    """Whether a table is a companion index, whose splits hold no rows."""
+    return COMPANION_SPLITS in (protocol.reader_features or ())
 
 
 def upgrade_for(adds: Iterable[Add], protocol: Protocol) -> Protocol | None:
@@ -72,15 +93,20 @@ def check_writable(protocol: Protocol, url: str) -> None:
 def check_not_companion(metadata: Metadata, url: str) -> None:
     """Refuse a companion table of the original: its splits index files of another table and hold no rows."""
     if (metadata.configuration or {}).get(_COMPANION, "").lower() == "true":
-        raise companion_error(url)
+        raise companion_error(metadata, url)
 
 
-def companion_error(url: str) -> ProtocolError:
+def companion_error(metadata: Metadata, url: str) -> ProtocolError:
     """The error of a companion table of the original, or of a table with such splits."""
+    known = metadata.configuration or {}
+    kind = known.get(_COMPANION_KIND, "").upper()
+    kind = kind if kind in ("DELTA", "ICEBERG", "PARQUET") else "{DELTA | ICEBERG | PARQUET}"
+    path = known.get(_COMPANION_SOURCE, "<source>").replace("'", "\\'")
+    source = f"{kind} '{path}'"
     return ProtocolError(
         f"the table at {url} is a companion table of the original system: its splits index the files of "
-        "another table and hold no rows, so it cannot be read, written or maintained here; read the "
-        "source table and write it to a table of indextables (build your own index of it) instead"
+        "another table and hold no rows, so it cannot be read, written or maintained here; build an index "
+        f"of the same source at another place: BUILD INDEXTABLES COMPANION FOR {source} AT LOCATION '<path>'"
     )
 
 

@@ -19,6 +19,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope, cloud, streaming
 from indextables.options.declare import is_secret, plain_key
+from indextables.read.freshness import read_snapshot
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference
 from indextables.store import Store, open_store
@@ -63,12 +64,12 @@ class TableLocation:
             return self._changes(version)
         if version is not None:
             return self.log.snapshot(version=version)
-        return self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
+        return read_snapshot(self.log, version=self.version, timestamp=self.timestamp_ms)
 
     def metadata(self) -> tuple[int, Metadata]:
         """A version and its metadata, with the columns of changes if they are read."""
         if not self.options.get(streaming.READ_CHANGES):
-            found = self.snapshot()
+            found = self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
             return found.version, found.metadata
         end = self.log.snapshot(version=self.options.get(streaming.ENDING_VERSION))
         return end.version, change_metadata(end.metadata, end.url)

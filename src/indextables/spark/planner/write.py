@@ -22,6 +22,7 @@ from indextables.options import writing as opt
 from indextables.options.maintenance import MERGE_BATCH
 from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
+from indextables.source.companion import refuse_companion
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
 from indextables.spark.planner.tables import locate_table
 from indextables.spark.tasks import ERROR, MESSAGE, WriteFunction, adds_of
@@ -95,6 +96,7 @@ def delete(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         snapshot = log.snapshot()
     except TableNotFoundError:
         return {}, ()  # a table in a catalog may have no log yet
+    refuse_companion(snapshot, "a delete")
     where = _condition(request["filters"], snapshot.schema)
     gone = removes(snapshot, Replace.WHERE, where, ())
     if gone:

@@ -1,0 +1,94 @@
+"""Options of companion indexes: how fresh their answers are, and how they are built from their source."""
+
+from typing import Any
+
+from indextables.options import cloud
+from indextables.options.declare import (
+    EVERYWHERE,
+    Option,
+    Where,
+    choice,
+    field_option,
+    integer,
+    number,
+    option,
+    optional_text,
+    size,
+)
+
+_READ = frozenset({Where.READ, Where.COMMAND})
+_BUILD = frozenset({Where.WRITE, Where.COMMAND})
+_CLOUDS = ("aws.", "azure.", "gcp.")
+
+FRESHNESS = option(
+    "companion.freshness",
+    choice("synced", "latest"),
+    "synced",
+    "What a companion index answers: the source at the version of the last sync, or its newest version. With "
+    "latest, source files that the index does not have, or that changed since, are read without the index.",
+    where=_READ,
+)
+TABLE_ROOT: Option[str | None] = option(
+    "companion.tableRootDesignator",
+    optional_text,
+    None,
+    "Name of the table root (SET INDEXTABLES TABLE ROOT) at which the files of the source are read.",
+    where=_READ,
+    default_text="the place at which the source was indexed",
+)
+TARGET_INPUT_SIZE = option(
+    "companion.targetInputSize",
+    size,
+    2 << 30,
+    "Source files of one partition are indexed together, in one split, up to this size.",
+    where=_BUILD,
+)
+MAX_ERRORS = option(
+    "companion.stream.maxConsecutiveErrors",
+    integer(1),
+    10,
+    "A companion index that follows its source gives up after so many failed syncs in a row.",
+    where=_BUILD,
+)
+BACKOFF_MULTIPLIER = option(
+    "companion.stream.errorBackoffMultiplier",
+    number(1),
+    2.0,
+    "Factor by which the pause grows after each failed sync of a companion index that follows its source.",
+    where=_BUILD,
+)
+
+
+def _check_source_option(key: str, value: str) -> None:
+    declaration = _store_option(key)
+    if declaration is None:
+        raise ValueError("aws.*, azure.* and gcp.* options of stores are expected")
+    declaration.parse(value)
+
+
+def _store_option(key: str) -> Option[Any] | None:
+    return next(
+        (
+            each
+            for each in vars(cloud).values()
+            if isinstance(each, Option) and each.key.lower() == key and key.startswith(_CLOUDS)
+        ),
+        None,
+    )
+
+
+def _is_secret(key: str) -> bool:
+    declaration = _store_option(key)
+    return declaration is None or declaration.secret
+
+
+SOURCE_STORE = field_option(
+    "companion.parquet",
+    "<option>",
+    _check_source_option,
+    "An option of stores (aws.*, azure.*, gcp.*) for the source of a companion index. If one of a cloud is "
+    "set, those of the index for that cloud do not hold for the source.",
+    expects="as of the option",
+    where=EVERYWHERE,
+    is_secret=_is_secret,
+)

@@ -1,0 +1,276 @@
+"""Companion tables: their properties, their source, and what is indexed of it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from indextables.errors import CommandError, OptionError, SourceError
+from indextables.log.conflict import without_registry
+from indextables.log.format.actions import Metadata
+from indextables.log.format.protocol import is_companion
+from indextables.log.snapshot import Snapshot
+from indextables.options import Options
+from indextables.options.companion import TABLE_ROOT
+from indextables.options.indexing import STORE_ONLY_FIELDS
+from indextables.predicate import columns_of, evaluate, parse_condition
+from indextables.predicate.traversal import has_search
+from indextables.source.description import SourceDescription
+from indextables.source.reader import open_source
+from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.split.mapping import Mapping as FieldMapping
+from indextables.split.mapping import mapping_for
+from indextables.store import Store
+
+PREFIX = "companion."
+_ROOTS = f"{PREFIX}tableRoots."
+_ROOT_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class TableRoot(msgspec.Struct, frozen=True):
+    """Another place at which the files of a source can be read, and when it was set."""
+
+    path: str
+    set_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompanionProperties:
+    """What the configuration of a companion table says.
+
+    Attributes:
+        format: "delta", "iceberg" or "parquet".
+        source: the URL of the source; of an Iceberg table the metadata file, if one was given.
+        location: the URL of the source's folder.
+        version: the version that was synced; None before the first sync.
+        identity: tells a source that was dropped and created again.
+        columns: the columns of the source at that version (`source.description.encode_columns`).
+        indexed: for each column that a split may have, what its values depend on.
+        where: the condition on partition columns that indexed files meet.
+        include: the columns that are indexed; all if it is empty.
+        exclude: columns that are not indexed.
+        relocate: prefixes of recorded paths, with the places where those files are now.
+        allowed: other locations that recorded paths may lead to.
+        time_zone: Spark's time zone for partition values that name none.
+        merge_schema: folders: whether the columns of all files are united.
+        schema_file: folders: the file whose columns are the table's.
+        roots: named places at which the files of the source can be read.
+    """
+
+    format: str
+    source: str
+    location: str
+    version: str | None = None
+    identity: str = ""
+    columns: str = ""
+    indexed: Mapping[str, str] = field(default_factory=dict)
+    where: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    relocate: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+    time_zone: str = "UTC"
+    merge_schema: bool = False
+    schema_file: str | None = None
+    roots: Mapping[str, TableRoot] = field(default_factory=dict)
+
+    def configuration(self) -> dict[str, str]:
+        """The entries of the table's configuration."""
+        entries: dict[str, str] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "roots" or value in (None, "", (), {}):
+                continue
+            entries[PREFIX + each.name] = value if isinstance(value, str) else _text(value)
+        for name, root in self.roots.items():
+            entries[_ROOTS + name] = _text(root)
+        return entries
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "CompanionProperties | None":
+        """Those of a table; None if it is not a companion table.
+
+        Raises:
+            SourceError: the configuration is damaged.
+        """
+        if not is_companion(snapshot.protocol):
+            return None
+        try:
+            return _properties(snapshot.metadata)
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+            raise SourceError(
+                f"the configuration of the companion index at {snapshot.url} cannot be understood "
+                f"({type(error).__name__}: {error}); build the index again"
+            ) from error
+
+    def description(self, options: Options) -> SourceDescription:
+        """The source, to be read at the table root that the options name.
+
+        Raises:
+            OptionError: there is no such root.
+        """
+        name = options.get(TABLE_ROOT)
+        if name is not None and name not in self.roots:
+            raise OptionError(
+                f"there is no table root '{name}'; the roots are: {', '.join(sorted(self.roots)) or 'none'}. "
+                "SET INDEXTABLES TABLE ROOT adds one"
+            )
+        return SourceDescription(
+            self.format,
+            self.location,
+            self.columns,
+            tuple(self.relocate.items()),
+            self.allowed,
+            None if name is None else self.roots[name].path,
+        )
+
+    def with_root(self, name: str, root: TableRoot) -> "CompanionProperties":
+        """With one more root, or another place of it."""
+        if not _ROOT_NAME.fullmatch(name):
+            raise OptionError(
+                f"'{name}' is not the name of a table root; letters, digits, '_' and '-' are expected"
+            )
+        return replace(self, roots={**self.roots, name: root})
+
+    def without_root(self, name: str) -> "CompanionProperties":
+        """Without a root."""
+        return replace(self, roots={key: root for key, root in self.roots.items() if key != name})
+
+    def metadata(self, metadata: Metadata) -> Metadata:
+        """A table's metadata with these properties."""
+        others = {
+            key: value
+            for key, value in without_registry(metadata.configuration).items()
+            if not key.startswith(PREFIX)
+        }
+        return msgspec.structs.replace(metadata, configuration={**others, **self.configuration()})
+
+
+_TYPES: dict[str, Any] = {
+    "indexed": dict[str, str],
+    "include": tuple[str, ...],
+    "exclude": tuple[str, ...],
+    "relocate": dict[str, str],
+    "allowed": tuple[str, ...],
+    "merge_schema": bool,
+}
+
+
+def _properties(metadata: Metadata) -> CompanionProperties:
+    known = metadata.configuration or {}
+    values: dict[str, Any] = {}
+    for each in fields(CompanionProperties):
+        text = known.get(PREFIX + each.name)
+        if text is not None:
+            kind = _TYPES.get(each.name)
+            values[each.name] = text if kind is None else msgspec.json.decode(text, type=kind)
+    values["roots"] = {
+        key.removeprefix(_ROOTS): msgspec.json.decode(text, type=TableRoot)
+        for key, text in known.items()
+        if key.startswith(_ROOTS)
+    }
+    for name in ("format", "source", "location"):
+        if name not in values:
+            raise KeyError(PREFIX + name)
+    return CompanionProperties(**values)
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def refuse_companion(snapshot: Snapshot, operation: str) -> None:
+    """Refuse an operation that would make a companion index differ from its source.
+
+    Raises:
+        SourceError: the table is a companion index.
+    """
+    properties = CompanionProperties.of(snapshot)
+    if properties is not None:
+        raise SourceError(
+            f"{operation} is not possible for the companion index at {snapshot.url}: it has no rows of its "
+            f"own, but those of the {properties.format} table at {properties.location}; change that table, "
+            "and sync the index (BUILD INDEXTABLES COMPANION)"
+        )
+
+
+def open_companion_source(
+    store: Store,
+    properties: CompanionProperties,
+    options: Options,
+    version: int | str | datetime | None = None,
+) -> SourceSnapshot:
+    """Open the source of a companion index at a version, by default its newest."""
+    return open_source(
+        properties.format,
+        properties.source,
+        options,
+        version=version,
+        open_base=store.source_store,
+        relocate=properties.relocate,
+        allowed_locations=properties.allowed,
+        time_zone=properties.time_zone,
+        merge_schema=properties.merge_schema,
+        schema_file=properties.schema_file,
+    )
+
+
+def source_files(source: SourceSnapshot, where: str | None) -> list[SourceFile]:
+    """The files of a source that meet a condition on its partition columns.
+
+    Raises:
+        CommandError: the condition names another column.
+    """
+    if where is None or not source.files:
+        return list(source.files)
+    condition = parse_condition(where, source.schema)
+    partitions = {name.lower(): name for name in source.partition_columns}
+    named = [column.path[0] for column in columns_of(condition)]
+    others = [name for name in named if name.lower() not in partitions]
+    if others or has_search(condition):
+        raise CommandError(
+            f"the condition {where!r} may only compare partition columns of the source with values; its "
+            f"partition columns are: {', '.join(source.partition_columns) or 'none'}"
+        )
+    needed = list(dict.fromkeys(partitions[name.lower()] for name in named))
+    for file in source.files:
+        if missing := [name for name in needed if name not in file.partition]:
+            raise SourceError(
+                f"the source file {file.url} has no partition value of {missing[0]}, as it was written "
+                "before the source was partitioned by it; leave the condition out"
+            )
+    columns = [
+        pa.array([file.partition[name] for file in source.files], source.schema.field(name).type)
+        for name in needed
+    ]
+    rows = (
+        pa.RecordBatch.from_arrays(columns, names=needed)
+        if needed
+        else pa.RecordBatch.from_struct_array(pa.nulls(len(source.files), pa.struct([])))
+    )
+    met = evaluate(condition, rows).fill_null(False).to_pylist()
+    return [file for file, is_met in zip(source.files, met, strict=True) if is_met]
+
+
+def field_mapping(
+    schema: pa.Schema,
+    indexing: Mapping[str, str],
+    properties: CompanionProperties,
+    partitions: tuple[str, ...],
+) -> FieldMapping:
+    """The fields of the columns; columns that are not included, or are excluded, have none."""
+    chosen = {name.lower() for name in properties.include or properties.exclude}
+    left_out = [
+        name
+        for name in schema.names
+        if (name.lower() in chosen) != bool(properties.include) and chosen and name not in partitions
+    ]
+    effective = Options(indexing)
+    if left_out:
+        names = dict.fromkeys([*effective.get(STORE_ONLY_FIELDS), *left_out])
+        effective = Options({**indexing, STORE_ONLY_FIELDS.key.lower(): ",".join(names)})
+    return mapping_for(schema, effective, partitions)

@@ -1,0 +1,262 @@
+"""What a companion table records of its source, and opens it from: columns, and files with their rows.
+
+The record suffices to read indexed rows: the source's log is not read again. It comes from a table's metadata
+and splits, which may be damaged or hostile, so it is checked as it is decoded.
+"""
+
+import base64
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from indextables.errors import SourceError
+from indextables.source.columns import Column, char_type
+from indextables.source.locations import Locations
+from indextables.source.snapshot import SourceFile, SourceSnapshot
+from indextables.split.footer import IndexedFile
+from indextables.split.parquet.pages import Ints
+from indextables.store import Store
+
+
+class _ColumnJson(Struct, rename="camel", omit_defaults=True):
+    """How files name a column, without its type; `default` is an Arrow stream of one value in base 64."""
+
+    key: str | int | None = None
+    default: str = ""
+    children: list["_ColumnJson"] = []
+    required: bool = False
+    uuid: bool = False
+
+
+class _ColumnsJson(Struct, rename="camel", omit_defaults=True):
+    schema: str
+    columns: list[_ColumnJson]
+    name_mapping: dict[str, int] | None = None
+
+
+def encode_columns(snapshot: SourceSnapshot) -> str:
+    """The columns of a source as text for a table's metadata."""
+    schema = base64.b64encode(snapshot.schema.serialize().to_pybytes()).decode()
+    mapping = None if snapshot.name_mapping is None else dict(snapshot.name_mapping)
+    encoded = _ColumnsJson(schema, [_column_json(each) for each in snapshot.columns], mapping)
+    return msgspec.json.encode(encoded, order="deterministic").decode()
+
+
+def _column_json(column: Column) -> _ColumnJson:
+    default = (
+        "" if column.default is None else encode_values({"": _scalar(column.default, column.field.type)})
+    )
+    children = [_column_json(child) for child in column.children]
+    return _ColumnJson(column.key, default, children, column.required, column.uuid)
+
+
+def _decode_columns(text: str) -> tuple[pa.Schema, tuple[Column, ...], dict[str, int] | None]:
+    stored = msgspec.json.decode(text, type=_ColumnsJson)
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored.schema, validate=True)))
+    return schema, _columns(stored.columns, list(schema)), stored.name_mapping
+
+
+def _columns(stored: Sequence[_ColumnJson], fields: Sequence[pa.Field]) -> tuple[Column, ...]:
+    return tuple(_column(each, field) for each, field in zip(stored, fields, strict=True))
+
+
+def _column(stored: _ColumnJson, field: pa.Field) -> Column:
+    kind = field.type
+    inner: list[pa.Field] = []
+    if pa.types.is_struct(kind):
+        inner = list(kind)
+    elif pa.types.is_list(kind):
+        inner = [kind.value_field]
+    elif pa.types.is_map(kind):
+        inner = [kind.key_field, kind.item_field]
+    default = decode_values(stored.default)[""].as_py() if stored.default else None
+    return Column(field, stored.key, default, _columns(stored.children, inner), stored.required, stored.uuid)
+
+
+def column_identities(snapshot: SourceSnapshot) -> dict[str, str]:
+    """For each column what its values depend on besides the files: equal texts mean equal values."""
+    return {each.field.name: _identity(each) for each in snapshot.columns}
+
+
+def _identity(column: Column) -> str:
+    stored = msgspec.json.encode(_without_required(_column_json(column)), order="deterministic").decode()
+    return f"{_type_text(column.field.type)} {char_type(column.field) or ''} {stored}"
+
+
+def _without_required(column: _ColumnJson) -> _ColumnJson:
+    children = [_without_required(child) for child in column.children]
+    return msgspec.structs.replace(column, required=False, children=children)
+
+
+def _type_text(kind: pa.DataType) -> str:
+    """A type without nullability, which changes no value."""
+    if pa.types.is_struct(kind):
+        return "struct<" + ", ".join(f"{field.name!r}: {_type_text(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"list<{_type_text(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_type_text(kind.key_type)}, {_type_text(kind.item_type)}>"
+    return str(kind)
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def encode_values(values: Mapping[str, pa.Scalar]) -> str:
+    """Typed values by name as an Arrow stream of one row in base 64; empty if there are none."""
+    if not values:
+        return ""
+    arrays = [pa.repeat(value, 1) if value.is_valid else pa.nulls(1, value.type) for value in values.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(values))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+
+def decode_values(text: str) -> dict[str, pa.Scalar]:
+    """Typed values by name."""
+    if not text:
+        return {}
+    table = pa.ipc.open_stream(base64.b64decode(text, validate=True)).read_all()
+    if table.num_rows != 1:
+        raise ValueError(f"one row of values is expected, not {table.num_rows}")
+    table.validate(full=True)
+    return {name: table.column(name)[0] for name in table.column_names}
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - of the type
+    return value if isinstance(value, pa.Scalar) else pa.scalar(value, kind)
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def indexed_file(file: SourceFile, source_url: str, *, records: int, rows: int) -> IndexedFile:
+    """A source file as a split records it."""
+    return IndexedFile(
+        path=relative_path(file.url, source_url),
+        size=file.size,
+        records=records,
+        rows=rows,
+        values=encode_values(file.partition),
+        etag=file.etag,
+        modified_ms=file.modified_ms,
+        deletes="" if file.deletes is None else file.deletes.identity,
+    )
+
+
+def source_file(file: IndexedFile, source_url: str) -> SourceFile:
+    """A recorded file as a source file; whose rows are deleted is not recorded."""
+    url = file.path if _is_url(file.path) else f"{source_url}/{file.path}"
+    return SourceFile(
+        url,
+        file.size,
+        f"{file.path}#{file.size}-{file.etag}",
+        file.records,
+        partition=decode_values(file.values),
+        etag=file.etag,
+        modified_ms=file.modified_ms,
+    )
+
+
+def relative_path(url: str, source_url: str) -> str:
+    """A file's path relative to its source, if it lies below it and cannot be taken for a URL."""
+    path = url.removeprefix(f"{source_url}/")
+    return url if path == url or _is_url(path) else path
+
+
+def _is_url(path: str) -> bool:
+    return ":/" in path or path.startswith("/")
+
+
+def content_name(file: SourceFile, source_url: str) -> str:
+    """What identifies the rows of a file that count, in the log's `companionSourceFiles`."""
+    identity, deletes = file.content
+    name = relative_path(identity, source_url)
+    return f"{name}\n{deletes}" if deletes else name
+
+
+@dataclass(frozen=True, slots=True)
+class UnindexedFile:
+    """A source file that no split indexes, and the positions of its deleted rows."""
+
+    file: IndexedFile
+    deleted: Ints
+
+    def to_text(self) -> str:
+        """As text for an entry of a file list."""
+        packed = base64.b64encode(zlib.compress(np.asarray(self.deleted, np.int64).tobytes())).decode()
+        return msgspec.json.encode([self.file, packed]).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> "UnindexedFile":
+        """From its text."""
+        file, packed = msgspec.json.decode(text, type=tuple[IndexedFile, str])
+        return cls(file, np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.int64))
+
+
+# --- the source ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceDescription:
+    """A source as a companion table describes it; picklable, without secrets.
+
+    Attributes:
+        kind: "delta", "iceberg" or "parquet".
+        url: where the source was indexed.
+        columns: its columns (`encode_columns`).
+        relocate: prefixes of recorded paths, with the places where those files are now.
+        allowed: other locations that recorded paths may lead to.
+        root: where the source's files are read, if not at `url`.
+    """
+
+    kind: str
+    url: str
+    columns: str
+    relocate: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[str, ...] = ()
+    root: str | None = None
+
+    @cached_property
+    def _decoded(self) -> tuple[pa.Schema, tuple[Column, ...], dict[str, int] | None]:
+        try:
+            return _decode_columns(self.columns)
+        except (ValueError, TypeError, LookupError, OSError, RecursionError, pa.ArrowException) as error:
+            raise SourceError(
+                f"what a companion index records of its source {self.url} cannot be understood ({error}); "
+                "build the index again"
+            ) from error
+
+    @property
+    def place(self) -> str:
+        """Where the files of the source are read."""
+        return self.root or self.url
+
+    def open(self, open_base: Callable[[str], Store]) -> SourceSnapshot:
+        """The source for reading rows of recorded files; it lists no files."""
+        schema, columns, name_mapping = self._decoded
+        relocate = dict(self.relocate)
+        if self.root is not None:
+            relocate[self.url] = self.root
+        locations = Locations(self.place, open_base, relocate=relocate, allowed=self.allowed)
+        return SourceSnapshot(
+            kind=self.kind,
+            url=self.url,
+            version=None,
+            identity="",
+            schema=schema,
+            partition_columns=(),
+            files=(),
+            columns=columns,
+            locations=locations,
+            name_mapping=name_mapping,
+        )

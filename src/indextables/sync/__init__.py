@@ -1,0 +1,103 @@
+"""Companion indexes: build an index beside a Delta, Iceberg or Parquet table, and keep it in step with it.
+
+```
+source at a version ─► compare with what is indexed ─► splits for new and changed files ─► one version
+```
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from threading import Event
+
+from indextables.errors import OptionError
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options, Where
+from indextables.options.companion import TARGET_INPUT_SIZE
+from indextables.store import open_store
+from indextables.sync.plan import SyncRequest
+from indextables.sync.run import SyncResult, follow, sync
+from indextables.version import ENGINE
+
+__all__ = ["SyncRequest", "SyncResult", "companion", "follow", "sync"]
+
+
+def companion(  # noqa: PLR0913 - what a source may need
+    source: str | os.PathLike[str],
+    *,
+    at: str | os.PathLike[str],
+    format: str | None = None,  # noqa: A002 - Spark's word
+    version: int | str | datetime | None = None,
+    where: str | None = None,
+    include: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    target_size: int | None = None,
+    rebuild: bool = False,
+    dry_run: bool = False,
+    relocate: Mapping[str, str] | None = None,
+    allowed_locations: Sequence[str] | None = None,
+    time_zone: str | None = None,
+    merge_schema: bool | None = None,
+    schema_file: str | None = None,
+    options: Mapping[str, object] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    every: float | None = None,
+    stop: Event | None = None,
+) -> SyncResult:
+    """Build a full-text index beside a Delta, Iceberg or Parquet table, or sync it with that table.
+
+    No rows are copied: the index refers to the files of the table. Open it with `indextables.open(at)`; it
+    answers exactly what the table holds at the version that was synced. What is not given is as in the last
+    sync.
+
+    Args:
+        source: the table's folder; of an Iceberg table also a metadata file.
+        at: where the index is, or is to be built.
+        format: "delta", "iceberg" or "parquet"; recognised without it.
+        version: the version to index: the number of a Delta version; the id of an Iceberg snapshot, or the
+            name of a branch or tag; a time. By default the newest.
+        where: a condition on partition columns: only files that meet it are indexed.
+        include: the columns to index; by default all. Conditions on others are evaluated on the rows.
+        exclude: columns not to index.
+        target_size: source files of one partition are indexed together up to this size.
+        rebuild: index all files anew.
+        dry_run: only report what would be done.
+        relocate: prefixes of paths that the table recorded, with the places where those files are now.
+        allowed_locations: other buckets, containers or folders that recorded paths may lead to.
+        time_zone: Spark's time zone, for times in partition values that name none.
+        merge_schema: folders of Parquet files: unite the columns of all files, as Spark's `mergeSchema`.
+        schema_file: folders of Parquet files: a file whose columns are the table's.
+        options: `spark.indextables.*` options of indexing and storage, with or without the prefix.
+        progress: called with the number of finished splits and the number of all.
+        every: sync again after so many seconds, until `stop` is set; a sync that has begun is finished.
+        stop: set by another thread or a signal handler to end a call with `every`.
+
+    Raises:
+        SourceNotFoundError: there is no such table, or not the version.
+        UnsupportedSourceError: the table uses a feature with which it cannot be read exactly.
+    """
+    parsed = Options.parse(options, {Where.WRITE, Where.COMMAND})
+    if target_size is not None:
+        parsed = Options({**parsed.values, TARGET_INPUT_SIZE.key.lower(): str(target_size)})
+    request = SyncRequest(
+        source=os.fspath(source),
+        format=format,
+        version=version,
+        where=where,
+        include=None if include is None else tuple(include),
+        exclude=None if exclude is None else tuple(exclude),
+        rebuild=rebuild,
+        dry_run=dry_run,
+        relocate=relocate,
+        allowed_locations=None if allowed_locations is None else tuple(allowed_locations),
+        time_zone=time_zone,
+        merge_schema=merge_schema,
+        schema_file=schema_file,
+    )
+    log = TransactionLog(open_store(at, parsed), parsed, engine=ENGINE)
+    if every is None:
+        return sync(log, request, parsed, progress=progress)
+    if stop is None or every <= 0:
+        raise OptionError("every needs a number of seconds above 0, and an Event as stop that ends the call")
+    last = follow(log, request, parsed, seconds=every, stop=stop)
+    return last or sync(log, request, parsed)

@@ -1,0 +1,276 @@
+"""Builds and syncs companion indexes: one version of the index for each sync."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+
+from indextables.errors import CommitConflictError, IndexTablesError, OptionError
+from indextables.ingest.plan import took_long
+from indextables.log.commit import check_uploads
+from indextables.log.conflict import Draft
+from indextables.log.format.actions import Add, Txn
+from indextables.log.format.protocol import companion_protocol
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
+from indextables.sync.build import BuildContext, build_split, discard
+from indextables.sync.plan import SplitPlan, SyncPlan, SyncRequest, plan_sync
+
+OPERATION = "SYNC COMPANION"
+# In the log's `txn`: each sync has the number after that of the sync before, so that two never both stand.
+_APPLICATION = "indextables.companion"
+# The longest pause after errors, in seconds.
+_LONGEST_PAUSE = 600.0
+_logger = logging.getLogger(__name__)
+# How often a sync starts again after another one was faster.
+_ATTEMPTS = 10
+
+# Called with the number of finished splits and the number of all.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncResult:
+    """What a sync did.
+
+    Attributes:
+        table_path: the URL of the index.
+        source_path: the URL of the source.
+        status: "success", "no_action" or "dry_run".
+        source_version: the version of the source that the index answers now.
+        version: the version of the index; None if there is no index yet.
+        splits_created: the splits that were built, or would be.
+        splits_invalidated: the splits that left the index, or would.
+        files_indexed: the source files that were indexed, or would be.
+        source_bytes: the size of these files.
+        split_bytes: the size of the new splits.
+        duration_ms: how long the sync took.
+        message: what else a user should know.
+    """
+
+    table_path: str
+    source_path: str
+    status: str
+    source_version: int | str | None
+    version: int | None = None
+    splits_created: int = 0
+    splits_invalidated: int = 0
+    files_indexed: int = 0
+    source_bytes: int = 0
+    split_bytes: int = 0
+    duration_ms: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSync:
+    """A sync between its plan and its commit; picklable, without secrets.
+
+    Attributes:
+        plan: what to do.
+        started: when the sync began, in seconds.
+        attempt: how often it was planned.
+        reused: splits that an earlier attempt built, by the contents of their files.
+    """
+
+    plan: SyncPlan
+    started: float
+    attempt: int
+    reused: Mapping[tuple[str, ...], Add]
+
+    @property
+    def pending(self) -> list[SplitPlan]:
+        """The splits that are still to be built."""
+        return [split for split in self.plan.splits if split.contents not in self.reused]
+
+
+def sync(
+    log: TransactionLog, request: SyncRequest, options: Options, *, progress: Progress | None = None
+) -> SyncResult:
+    """Build a companion index, or sync it with its source, in this process.
+
+    Raises:
+        SourceError: the source cannot be read exactly, or changed meanwhile.
+        CommitConflictError: other syncs were faster again and again.
+    """
+    running = begin(log, request, options)
+    while isinstance(running, RunningSync):
+        context = BuildContext.of(running.plan)
+        pending = running.pending
+        built: list[Add] = []
+        try:
+            for split in pending:
+                built.append(build_split(split, context, log.store))
+                if progress is not None:
+                    progress(len(built), len(pending))
+        except BaseException:
+            discard(log.store, [*running.reused.values(), *built])
+            raise
+        running = finish(log, request, options, running, built)
+    return running
+
+
+def follow(
+    log: TransactionLog,
+    request: SyncRequest,
+    options: Options,
+    *,
+    seconds: float,
+    stop: Event,
+    report: Callable[[SyncResult], None] | None = None,
+) -> SyncResult | None:
+    """Sync a companion index with its source again and again, until `stop` is set.
+
+    A sync that has begun is brought to its end. After an error the next sync waits longer, each time by the
+    factor `companion.stream.errorBackoffMultiplier`.
+
+    Args:
+        log: the log of the index.
+        request: what to sync; it names no version.
+        options: the options of the build.
+        seconds: the pause between two syncs.
+        stop: set to end.
+        report: called with the result of each sync.
+
+    Returns:
+        The result of the last sync that succeeded.
+
+    Raises:
+        IndexTablesError: that of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
+    """
+    if request.version is not None or request.dry_run:
+        raise OptionError("a companion index that follows its source has no fixed version and no dry run")
+    last: SyncResult | None = None
+    errors = 0
+    while not stop.is_set():
+        try:
+            last = sync(log, request, options)
+        except IndexTablesError as error:
+            errors += 1
+            if errors >= options.get(MAX_ERRORS):
+                raise
+            _logger.warning("sync %d in a row of %s failed: %s", errors, log.store.url, error)
+        else:
+            # The rebuild that was requested is done once.
+            request = replace(request, rebuild=False)
+            errors = 0
+            _logger.info(
+                "companion index %s: %s, version %s", log.store.url, last.status, last.source_version
+            )
+            if report is not None:
+                report(last)
+        pause = seconds * options.get(BACKOFF_MULTIPLIER) ** errors
+        stop.wait(min(pause, max(seconds, _LONGEST_PAUSE)))
+    return last
+
+
+def begin(log: TransactionLog, request: SyncRequest, options: Options) -> RunningSync | SyncResult:
+    """Plan a sync; its result, if there is nothing to build or commit."""
+    return _begin(log, request, options, time.monotonic(), 1, {})
+
+
+def _begin(
+    log: TransactionLog,
+    request: SyncRequest,
+    options: Options,
+    started: float,
+    attempt: int,
+    built: Mapping[tuple[str, ...], Add],
+) -> RunningSync | SyncResult:
+    plan = plan_sync(log, request, options)
+    wanted = {split.contents for split in plan.splits}
+    reused = {contents: add for contents, add in built.items() if contents in wanted}
+    discard(log.store, [add for contents, add in built.items() if contents not in reused])
+    running = RunningSync(plan, started, attempt, reused)
+    if request.dry_run or plan.unchanged:
+        return _result(log, running, "dry_run" if request.dry_run else "no_action", (), _version(plan))
+    if plan.base is None:
+        log.check_store()
+    return running
+
+
+def finish(
+    log: TransactionLog, request: SyncRequest, options: Options, running: RunningSync, built: Sequence[Add]
+) -> RunningSync | SyncResult:
+    """Commit the splits of a sync; if another commit was in the way, the sync as it is planned anew.
+
+    `built` are the splits of `running.pending`, in the same order. They are deleted again where it is proven
+    that no version refers to them.
+    """
+    plan = running.plan
+    adds = {**running.reused, **{s.contents: a for s, a in zip(running.pending, built, strict=True)}}
+    try:
+        base = _base(log, plan)
+        if base is not None:
+            ordered = tuple(adds[split.contents] for split in plan.splits)
+            if took_long(ordered, options):
+                check_uploads(log.store, ordered)
+            after = log.commit(_draft(plan, base, ordered), base)
+            return _result(log, running, "success", ordered, after.version)
+    except CommitConflictError:
+        if running.attempt >= _ATTEMPTS:
+            discard(log.store, list(adds.values()))
+            raise
+    except IndexTablesError as error:
+        if error.not_committed:
+            discard(log.store, list(adds.values()))
+        raise
+    again = _begin(log, request, options, running.started, running.attempt + 1, adds)
+    if isinstance(again, RunningSync) and BuildContext.of(again.plan) != BuildContext.of(plan):
+        # What was built was built for other columns or another version of the source.
+        discard(log.store, list(again.reused.values()))
+        again = replace(again, reused={})
+    return again
+
+
+def _base(log: TransactionLog, plan: SyncPlan) -> Snapshot | None:
+    """The version that the plan relies on; a new table at first. None if there is another version now."""
+    if plan.base is not None:
+        return log.snapshot_of(plan.base)
+    empty = replace(plan.properties, version=None, indexed={})
+    return log.create(
+        empty.metadata(plan.metadata), operation="CREATE COMPANION", protocol=companion_protocol()
+    )
+
+
+def _draft(plan: SyncPlan, base: Snapshot, adds: tuple[Add, ...]) -> Draft:
+    last = base.txns.get(_APPLICATION)
+    return Draft(
+        operation=OPERATION,
+        adds=adds,
+        removes=plan.removes,
+        metadata=plan.metadata,
+        txns=(Txn(app_id=_APPLICATION, version=0 if last is None else last.version + 1),),
+        parameters={
+            "format": plan.properties.format,
+            "source": plan.properties.source,
+            "sourceVersion": str(plan.source_version),
+        },
+    )
+
+
+def _version(plan: SyncPlan) -> int | None:
+    return None if plan.base is None else plan.base[0]
+
+
+def _result(
+    log: TransactionLog, running: RunningSync, status: str, adds: Sequence[Add], version: int | None
+) -> SyncResult:
+    plan = running.plan
+    return SyncResult(
+        table_path=log.store.url,
+        source_path=plan.properties.location,
+        status=status,
+        source_version=plan.source_version,
+        version=version,
+        splits_created=len(plan.splits),
+        splits_invalidated=len(plan.removes),
+        files_indexed=sum(len(split.files) for split in plan.splits),
+        source_bytes=sum(split.bytes for split in plan.splits),
+        split_bytes=sum(add.size for add in adds),
+        duration_ms=int((time.monotonic() - running.started) * 1000),
+        message="; ".join(plan.notes),
+    )
