@@ -84,7 +84,7 @@ class _AnyIdentity(str):
     __hash__ = str.__hash__
 
 
-@_bug("C2", None)
+@_bug("C2", 77)
 def bases_are_known_by_number(patch: Patch) -> None:
     """A base is known by its number only: a commit lands in a table that was made anew."""
 
@@ -104,7 +104,7 @@ def metadata_changes_do_not_conflict_with_appends(patch: Patch) -> None:
     patch.setattr(conflict, "_indexing", lambda *_: {})
 
 
-@_bug("C4", None)
+@_bug("C4", 528)
 def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
@@ -131,7 +131,7 @@ def _without_fallback(patch: Patch) -> None:
     patch.setattr(Loader, "load_first", load_first)
 
 
-@_bug("C5", None)
+@_bug("C5", 384)
 def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     """An incremental state stays if its manifests are there, though its base is gone and they are next."""
     original = checkpoint._check_state
@@ -146,7 +146,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     patch.setattr(checkpoint, "_has_base", lambda *_: True)
 
 
-@_bug("C6", None)
+@_bug("C6", 439)
 def compacted_states_are_not_checked(patch: Patch) -> None:
     """A compacted state is never checked after it became visible: its manifests may be deleted before."""
     original = checkpoint._check_state
@@ -158,7 +158,7 @@ def compacted_states_are_not_checked(patch: Patch) -> None:
     patch.setattr(checkpoint, "_check_state", check)
 
 
-@_bug("slow-checkpoint", None)
+@_bug("slow-checkpoint", 3699)
 def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
     """A state appears hours after its manifests were written: a purge may be about to delete them as orphans."""
     patch.setattr(checkpoint, "MAX_CHECKPOINT_MS", 1 << 60)
@@ -176,17 +176,17 @@ def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     patch.setattr(listing.TableListing, "_in_another_table", in_another_table)
 
 
-@_bug("H1", None)
+@_bug("H1", 105)
 def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     """A first write that loses version 0 goes on as planned: overwrites double rows, `ignore` writes."""
 
-    def planned_again(planned: plan.WritePlan, *_: object) -> plan.WritePlan:
+    def plan_again(planned: plan.WritePlan, *_: object) -> plan.WritePlan:
         return dataclasses.replace(planned, target=dataclasses.replace(planned.target, metadata=None))
 
-    patch.setattr(plan, "_planned_again", planned_again)
+    patch.setattr(plan, "_plan_again", plan_again)
 
 
-@_bug("H6-removes", None)
+@_bug("H6-removes", 110)
 def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     """A version without added splits counts whatever states there are: nobody may ever see it."""
     original = _Commit.confirm
@@ -199,7 +199,7 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     patch.setattr(_Commit, "confirm", confirm)
 
 
-@_bug("H6-pointer", None)
+@_bug("H6-pointer", 2607)
 def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     """Whether a version counts is asked only if the pointer names a later one, and it may go backwards."""
     original = _Commit.confirm
@@ -234,7 +234,7 @@ def restores_do_not_conflict_with_purges(patch: Patch) -> None:
     patch.setattr(conflict, "_purge_problem", lambda *_: None)
 
 
-@_bug("M2", None)
+@_bug("M2", 83)
 def a_path_added_again_counts_as_new(patch: Patch) -> None:
     """A live path that another engine adds again and that is removed then comes back in the next state."""
     original = checkpoint.needs_compaction
@@ -252,7 +252,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
     patch.setattr(checkpoint, "tombstones_of", tombstones_of)
 
 
-@_bug("M6", None)
+@_bug("M6", 783)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
     original = merge.open_merge_input
@@ -268,20 +268,20 @@ def storage_errors_count_as_damage(patch: Patch) -> None:
     patch.setattr(merge, "open_merge_input", open_merge_input)
 
 
-@_bug("H5", None)
+@_bug("H5", 108)
 def maintenance_ignores_the_writer_protocol(patch: Patch) -> None:
     """Purge, truncation and checkpoint work on tables that ask for a newer writer."""
     patch.setattr(transaction_log, "check_writable", lambda *_: None)
     patch.setattr(purge, "check_writable", lambda *_: None)
 
 
-@_bug("late-manifests", None)
+@_bug("late-manifests", 235)
 def snapshots_have_no_other_base(patch: Patch) -> None:
     """A snapshot whose manifests are deleted by a truncation before they are read has no other base."""
     _without_fallback(patch)
 
 
-@_bug("truncate-without-base", None)
+@_bug("truncate-without-base", 497)
 def truncations_delete_without_a_base(patch: Patch) -> None:
     """A truncation deletes what is before a version without a look whether its state is still there."""
     patch.setattr(retention, "check_base", lambda *_, **__: None)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.simulation.batches import first_failure, run_range, workers
 from tests.simulation.reintroduced import BUGS
+from tests.simulation.seams import installed
 
 # Those that were found at once are looked for by every run of the tests.
 QUICK = 60
@@ -26,6 +27,12 @@ def test_a_bug_that_is_put_back_is_found_at_once(pool, name):
     if found is None:  # A change of code or simulator gave the seeds other histories: look further.
         found = first_failure(pool, 0, 10 * QUICK, bug=name)
     assert found is not None, f"{BUGS[name].description} No seed below {10 * QUICK} finds that"
+
+
+@pytest.mark.parametrize("name", list(BUGS))
+def test_a_bug_can_be_put_back_into_the_code_of_today(name):
+    with installed() as patch:
+        BUGS[name].put_back(patch)
 
 
 @pytest.mark.soak
