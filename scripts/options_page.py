@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indextables.options import PREFIX, Alias, FieldOption, Ignored, Option, Refused, declared
+from indextables.options import PREFIX, Alias, FieldOption, Ignored, Option, declared
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 
@@ -25,7 +25,7 @@ This page is printed from the declarations in `src/indextables/options/` by `mak
 SCALA_KEYS = """A configuration of IndexTables for Scala starts a session here. Most of its keys are in the
 table above, with the same meaning. Some set an option of another name; if both are given, the option's own
 name wins. Some tune what does not exist here: they are accepted, and one warning says what applies instead.
-A key is refused only where ignoring it would change an answer or weaken safety.
+A value is refused only where ignoring it would change an answer or weaken safety.
 """
 
 
@@ -39,8 +39,6 @@ def page() -> str:
     lines += [f"| `{d.key}` | `{d.target.key}` | {_cell(d.unit)} |" for d in found if isinstance(d, Alias)]
     lines += ["", "### Without effect", "", "| key | because |", "|---|---|"]
     lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in found if isinstance(d, Ignored)]
-    lines += ["", "### Refused", "", "| key | reason |", "|---|---|"]
-    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in found if isinstance(d, Refused)]
     return "\n".join(lines) + "\n"
 
 

@@ -317,14 +317,14 @@ def test_malformed_keys_are_not_quoted():
 # --- options ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["aws.credentialsProviderClass", "iceberg.uri"],
-)
-def test_a_key_without_effect_here_is_refused_with_a_reason(key):
-    with pytest.raises(OptionError, match=f"'spark.indextables.{key}' is not accepted: ...") as caught:
-        Options.parse({f"spark.indextables.{key}": "VALUE"})
-    assert "VALUE" not in str(caught.value)
+def test_a_class_of_the_original_names_a_provider():
+    key = "spark.indextables.aws.credentialsProviderClass"
+    unity = "io.indextables.spark.auth.unity.UnityCatalogAWSCredentialProvider"
+    assert Options.parse({key: unity}).get(cloud.PROVIDER) == "unity-catalog"
+    profile = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+    assert Options.parse({key: profile}).get(cloud.PROVIDER) == "profile"
+    with pytest.raises(OptionError, match=r"credentialsProviderClass.* a class with a counterpart"):
+        Options.parse({key: "com.acme.Vault"})
 
 
 def test_a_part_is_never_smaller_than_stores_allow():

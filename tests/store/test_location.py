@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indextables.errors import StoreError
+from indextables.options import Options
+from indextables.store import location, open_store
 from indextables.store.location import locate
 from indextables.store.remote import cut, merged
 
@@ -91,3 +93,42 @@ def test_what_is_cut_out_is_what_was_asked_for_as_far_as_the_object_goes(wanted)
     whole = merged(wanted)
     parts = [memoryview(data[start:end]) for start, end in whole]
     assert cut(wanted, whole, parts) == [data[start:end] for start, end in wanted]
+
+
+# --- paths of Databricks ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mounts(monkeypatch, tmp_path):
+    """Folders in place of Databricks' mounts; they do not exist yet."""
+    monkeypatch.setattr(location, "DBFS", str(tmp_path / "dbfs"))
+    monkeypatch.setattr(location, "VOLUMES", str(tmp_path / "Volumes"))
+    return tmp_path
+
+
+def test_paths_of_databricks_lead_to_its_mounts(mounts):
+    volumes = f"{mounts}/Volumes"
+    (mounts / "dbfs").mkdir()
+    (mounts / "Volumes").mkdir()
+    assert locate("dbfs:/tables/t").url == f"file://{mounts}/dbfs/tables/t"
+    assert locate("dbfs:///tables/t").url == f"file://{mounts}/dbfs/tables/t"
+    assert locate(f"dbfs:{volumes}/main/logs/v/t").url == f"file://{volumes}/main/logs/v/t"
+    assert locate(f"{volumes}/main/logs/v/t").url == f"file://{volumes}/main/logs/v/t"
+    store = open_store(f"dbfs:{volumes}/main/logs/v/t")
+    assert store.create("x", b"1")
+    assert (mounts / "Volumes/main/logs/v/t/x").read_bytes() == b"1"
+
+
+def test_paths_of_databricks_are_refused_elsewhere(mounts):
+    for path in ("dbfs:/tables/t", f"dbfs:{mounts}/Volumes/a/b/c", f"{mounts}/Volumes/a/b/c"):
+        with pytest.raises(StoreError, match=r"is not mounted here; use the URL of the cloud store"):
+            open_store(path)
+    assert not (mounts / "Volumes").exists()
+    with pytest.raises(StoreError, match="write dbfs:/path"):
+        locate("dbfs://host/tables/t")
+
+
+def test_the_default_file_system_of_databricks(mounts):
+    (mounts / "dbfs").mkdir()
+    options = Options.parse({"fs.defaultFS": "dbfs:///"})
+    assert open_store("/tables/t", options).url == f"file://{mounts}/dbfs/tables/t"

@@ -12,7 +12,6 @@ from indextables.options.declare import (
     integer,
     option,
     optional_text,
-    refused,
     size,
 )
 
@@ -448,9 +447,4 @@ DEFAULT_FILE_SYSTEM = option(
     None,
     "URL that a path without a scheme is relative to; in Spark that of the session's Hadoop configuration.",
     default_text="the local disk",
-)
-
-refused(
-    "aws.credentialsProviderClass",
-    "classes of Java are not loaded; name a place or a Python function in credentials.provider",
 )

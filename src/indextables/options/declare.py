@@ -74,14 +74,6 @@ class FieldOption:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refused:
-    """A key of IndexTables for Scala that is not accepted here, with the reason."""
-
-    key: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Ignored:
     """A key of IndexTables for Scala that is accepted with one warning: there is nothing to set here."""
 
@@ -99,7 +91,7 @@ class Alias:
     unit: str = ""
 
 
-Declaration = Option[Any] | FieldOption | Refused | Ignored | Alias
+Declaration = Option[Any] | FieldOption | Ignored | Alias
 _declared: dict[str, Declaration] = {}
 # Keys without an effect of which a warning was given.
 _warned: set[str] = set()
@@ -144,13 +136,6 @@ def field_option(
 ) -> FieldOption:
     """Declare a family of options, one for each column (`indexing.typemap.<column>`)."""
     declaration = FieldOption(key, suffix, help, expects, check, where, is_secret)
-    _register(declaration)
-    return declaration
-
-
-def refused(key: str, reason: str) -> Refused:
-    """Declare that a key of IndexTables for Scala is not accepted, and why."""
-    declaration = Refused(key, reason)
     _register(declaration)
     return declaration
 
@@ -283,7 +268,7 @@ class Options:
                 Session settings, which hold for many calls, are parsed without a scope.
 
         Raises:
-            OptionError: a key is unknown or refused, or a value cannot be parsed.
+            OptionError: a key is unknown, or a value cannot be parsed.
 
         >>> Options.parse({"spark.indextables.checkpoint.interval": "5"})
         Options(checkpoint.interval=5)
@@ -365,7 +350,7 @@ def _converted(declaration: Alias, text: str, spelling: str) -> str:
 def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Where]) -> None:
     if isinstance(declaration, Alias):
         declaration = declaration.target
-    if isinstance(declaration, (Refused, Ignored)) or not declaration.where.isdisjoint(scope):
+    if isinstance(declaration, Ignored) or not declaration.where.isdisjoint(scope):
         return
     belongs = " and ".join(_PLURALS[each] for each in Where if each in declaration.where)
     here = " or ".join(f"a {each.value}" for each in Where if each in scope and each is not Where.CHANGES)
@@ -411,7 +396,7 @@ def _find(spelling: str) -> tuple[Declaration, str]:
         return exact, key
     if (family := _family(key)) is not None:
         return family, key
-    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, (Refused, Ignored))}
+    names = {d.key.lower(): d.key for d in _declared.values() if not isinstance(d, Ignored)}
     close = difflib.get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean '{names[close[0]]}'? " if close else ""
     raise OptionError(f"unknown option '{spelling}'; {hint}docs/options.md lists all")
@@ -426,8 +411,6 @@ def _text(value: object) -> str:
 
 
 def _check(declaration: Declaration, key: str, text: str, spelling: str) -> None:
-    if isinstance(declaration, Refused):
-        raise OptionError(f"option '{spelling}' is not accepted: {declaration.reason}")
     assert not isinstance(declaration, (Ignored, Alias)), "handled before"
     try:
         if isinstance(declaration, FieldOption):

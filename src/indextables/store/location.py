@@ -106,8 +106,10 @@ def locate(url: str | os.PathLike[str]) -> Location:
         raise StoreError(f"the table's path is empty; give {_KNOWN}")
     match = _SCHEME.match(text)
     if match is None:
-        return Location(Kind.LOCAL, "", _absolute(text))
+        return Location(Kind.LOCAL, "", _absolute(_mounted(text, text)))
     scheme = match[1].lower()
+    if scheme == "dbfs":
+        return _databricks(text, text[match.end() :])
     kind = _KINDS.get(scheme)
     if kind is None:
         raise StoreError(
@@ -173,7 +175,37 @@ def _local(text: str, rest: str) -> Location:
         if host not in ("", "localhost") or not slash:
             raise StoreError(f"'{_without_user(text)}' names a host; a local URL is file:///path")
         rest = path
-    return Location(Kind.LOCAL, "", _absolute("/" + rest))
+    return Location(Kind.LOCAL, "", _absolute(_mounted("/" + rest, text)))
+
+
+# Where Databricks mounts its file system, and the volumes of Unity Catalog.
+DBFS = "/dbfs"
+VOLUMES = "/Volumes"
+_INSTEAD = (
+    "use the URL of the cloud store behind it (s3://, abfss://, gs://), which DESCRIBE VOLUME or DESCRIBE "
+    "EXTENDED shows, with credentials.provider=unity-catalog or keys"
+)
+
+
+def _databricks(text: str, rest: str) -> Location:
+    """A path of Databricks' file system, through the folder where it is mounted."""
+    if rest.startswith("/") and not rest.startswith("//"):
+        raise StoreError(f"'{_without_user(text)}' names a host; write dbfs:/path")
+    path = "/" + rest.lstrip("/")
+    if path == VOLUMES or path.startswith(f"{VOLUMES}/"):
+        return Location(Kind.LOCAL, "", _absolute(_mounted(path, text)))
+    if not os.path.isdir(DBFS):  # noqa: PTH112 - as below
+        raise StoreError(f"'{text}' is a path of Databricks, but {DBFS} is not mounted here; {_INSTEAD}")
+    return Location(Kind.LOCAL, "", _absolute(DBFS + path))
+
+
+def _mounted(path: str, text: str) -> str:
+    """A local path, unless it is one of a Unity Catalog volume and volumes are not mounted here."""
+    if path.startswith(f"{VOLUMES}/") and not os.path.isdir(VOLUMES):  # noqa: PTH112 - a string is what we have
+        raise StoreError(
+            f"'{text}' is a path of a Unity Catalog volume, but {VOLUMES} is not mounted here; {_INSTEAD}"
+        )
+    return path
 
 
 def _absolute(path: str) -> str:
