@@ -8,6 +8,7 @@ from typing import TypeVar
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datafusion import SessionContext
 
@@ -15,13 +16,14 @@ import indextables
 from bench import logs
 from bench.measure import Prepare
 from indextables import read
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import Column, In, Values, parse_condition
 from indextables.read import Aggregate, Function
 from indextables.read.split_source import close_splits
 from indextables.split.index.cache import index_cache
-from indextables.store import open_store
+from indextables.store import Store, open_store
 
 Opened = TypeVar("Opened")
 
@@ -197,20 +199,34 @@ def datafusion(folder: str, question: str, state: str = "warm") -> Prepare:
 
 
 def listed(folder: str, size: int) -> Prepare:
-    """How many rows have one of so many values of `ts`, spread over the table; 0 reads the column instead."""
-    options = Options.parse({"cache.disk.path": str(Path(folder) / "cache")})
-    store = open_store(Path(folder) / "table")
-    snapshot = TransactionLog(store, engine="bench").snapshot()
-    column = read.scan(snapshot, store, options, columns=["ts"]).read_all()["ts"].combine_chunks()
-    places = np.linspace(0, len(column) - 1, max(size, 1)).astype(np.int64)
-    where = In(Column(("ts",)), Values(column.take(pa.array(places))))
+    """How many rows have one of so many values of `ts`, spread over the table."""
+    snapshot, store, options = _opened(folder)
+    where = In(Column(("ts",)), Values(_values_of_ts(folder, size)))
+    return lambda: lambda: read.count(snapshot, store, options, where=where)
+
+
+def column_and_list(folder: str, size: int) -> Prepare:
+    """Read the column `ts` and let Arrow look each value up in the same list."""
+    snapshot, store, options = _opened(folder)
+    values = _values_of_ts(folder, size)
 
     def act() -> object:
-        if not size:
-            return read.scan(snapshot, store, options, columns=["ts"]).read_all()
-        return read.count(snapshot, store, options, where=where)
+        column = read.scan(snapshot, store, options, columns=["ts"]).read_all()["ts"]
+        return pc.sum(pc.is_in(column, value_set=values))
 
     return lambda: act
+
+
+def _opened(folder: str) -> tuple[Snapshot, Store, Options]:
+    store = open_store(Path(folder) / "table")
+    options = Options.parse({"cache.disk.path": str(Path(folder) / "cache")})
+    return TransactionLog(store, engine="bench").snapshot(), store, options
+
+
+def _values_of_ts(folder: str, size: int) -> pa.Array:
+    snapshot, store, options = _opened(folder)
+    column = read.scan(snapshot, store, options, columns=["ts"]).read_all()["ts"].combine_chunks()
+    return column.take(pa.array(np.linspace(0, len(column) - 1, size).astype(np.int64)))
 
 
 def _kept(open_it: Callable[[], Opened], state: str) -> Callable[[], Opened]:

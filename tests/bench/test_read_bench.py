@@ -1,11 +1,21 @@
 """The questions of the reading part have the same answers on both sides: what is compared is the same work."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from bench.engine_read import LISTS, run, targets
-from bench.engine_read_work import QUESTIONS, datafusion, duck, lance, listed, make, make_lance, ours
+from bench.engine_read_work import (
+    QUESTIONS,
+    column_and_list,
+    datafusion,
+    duck,
+    lance,
+    listed,
+    make,
+    make_lance,
+    ours,
+)
 from bench.measure import Measured
 
 ROWS = 2000
@@ -54,10 +64,10 @@ def test_a_cold_question_has_the_same_answer(folder, question):
 
 
 def test_a_list_finds_the_rows_whose_values_it_has(folder):
-    column: Any = listed(folder, 0)()()
-    found, one = column["ts"], cast("int", listed(folder, 1)()())
-    assert one >= 1
-    assert listed(folder, len(found))()() == len(found) == ROWS
+    for size in (1, 10, ROWS):
+        count: Any = column_and_list(folder, size)()()
+        assert listed(folder, size)()() == count.as_py() >= size
+    assert listed(folder, ROWS)()() == ROWS
 
 
 def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import math
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +24,7 @@ from indextables.predicate import (
     SearchKind,
     TextMatch,
     TextMatchKind,
+    Values,
     evaluate,
 )
 from tests.predicate.condition_rows import PREDICATES, ROWS, SCHEMA, table, truth
@@ -192,3 +194,16 @@ def test_a_missing_column_is_named():
 def test_letters_are_not_matched_in_numbers():
     with pytest.raises(PredicateError, match="a is BIGINT; only a STRING"):
         answers(TextMatch(TextMatchKind.STARTS, A, "1"), a=[1])
+
+
+@pytest.mark.parametrize("span", [10_000, 1 << 40, 1 << 63])
+@pytest.mark.parametrize("size", [65, 1_000, 50_000])
+def test_a_long_list_of_numbers_has_its_values_and_no_others(span, size):
+    random = np.random.default_rng(size)
+    listed = random.integers(-span, span, size)
+    listed[:2] = -span, span - 1
+    rows = np.concatenate([listed[::3], listed + 1, random.integers(-(1 << 63), (1 << 63) - 1, 20_000)])
+    column = pa.array(rows, mask=random.random(len(rows)) < 0.01)
+    found = evaluate(In(A, Values(pa.array(listed))), pa.table({"a": column}))
+    values = set(listed.tolist())
+    assert found.to_pylist() == [None if row is None else row in values for row in column.to_pylist()]

@@ -52,8 +52,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _FEW_RANGES = 16
 # A set of numbers has a flag for each number of its span, if the span is small enough.
 _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
-# Flags for each number of a wider span, and the most bits of their hash.
-_FLAGS_PER_NUMBER, _MOST_HASH_BITS = 16, 22
+# Places in a hash table for each number of a wider span, and the most bits of the hash.
+_PLACES_PER_NUMBER, _MOST_HASH_BITS = 4, 22
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
@@ -86,25 +86,28 @@ class Intervals:
 class NumberSet:
     """Many 64-bit numbers, prepared once to be looked up in many batches of rows.
 
-    Numbers of a narrow span have one flag each. Numbers of a wide span have a hash table of flags, which
-    excludes most other numbers, and are then searched in sorted order.
+    Numbers of a narrow span have one flag each. Numbers of a wide span are in a hash table with one number in
+    each place; those whose place is taken are sorted, and their places are flagged.
     """
 
     def __init__(self, values: pa.Array) -> None:
         numbers = comparable_numbers(values).to_numpy(zero_copy_only=False)
         self._first = numbers.min()
         span = int(numbers.max()) - int(self._first)
-        self._sorted: Numbers | None = None
+        self._table: Numbers | None = None
         if span < max(_SMALL_SPAN, _SPAN_PER_NUMBER * len(numbers)):
-            self._shift = 0
             self._flags = np.zeros(span + 2, np.bool_)  # the last flag stands for all numbers beyond the span
             self._flags[numbers - self._first] = True
-        else:
-            bits = min(_MOST_HASH_BITS, (_FLAGS_PER_NUMBER * len(numbers)).bit_length())
-            self._shift = 64 - bits
-            self._flags = np.zeros(1 << bits, np.bool_)
-            self._flags[self._hashed(numbers)] = True
-            self._sorted = np.sort(numbers)
+            return
+        bits = min(_MOST_HASH_BITS, (_PLACES_PER_NUMBER * len(numbers)).bit_length())
+        self._shift = np.uint64(64 - bits)
+        places = self._hash(numbers)
+        self._table = np.full(1 << bits, numbers[0])
+        self._table[places] = numbers
+        others = self._table[places] != numbers
+        self._others = np.sort(numbers[others])
+        self._flags = np.zeros(1 << bits, np.bool_)
+        self._flags[places[others]] = True
 
     def contains(self, values: pa.Array | pa.ChunkedArray) -> pa.BooleanArray:
         """Whether each value is among the numbers; false for null."""
@@ -113,20 +116,23 @@ class NumberSet:
         if array.null_count:
             targets = targets.fill_null(0)
         numbers = targets.to_numpy(zero_copy_only=False)
-        if self._sorted is None:
+        if self._table is None:
             offsets = (numbers - self._first).view(np.uint64)
             mask = self._flags[np.minimum(offsets, np.uint64(len(self._flags) - 1))]
         else:
-            mask = self._flags[self._hashed(numbers)]
-            candidates = numbers[mask]
-            places = np.minimum(np.searchsorted(self._sorted, candidates), len(self._sorted) - 1)
-            mask[mask] = self._sorted[places] == candidates
+            places = self._hash(numbers)
+            mask = self._table[places] == numbers
+            if len(self._others):
+                candidates = np.flatnonzero(self._flags[places])
+                nearest = np.searchsorted(self._others, numbers[candidates])
+                is_other = self._others[np.minimum(nearest, len(self._others) - 1)] == numbers[candidates]
+                mask[candidates[is_other]] = True
         if array.null_count:
             mask &= array.is_valid().to_numpy(zero_copy_only=False)
         return pa.array(mask, pa.bool_())
 
-    def _hashed(self, numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        return (numbers.view(np.uint64) * _HASH_FACTOR) >> np.uint64(self._shift)
+    def _hash(self, numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        return (numbers.view(np.uint64) * _HASH_FACTOR) >> self._shift
 
 
 def is_consecutive(values: pa.Array) -> bool:
