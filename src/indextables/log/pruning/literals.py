@@ -101,17 +101,20 @@ def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
 
 def _of_text(text: str, arrow: pa.DataType) -> Threshold | None:
     number: int | None = None
-    if pt.is_string(arrow):
-        return Threshold(pa.scalar(text, pa.string()))
-    if pt.is_date32(arrow):
-        number = parse_date(text) if len(text) == 10 else None
-    elif pt.is_timestamp(arrow):
-        # Without a zone the session's would be meant, and that is not known here.
-        naive = parse_timestamp(text, zoned=False) is not None
-        if naive == (arrow.tz is None):
-            number = parse_timestamp(text, zoned=True)
-    elif pt.is_integer(arrow) and _DIGITS.fullmatch(text):
-        number = int(text)
+    match kind_of(arrow):
+        case TypeKind.STRING if arrow == pa.string():
+            return Threshold(pa.scalar(text, pa.string()))
+        case TypeKind.DATE if arrow == pa.date32():
+            number = parse_date(text) if len(text) == 10 else None
+        case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_NTZ as kind:
+            # A text without a zone is in the zone of the session, which is unknown here.
+            naive = parse_timestamp(text, zoned=False) is not None
+            if naive == (kind is TypeKind.TIMESTAMP_NTZ):
+                number = parse_timestamp(text, zoned=True)
+        case TypeKind.INTEGER if _DIGITS.fullmatch(text):
+            number = int(text)
+        case _:
+            pass
     return None if number is None else _whole(number)
 
 
@@ -129,32 +132,34 @@ def _timed(value: pa.Scalar, arrow: pa.DataType) -> Threshold:
 
 
 def _among_integers(value: pa.Scalar) -> Threshold | None:
-    kind = value.type
-    if pt.is_integer(kind):
-        return _whole(value.as_py())
-    if pt.is_decimal(kind):
-        return _whole(Fraction(value.as_py()))
-    if not pt.is_floating(kind):
-        return None
-    number = float(value.as_py())
-    limit = _EXACT_DOUBLE if pt.is_float64(kind) else _EXACT_FLOAT
+    match kind_of(value.type):
+        case TypeKind.INTEGER:
+            return _whole(value.as_py())
+        case TypeKind.DECIMAL:
+            return _whole(Fraction(value.as_py()))
+        case TypeKind.FLOAT:
+            number = float(value.as_py())
+        case _:
+            return None
+    limit = _EXACT_DOUBLE if value.type == pa.float64() else _EXACT_FLOAT
     if math.isfinite(number):
         return _whole(Fraction(number), limit)
     return Threshold(None, exact=False, side=-1 if number < 0 else 1, limit=limit)
 
 
 def _among_floats(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
-    kind = value.type
-    if pt.is_floating(kind):
-        number = float(value.as_py())
-    elif pt.is_integer(kind) or pt.is_decimal(kind):
-        exact = Fraction(value.as_py())
-        number = float(exact) if abs(exact) < 2**127 else math.inf
-        rounded = float(np.float32(number)) if pt.is_float32(arrow) and math.isfinite(number) else number
-        if not math.isfinite(rounded) or Fraction(rounded) != exact:
+    match kind_of(value.type):
+        case TypeKind.FLOAT:
+            number = float(value.as_py())
+        case TypeKind.INTEGER | TypeKind.DECIMAL:
+            exact = Fraction(value.as_py())
+            number = float(exact) if abs(exact) < 2**127 else math.inf
+            is_single = arrow == pa.float32() and math.isfinite(number)
+            rounded = float(np.float32(number)) if is_single else number
+            if not math.isfinite(rounded) or Fraction(rounded) != exact:
+                return None
+        case _:
             return None
-    else:
-        return None
     return Threshold(pa.scalar(_order_of(number), pa.int64()))
 
 

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from indextables.log.pruning.columns import ColumnMetrics, Entries, Mask, as_mask, find_field
 from indextables.log.pruning.literals import to_scale
 from indextables.log.pruning.tree import evaluate
 from indextables.predicate import And, Predicate, columns_of, conjuncts, has_search
-from indextables.schema.type_info import is_collated
+from indextables.schema.type_info import DATETIME, TypeKind, is_collated, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 
 _READ = ("partitionValues", "minValues", "maxValues", "stats", "splitTags")
@@ -172,9 +171,10 @@ def _in_order(texts: pa.Array, arrow: pa.DataType) -> bool:
     It is not for strings, where both looks may occur and even equal bounds can hide a value, nor for
     decimals, of which doubles tell only so many apart.
     """
-    if pt.is_date(arrow) or pt.is_timestamp(arrow):
+    kind = kind_of(arrow)
+    if kind in DATETIME:
         return all(as_mask(pc.match_substring_regex(texts, _PLAIN_YEAR)))
-    return bool(pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_boolean(arrow))
+    return kind in {TypeKind.INTEGER, TypeKind.FLOAT, TypeKind.BOOLEAN}
 
 
 @dataclass(frozen=True, slots=True)

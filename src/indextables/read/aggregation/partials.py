@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.read.spec import Aggregate, AggregateSpec, Function
+from indextables.schema.type_info import NESTED, TypeKind, kind_of
 
 _WHOLE = pa.decimal128(38, 0)
 _SIGN = np.int64(-(1 << 63))
@@ -51,7 +52,7 @@ def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 def same_values(values: pa.Array) -> pa.Array:
     """Values that are equal in SQL with equal bits: one zero, one NaN."""
-    if not pa.types.is_floating(values.type):
+    if kind_of(values.type) is not TypeKind.FLOAT:
         return values
     return float_of_order(float_order(values), values.type)
 
@@ -93,7 +94,7 @@ def bound_name(aggregate: Aggregate) -> str:
 
 def comparable(values: pa.Array) -> pa.Array:
     """Values whose least and greatest are Spark's."""
-    return float_order(values) if pa.types.is_floating(values.type) else values
+    return float_order(values) if kind_of(values.type) is TypeKind.FLOAT else values
 
 
 def count_pairs(partial: Partial, keys: int) -> Partial:
@@ -121,11 +122,13 @@ def merge(partials: Sequence[Partial], keys: int) -> Partial:
 
 
 def _summable(values: pa.Array) -> pa.Array:
-    if pa.types.is_floating(values.type):
-        return values.cast(pa.float64())
-    if pa.types.is_decimal(values.type):
-        return values.cast(pa.decimal128(38, values.type.scale))
-    return values.cast(pa.int64()).cast(pa.decimal128(19, 0)).cast(_WHOLE)
+    match kind_of(values.type):
+        case TypeKind.FLOAT:
+            return values.cast(pa.float64())
+        case TypeKind.DECIMAL:
+            return values.cast(pa.decimal128(38, values.type.scale))
+        case _:
+            return values.cast(pa.int64()).cast(pa.decimal128(19, 0)).cast(_WHOLE)
 
 
 def pairs(table: pa.Table) -> pa.Table:
@@ -163,9 +166,10 @@ def _flat_keys(keys: pa.Table) -> pa.Table:
     columns = {}
     for name in keys.column_names:
         column = keys[name]
-        if pa.types.is_nested(column.type):
+        kind = kind_of(column.type)
+        if kind in NESTED:
             column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
-        elif pa.types.is_null(column.type):
+        elif kind is TypeKind.NULL:
             column = pa.array(np.zeros(len(column), np.int8))
         columns[name] = column
     return pa.table(columns)
@@ -210,16 +214,17 @@ def _result(
             return _average(rows[f"s{i}"], counts, result)
         case _:
             bound = rows[f"{bound_name(aggregate)}{i}"]
-            if arrow is not None and pa.types.is_floating(arrow):
+            if arrow is not None and kind_of(arrow) is TypeKind.FLOAT:
                 return float_of_order(bound.combine_chunks(), arrow)
             return bound
 
 
 def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    if pa.types.is_floating(sums.type):
+    if kind_of(sums.type) is TypeKind.FLOAT:
         return sums
-    limits = _LONG if pa.types.is_integer(result) else (1 - 10**result.precision, 10**result.precision - 1)
-    scale = 0 if pa.types.is_integer(result) else result.scale
+    is_whole = kind_of(result) is TypeKind.INTEGER
+    limits = _LONG if is_whole else (1 - 10**result.precision, 10**result.precision - 1)
+    scale = 0 if is_whole else result.scale
     values = sums.to_pylist()
     for value in values:
         if value is not None and not limits[0] <= value.scaleb(scale) <= limits[1]:
@@ -227,20 +232,21 @@ def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa
                 f"the sum of '{aggregate.column}' does not fit into {result}; "
                 "cast the column to a wider decimal, or to double"
             )
-    if pa.types.is_integer(result):
+    if is_whole:
         return pa.array([None if value is None else int(value) for value in values], result)
     return sums.cast(result)
 
 
 def _average(sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType) -> pa.Array:
-    if pa.types.is_floating(sums.type):
+    if kind_of(sums.type) is TypeKind.FLOAT:
         return pc.divide(sums, pc.if_else(pc.equal(counts, 0), pa.scalar(None, pa.int64()), counts))
     averages: list[object] = []
+    is_double = kind_of(result) is TypeKind.FLOAT
     with decimal.localcontext(prec=80):
         for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True):
             if total is None or not count:
                 averages.append(None)
-            elif pa.types.is_floating(result):
+            elif is_double:
                 averages.append(float(total) / count)
             else:
                 unit = decimal.Decimal(1).scaleb(-result.scale)
