@@ -2,11 +2,14 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import indextables as it
 from indextables.log.transaction_log import TransactionLog
+from indextables.maintain import jobs
 from indextables.options import Options
 from indextables.store import open_store
 
@@ -26,6 +29,18 @@ def appended(
         table = it.write(folder, data, partition_by=list(partition_by), options={**TEXT, **options})
     assert table is not None
     return table
+
+
+@contextmanager
+def running_job(kind: jobs.JobKind, table: str, options: Options) -> Iterator[jobs.Job]:
+    """A job that lasts as long as the block, and fails if the block does."""
+    job = jobs.begin(kind, table, options, status=jobs.JobStatus.RUNNING)
+    try:
+        yield job
+    except BaseException as error:
+        jobs.end(job.id, str(error))
+        raise
+    jobs.end(job.id)
 
 
 def log_of(folder: Path | str, **options: object) -> TransactionLog:

@@ -34,9 +34,9 @@ object BindToTable extends Rule[LogicalPlan] {
     val columns = mutable.Map.empty[Expression, Expression]
     node.expressions.flatMap(_.collect { case expression: IndexExpression => expression }).foreach { expression =>
       if (!columns.contains(expression.canonicalized) && bindable(expression)) {
-        val found = children.indices.flatMap(place => supply(children(place), Wanted(expression)).map(place -> _))
-        if (found.size > 1) throw ambiguous(expression)
-        found.foreach { case (place, (child, column)) =>
+        val matches = children.indices.flatMap(place => supply(children(place), ColumnRequest(expression)).map(place -> _))
+        if (matches.size > 1) throw ambiguous(expression)
+        matches.foreach { case (place, (child, column)) =>
           children = children.updated(place, child)
           val seen = child.output.find(_.exprId == column.exprId).get
           columns(expression.canonicalized) = expression.outerJoinDefault match {
@@ -52,14 +52,14 @@ object BindToTable extends Rule[LogicalPlan] {
         case expression: IndexExpression if columns.contains(expression.canonicalized) => columns(expression.canonicalized)
       }
       val added = AttributeSet(columns.values.flatMap(_.references))
-      val made = replaced.transformExpressions {
+      val rewritten = replaced.transformExpressions {
         // What a subquery takes from outside is what it says that it takes.
         case subquery: SubqueryExpression if !missing(subquery, added).isEmpty =>
           subquery.withNewOuterAttrs(Compat.outerAttributes(subquery) ++ missing(subquery, added))
       }
-      check(made, added)
-      if (made.output.map(_.exprId) == node.output.map(_.exprId)) made
-      else Project(node.output.map(was => made.output.find(_.exprId == was.exprId).get), made)
+      check(rewritten, added)
+      if (rewritten.output.map(_.exprId) == node.output.map(_.exprId)) rewritten
+      else Project(node.output.map(was => rewritten.output.find(_.exprId == was.exprId).get), rewritten)
     }
   }
 
@@ -76,10 +76,10 @@ object BindToTable extends Rule[LogicalPlan] {
   }
 
   /** What is wanted of a plan: a virtual column that speaks of one of its columns, or of its only table. */
-  private case class Wanted(expression: IndexExpression, subject: Option[(Attribute, Seq[String])])
+  private case class ColumnRequest(expression: IndexExpression, subject: Option[(Attribute, Seq[String])])
 
-  private object Wanted {
-    def apply(expression: IndexExpression): Wanted = Wanted(expression, expression.subject.flatMap(TableColumn.unapply))
+  private object ColumnRequest {
+    def apply(expression: IndexExpression): ColumnRequest = ColumnRequest(expression, expression.subject.flatMap(TableColumn.unapply))
   }
 
   /** A column, or a field within a struct. */
@@ -94,12 +94,12 @@ object BindToTable extends Rule[LogicalPlan] {
   }
 
   /** The plan with the wanted column among its output; None where it has no such table. */
-  private def supply(plan: LogicalPlan, wanted: Wanted): Option[(LogicalPlan, Attribute)] = plan match {
-    case _ if wanted.expression.subject.nonEmpty && wanted.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
+  private def supply(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
+    case _ if request.expression.subject.nonEmpty && request.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
     // A scan makes buckets of whole columns; those of a field within one are found row by row.
-    case _: DataSourceV2Relation if wanted.expression.isInstanceOf[Buckets] && wanted.subject.exists(_._2.nonEmpty) => None
+    case _: DataSourceV2Relation if request.expression.isInstanceOf[Buckets] && request.subject.exists(_._2.nonEmpty) => None
     case relation: DataSourceV2Relation => relation.table match {
-      case IndexTables(table, virtual) => Some(extended(relation, table, virtual, wanted))
+      case IndexTables(table, virtual) => Some(extended(relation, table, virtual, request))
       case _ => None
     }
     // Spark replaces a table by a relation without rows if no row can satisfy the condition.
@@ -107,50 +107,50 @@ object BindToTable extends Rule[LogicalPlan] {
       val column = AttributeReference("indextables_no_rows", wanted.expression.dataType, wanted.expression.nullable)()
       Some((relation.copy(output = relation.output :+ column), column))
     case project @ Project(list, child) =>
-      below(list, wanted).flatMap(supply(child, _)).map { case (made, column) =>
+      below(list, request).flatMap(supply(child, _)).map { case (rewritten, column) =>
         val more = if (list.exists(_.exprId == column.exprId)) list else list :+ column
-        (Project(more, made), column)
+        (Project(more, rewritten), column)
       }
     case join: Join =>
-      val found = join.children.indices.flatMap(place => supply(join.children(place), wanted).map(place -> _))
-      if (found.size > 1) throw ambiguous(wanted.expression)
-      found.headOption.flatMap { case (place, (made, column)) =>
+      val matches = join.children.indices.flatMap(place => supply(join.children(place), request).map(place -> _))
+      if (matches.size > 1) throw ambiguous(request.expression)
+      matches.headOption.flatMap { case (place, (rewritten, column)) =>
         // An outer join makes columns nullable, and a semi join leaves those of its right side out.
-        val joined = join.withNewChildren(join.children.updated(place, made))
+        val joined = join.withNewChildren(join.children.updated(place, rewritten))
         joined.output.find(_.exprId == column.exprId).map((joined, _))
       }
     case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
         _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View | _: DomainJoin =>
-      supply(plan.children.head, wanted).flatMap { case (made, column) =>
-        val above = plan.withNewChildren(Seq(made))
+      supply(plan.children.head, request).flatMap { case (rewritten, column) =>
+        val above = plan.withNewChildren(Seq(rewritten))
         above.output.find(_.exprId == column.exprId).map((above, _))
       }
     case _ => None
   }
 
   /** What a projection's input is wanted for. */
-  private def below(list: Seq[NamedExpression], wanted: Wanted): Option[Wanted] = wanted.subject match {
-    case None => Some(wanted)
+  private def below(list: Seq[NamedExpression], request: ColumnRequest): Option[ColumnRequest] = request.subject match {
+    case None => Some(request)
     case Some((column, path)) => list.find(_.exprId == column.exprId).flatMap {
-      case _: Attribute => Some(wanted)
-      case Alias(TableColumn(inner, outer), _) => Some(wanted.copy(subject = Some((inner, outer ++ path))))
+      case _: Attribute => Some(request)
+      case Alias(TableColumn(inner, outer), _) => Some(request.copy(subject = Some((inner, outer ++ path))))
       case _ => None
     }
   }
 
   private def extended(
-      relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], wanted: Wanted)
+      relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
-    val path = wanted.subject.map { case (column, inner) => relation.output.find(_.exprId == column.exprId).get.name +: inner }
-    val (name, added) = wanted.expression match {
+    val path = request.subject.map { case (column, inner) => relation.output.find(_.exprId == column.exprId).get.name +: inner }
+    val (name, added) = request.expression match {
       case _: Score => (VirtualColumn.Score, None)
       case expression =>
         val column = VirtualColumn(expression.definition(path))
         (column.name, Some(column))
     }
-    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
-      val nullable = wanted.expression.nullable && !wanted.expression.isInstanceOf[Score]
-      val column = AttributeReference(name, wanted.expression.dataType, nullable)()
+    relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
+      val nullable = request.expression.nullable && !request.expression.isInstanceOf[Score]
+      val column = AttributeReference(name, request.expression.dataType, nullable)()
       val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
       (relation.copy(table = extended, output = relation.output :+ column), column)
     }

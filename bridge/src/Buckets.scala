@@ -60,9 +60,9 @@ case class RangeBuckets(column: Expression, buckets: Seq[(String, Option[Double]
     Array[Any](name, start.map(_.toString).orNull, end.map(_.toString).orNull)
   }.toArray
   override protected def nullSafeEval(value: Any): Any = {
-    val found = number(value)
+    val numeric = number(value)
     buckets.collectFirst {
-      case (name, start, end) if start.forall(found >= _) && end.forall(found < _) && !found.isNaN =>
+      case (name, start, end) if start.forall(numeric >= _) && end.forall(numeric < _) && !numeric.isNaN =>
         UTF8String.fromString(name)
     }.orNull
   }

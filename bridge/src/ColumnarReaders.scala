@@ -28,7 +28,7 @@ import org.apache.spark.unsafe.types.UTF8String
 class ColumnarReaders(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],
-    wanted: StructType,
+    projection: StructType,
     few: Boolean,
     artifacts: Option[String])
     extends PartitionReaderFactory {
@@ -40,7 +40,7 @@ class ColumnarReaders(
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = partition match {
     case AnswerPartition(stream) => new AnswerReader(stream)
     case TaskPartition(task, _) =>
-      val reader = new TaskReader(source, function, task, wanted, artifacts)
+      val reader = new TaskReader(source, function, task, projection, artifacts)
       if (few) new BufferedReader(reader) else reader
   }
 }
@@ -178,7 +178,7 @@ private class TaskReader(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],
     task: Array[Byte],
-    wanted: StructType,
+    projection: StructType,
     artifacts: Option[String])
     extends PartitionReader[ColumnarBatch] {
   KeepAlive.used()
@@ -201,14 +201,14 @@ private class TaskReader(
     val batch = batches.next()
     val struct = batch.column(0).asInstanceOf[ArrowColumnVector].getValueVector.asInstanceOf[StructVector]
     def vector(place: Int): ValueVector = struct.getChildByOrdinal(place).asInstanceOf[ValueVector]
-    val said = new ScanColumn(vector(wanted.size))
-    if (batch.numRows == 1 && !said.isNullAt(0)) {
-      val figures = Json.parse(said.getUTF8String(0).toString)
+    val status = new ScanColumn(vector(projection.size))
+    if (batch.numRows == 1 && !status.isNullAt(0)) {
+      val figures = Json.parse(status.getUTF8String(0).toString)
       Option(figures.get("error")).foreach(error => throw new TaskFailure(error.asText))
       last = TaskMetric.all(figures)
       next()
     } else {
-      vectors = wanted.indices.map(vector)
+      vectors = projection.indices.map(vector)
       current = new ColumnarBatch(vectors.map(new ScanColumn(_): ColumnVector).toArray, batch.numRows)
       true
     }

@@ -21,7 +21,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A command from its plan to its result; what is to go on in the background does so in a thread of its own. */
+/** Runs a command from its plan to its result; work in the background has a thread of its own. */
 class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) {
   def result(): Array[Byte] = {
     val planned = Rpc("command_plan", request)
@@ -32,7 +32,7 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
     } else finished(planned)
   }
 
-  /** Do the work that there is, and what work comes of it, until there is a result. */
+  /** Run tasks, and those that the finish step adds, until there is a result. */
   @tailrec private def finished(reply: Reply): Array[Byte] =
     if (reply.json.get("done").asBoolean) reply.blobs.head else finished(next(reply))
 
@@ -42,9 +42,9 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
       val Seq(function, state) = reply.blobs.take(2)
       val preferred = Option(reply.json.get("preferred")).map(_.asScala.map(name => Option(name.textValue)).toSeq)
       val done = Tasks.run(session, function, reply.blobs.drop(2), preferred.getOrElse(Nil), job)
-      val told = new util.LinkedHashMap[String, Any](request)
-      told.put("ran", done.map(_._1).toArray)
-      Rpc("command_finish", told, state +: done.map(_._2): _*)
+      val finish = new util.LinkedHashMap[String, Any](request)
+      finish.put("ran", done.map(_._1).toArray)
+      Rpc("command_finish", finish, state +: done.map(_._2): _*)
     } catch {
       case problem: Throwable =>
         for (id <- job) Try(Rpc("job_progress", Json.obj("job" -> id, "error" -> String.valueOf(problem.getMessage))))
@@ -57,7 +57,7 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
 object Background {
   private val gates = new ConcurrentHashMap[Int, Semaphore]
 
-  /** At most so many at once; others wait. What fails is told by the job, not here. */
+  /** At most so many at once; others wait. An error is recorded in the job. */
   def start(session: ClassicSession, atOnce: Int)(work: => Unit): Unit = {
     val gate = gates.computeIfAbsent(atOnce, new Semaphore(_))
     val artifacts = JobArtifactSet.getCurrentJobArtifactState
@@ -81,10 +81,10 @@ object Background {
 object Tasks {
   private val Result = new StructType().add("result", BinaryType).add("error", StringType)
 
-  // How often a job is told how far it is.
-  private val tellEvery = 500.milliseconds
+  // How often the progress of a job is recorded.
+  private val ReportInterval = 500.milliseconds
 
-  /** The executor and the result of each task, in the order of the tasks; `job` is told how many are done. */
+  /** The executor and the result of each task, in the order of the tasks; the progress of `job` is recorded. */
   def run(
       session: ClassicSession,
       function: Array[Byte],
@@ -98,9 +98,9 @@ object Tasks {
     val done = new AtomicInteger
     val running = session.sparkContext.submitJob[InternalRow, Seq[(String, Array[Byte])], Unit](
       rows,
-      (said: Iterator[InternalRow]) => said.map(row => (SparkEnv.get.executorId, result(row))).toList,
+      (rows: Iterator[InternalRow]) => rows.map(row => (SparkEnv.get.executorId, result(row))).toList,
       tasks.indices,
-      (task, found) => { results(task) = found; done.incrementAndGet() },
+      (task, rows) => { results(task) = rows; done.incrementAndGet() },
       ())
     try await(running, done, tasks.size, job) catch {
       case problem: InterruptedException => running.cancel(); throw problem
@@ -114,13 +114,13 @@ object Tasks {
   }
 
   private def await(running: FutureAction[Unit], done: AtomicInteger, tasks: Int, job: Option[String]): Unit = {
-    var told = -1
+    var reported = -1
     while (!running.isCompleted) {
-      for (id <- job if done.get != told) {
-        told = done.get
-        Rpc("job_progress", Json.obj("job" -> id, "done" -> told, "tasks" -> tasks))
+      for (id <- job if done.get != reported) {
+        reported = done.get
+        Rpc("job_progress", Json.obj("job" -> id, "done" -> reported, "tasks" -> tasks))
       }
-      try Await.ready(running, tellEvery) catch { case _: TimeoutException => }
+      try Await.ready(running, ReportInterval) catch { case _: TimeoutException => }
     }
     running.value.foreach(_.fold(aborted => throw TaskFailure.in(aborted).getOrElse(aborted), identity))
   }

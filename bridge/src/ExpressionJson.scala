@@ -73,9 +73,9 @@ object ExpressionJson {
     plain match {
       case None => Json.obj("kind" -> "other", "op" -> dataType.simpleString)
       case Some(held) =>
-        val made = Json.obj("kind" -> "lit", "type" -> dataType.json)
-        made.put("value", held)
-        made
+        val literal = Json.obj("kind" -> "lit", "type" -> dataType.json)
+        literal.put("value", held)
+        literal
     }
   }
 }

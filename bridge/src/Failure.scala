@@ -27,5 +27,5 @@ class TaskFailure(sentence: String)
 object TaskFailure {
   /** The one that an error came of. */
   def in(error: Throwable): Option[TaskFailure] =
-    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).collectFirst { case found: TaskFailure => found }
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).collectFirst { case failure: TaskFailure => failure }
 }

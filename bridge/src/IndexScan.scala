@@ -19,7 +19,7 @@ class IndexScan(
     options: util.Map[String, String],
     read: ReadRequest,
     virtual: Seq[VirtualColumn],
-    wanted: StructType,
+    projection: StructType,
     filters: Array[util.Map[String, Any]],
     texts: Seq[String],
     limit: Option[Int],
@@ -29,7 +29,7 @@ class IndexScan(
   private var runtime: Array[util.Map[String, Any]] = Array.empty
   private var planned: Option[Reply] = None
 
-  override def readSchema(): StructType = wanted
+  override def readSchema(): StructType = projection
 
   override def toBatch: Batch = this
 
@@ -38,8 +38,8 @@ class IndexScan(
   // --- what it asks ----------------------------------------------------------------------------------
 
   private def request(more: (String, Any)*): util.Map[String, Any] = read(Seq(
-    "columns" -> wanted.fieldNames,
-    "schema" -> wanted.json,
+    "columns" -> projection.fieldNames,
+    "schema" -> projection.json,
     "filters" -> filters,
     "limit" -> limit,
     "order" -> order.map(orderJson),
@@ -72,14 +72,14 @@ class IndexScan(
   }
 
   override def createReaderFactory(): PartitionReaderFactory = new ColumnarReaders(
-    Rpc.source, plan.blobs.head, wanted, limit.exists(_ <= 10000), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+    Rpc.source, plan.blobs.head, projection, limit.exists(_ <= 10000), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
 
   // --- what Spark finds out while the query runs -----------------------------------------------------
 
   // An aggregate, or the first rows, of fewer rows would be another answer.
   override def filterAttributes(): Array[NamedReference] =
     if (aggregation.nonEmpty || limit.nonEmpty) Array.empty
-    else wanted.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Columns.reference)
+    else projection.fieldNames.filterNot(name => virtual.exists(_.name == name)).map(Columns.reference)
 
   override def filter(predicates: Array[Predicate]): Unit = synchronized {
     runtime = runtime ++ ExpressionJson.all(predicates)
@@ -102,7 +102,7 @@ class IndexScan(
 
   private def facts: Seq[(String, String)] = Seq(
     Some("PushedFilters" -> texts.mkString("[", ", ", "]")),
-    aggregation.map(found => "PushedAggregate" -> (found.describe + (if (found.complete) " (complete)" else ""))),
+    aggregation.map(aggregate => "PushedAggregate" -> (aggregate.describe + (if (aggregate.complete) " (complete)" else ""))),
     if (order.isEmpty) None else Some("PushedTopN" -> s"${order.map(_.describe).mkString(", ")} LIMIT ${limit.get}"),
     limit.filter(_ => order.isEmpty).map(most => "PushedLimit" -> most.toString),
     if (virtual.isEmpty) None else Some("VirtualColumns" -> virtual.map(_.describe).mkString("[", ", ", "]"))).flatten
@@ -111,7 +111,7 @@ class IndexScan(
     s"${Provider.Name} ${options.get("path")} " + facts.map { case (name, fact) => s"$name: $fact" }.mkString(", ")
 
   override def getMetaData(): Map[String, String] =
-    (Seq("Path" -> options.get("path"), "ReadSchema" -> wanted.simpleString) ++ facts).toMap
+    (Seq("Path" -> options.get("path"), "ReadSchema" -> projection.simpleString) ++ facts).toMap
 
   // Equal scans let Spark use one exchange for both.
   private lazy val identity: String = Json.text(request())

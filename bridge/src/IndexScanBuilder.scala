@@ -11,11 +11,11 @@ import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Collects what a query wants of a table; the planner says what of it is answered exactly. */
+/** Collects the filters, columns, limit, order and aggregates of a query; the planner decides what is pushed down. */
 class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], virtual: Seq[VirtualColumn] = Nil)
     extends ScanBuilder with SupportsPushDownV2Filters with SupportsPushDownRequiredColumns
     with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
-  private var wanted: StructType = table.schema
+  private var projection: StructType = table.schema
   private var pushed: Array[Predicate] = Array.empty
   private var texts: Seq[String] = Nil
   private var limit: Option[Int] = None
@@ -30,16 +30,16 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
     checked = true
     val reply = Rpc("accept", request("filters" -> ExpressionJson.all(predicates))).json
-    val said = reply.get("accepted").asScala.map(text => Option(text.textValue)).toSeq
-    pushed = predicates.zip(said).collect { case (predicate, Some(_)) => predicate }
-    texts = said.flatten
-    predicates.zip(said).collect { case (predicate, None) => predicate }
+    val conditions = reply.get("accepted").asScala.map(text => Option(text.textValue)).toSeq
+    pushed = predicates.zip(conditions).collect { case (predicate, Some(_)) => predicate }
+    texts = conditions.flatten
+    predicates.zip(conditions).collect { case (predicate, None) => predicate }
   }
 
   override def pushedPredicates(): Array[Predicate] = pushed
 
   // Fields within a column are not left out: it is read whole anyway.
-  override def pruneColumns(required: StructType): Unit = wanted = StructType(required.map { field =>
+  override def pruneColumns(required: StructType): Unit = projection = StructType(required.map { field =>
     table.schema.find(_.name == field.name).getOrElse(field)
   })
 
@@ -49,52 +49,48 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   }
 
   override def pushTopN(orders: Array[SortOrder], most: Int): Boolean = {
-    val can = orders.forall(_.expression match {
-      case column: NamedReference => column.fieldNames match {
-        case Array(name) => TopNSupport.can(name, table.schema)
-        case _ => false
-      }
-      case _ => false
-    })
-    if (can) {
+    val columns = orders.map(_.expression).collect { case column: NamedReference => column.fieldNames }
+    val accepted = columns.length == orders.length &&
+      Rpc("order", request("columns" -> columns)).json.get("accepted").asBoolean
+    if (accepted) {
       order = orders
       limit = Some(most)
     }
-    can
+    accepted
   }
 
   // Each split gives its own first rows, and Spark takes the first of those.
   override def isPartiallyPushed(): Boolean = true
 
-  override def supportCompletePushDown(asked: Aggregation): Boolean = ask(asked).exists(_.complete)
+  override def supportCompletePushDown(aggregate: Aggregation): Boolean = askPlanner(aggregate).exists(_.complete)
 
-  override def pushAggregation(asked: Aggregation): Boolean = {
-    aggregation = ask(asked)
-    aggregation.foreach(found => wanted = found.schema)
+  override def pushAggregation(aggregate: Aggregation): Boolean = {
+    aggregation = askPlanner(aggregate)
+    aggregation.foreach(answer => projection = answer.schema)
     aggregation.nonEmpty
   }
 
-  private var answered: Option[(util.Map[String, Any], Option[PushedAggregation])] = None
+  private var lastAnswer: Option[(util.Map[String, Any], Option[PushedAggregation])] = None
 
-  private def ask(asked: Aggregation): Option[PushedAggregation] = AggregationJson(asked).flatMap { json =>
-    answered match {
-      case Some((same, found)) if same == json => found
+  private def askPlanner(aggregate: Aggregation): Option[PushedAggregation] = AggregationJson(aggregate).flatMap { json =>
+    lastAnswer match {
+      case Some((same, answer)) if same == json => answer
       case _ =>
         val filters = ExpressionJson.all(pushed)
         val reply = Rpc("aggregate", request("filters" -> filters, "aggregate" -> json)).json
-        val found = Option(reply.get("schema")).map { schema =>
+        val answer = Option(reply.get("schema")).map { schema =>
           val columns = DataType.fromJson(schema.asText).asInstanceOf[StructType]
-          new PushedAggregation(json, columns, reply.get("complete").asBoolean, asked)
+          new PushedAggregation(json, columns, reply.get("complete").asBoolean, aggregate)
         }
-        answered = Some((json, found))
-        found
+        lastAnswer = Some((json, answer))
+        answer
     }
   }
 
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
     if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
-    new IndexScan(options, read, virtual, wanted, ExpressionJson.all(pushed), texts, limit, order, aggregation)
+    new IndexScan(options, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }
 }
 
@@ -114,30 +110,30 @@ class ReadRequest(
 
 /** An aggregation that is pushed: as it was asked, and the columns of its answer. */
 class PushedAggregation(
-    val json: util.Map[String, Any], val schema: StructType, val complete: Boolean, asked: Aggregation) {
+    val json: util.Map[String, Any], val schema: StructType, val complete: Boolean, aggregate: Aggregation) {
   def request: util.Map[String, Any] = {
-    val made = new util.LinkedHashMap[String, Any](json)
-    made.put("complete", complete)
-    made
+    val members = new util.LinkedHashMap[String, Any](json)
+    members.put("complete", complete)
+    members
   }
 
   def describe: String = {
-    val groups = asked.groupByExpressions.map(_.describe).mkString(", ")
-    asked.aggregateExpressions.map(_.describe).mkString(", ") + (if (groups.isEmpty) "" else s" GROUP BY $groups")
+    val groups = aggregate.groupByExpressions.map(_.describe).mkString(", ")
+    aggregate.aggregateExpressions.map(_.describe).mkString(", ") + (if (groups.isEmpty) "" else s" GROUP BY $groups")
   }
 }
 
 /** Aggregations as JSON; None where a function has no place in the protocol. */
 object AggregationJson {
-  def apply(asked: Aggregation): Option[util.Map[String, Any]] = {
-    val functions = asked.aggregateExpressions.map(function)
+  def apply(aggregate: Aggregation): Option[util.Map[String, Any]] = {
+    val functions = aggregate.aggregateExpressions.map(function)
     if (functions.exists(_.isEmpty)) None
     else Some(Json.obj(
-      "groups" -> util.Arrays.asList(ExpressionJson.all(asked.groupByExpressions): _*),
+      "groups" -> util.Arrays.asList(ExpressionJson.all(aggregate.groupByExpressions): _*),
       "functions" -> util.Arrays.asList(functions.map(_.get): _*)))
   }
 
-  private def function(asked: AggregateFunc): Option[util.Map[String, Any]] = asked match {
+  private def function(aggregate: AggregateFunc): Option[util.Map[String, Any]] = aggregate match {
     case _: CountStar => Some(Json.obj("function" -> "count"))
     case count: Count => Some(of("count", count.column, count.isDistinct))
     case sum: Sum => Some(of("sum", sum.column, sum.isDistinct))

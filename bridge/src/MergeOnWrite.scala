@@ -4,7 +4,6 @@ import java.util
 import java.util.Properties
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -15,9 +14,9 @@ import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.classic.SparkSession
 
 /**
- * Runs the commands that a write starts by itself. The planner says which, and whether the write waits for them.
+ * Runs the maintenance that a write starts: the planner decides what is merged and purged, and whether the write waits.
  *
- * What fails here never fails the write.
+ * An error is logged; it never fails the write.
  */
 object MergeOnWrite extends Logging {
   private class Merging(val thread: Thread, var patience: Long, var again: Option[PostCommitWork])
@@ -32,33 +31,33 @@ object MergeOnWrite extends Logging {
     writes(table)
   }
 
-  def start(table: String, wanted: PostCommitWork): Unit = {
-    if (wanted.merges) {
-      if (wanted.background) inBackground(table, wanted)
+  def start(table: String, work: PostCommitWork): Unit = {
+    if (work.merges) {
+      if (work.background) inBackground(table, work)
       else {
         val before = synchronized(running.get(table).map(_.thread))
         before.foreach(_.join())
-        wanted.merge()
+        work.merge()
       }
     }
-    if (wanted.purges) wanted.purge()
+    if (work.purges) work.purge()
   }
 
-  private def inBackground(table: String, wanted: PostCommitWork): Unit = synchronized {
+  private def inBackground(table: String, work: PostCommitWork): Unit = synchronized {
     running.get(table) match {
-      case Some(busy) =>
-        busy.again = Some(wanted)
-        busy.patience = wanted.patience
+      case Some(current) =>
+        current.again = Some(work)
+        current.patience = work.patience
       case None =>
-        listen(wanted.session.sparkContext)
-        val thread = new Thread(() => work(table, wanted), "indextables-merge-on-write")
+        listen(work.session.sparkContext)
+        val thread = new Thread(() => run(table, work), "indextables-merge-on-write")
         thread.setDaemon(true)
-        running(table) = new Merging(thread, wanted.patience, None)
+        running(table) = new Merging(thread, work.patience, None)
         thread.start()
     }
   }
 
-  private def work(table: String, first: PostCommitWork): Unit = {
+  private def run(table: String, first: PostCommitWork): Unit = {
     var next = Option(first)
     while (next.nonEmpty) {
       next.get.alone()
@@ -86,45 +85,40 @@ object MergeOnWrite extends Logging {
   }
 }
 
-/** What one write starts. */
-class PostCommitWork(val session: SparkSession, options: util.Map[String, String], parallelism: Int, wanted: JsonNode)
+/** The maintenance that one write starts. */
+class PostCommitWork(
+    val session: SparkSession, options: util.Map[String, String], parallelism: Int, maintenance: JsonNode)
     extends Logging {
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.orNull
 
-  def merges: Boolean = wanted.has("merge")
-  def background: Boolean = wanted.get("background").asBoolean
-  def patience: Long = wanted.get("patience").asLong
-  def purges: Boolean = wanted.get("purges").asBoolean
+  def merges: Boolean = maintenance.get("merge").asBoolean
+  def background: Boolean = maintenance.get("background").asBoolean
+  def patience: Long = maintenance.get("patience").asLong
+  def purges: Boolean = maintenance.get("purge").asBoolean
 
-  /** Merge in a thread that is nobody else's. */
+  /** Merge in a thread of its own. */
   def alone(): Unit = {
-    // What the thread inherited is of the write: its execution, and perhaps a group of jobs that is cancelled.
+    // The thread inherited the execution of the write, and perhaps a group of jobs that is cancelled.
     session.sparkContext.setLocalProperties(new Properties)
     JobArtifactSet.withActiveJobArtifactState(artifacts)(session.withActive(merge()))
   }
 
-  /** Merge round by round until nothing is left, then purge if the planner wants that. */
-  def merge(): Unit = {
-    val given = new util.HashMap[String, String](options)
-    wanted.get("options").properties.asScala.foreach(entry => given.put(entry.getKey, entry.getValue.asText))
-    val statement = wanted.get("merge").asText
-    try {
-      var merged = false
-      while (groups(statement, given) > 0) merged = true
-      if (merged && wanted.get("purges_after_merge").asBoolean) purge()
-    } catch {
+  def merge(): Unit =
+    try run("merge") catch {
       case NonFatal(_) if session.sparkContext.isStopped =>
-        quietly("merge")(Rpc("merge_here", Json.obj("options" -> options, "parallelism" -> parallelism)))
+        logged("merge")(Rpc("merge_here", Json.obj("options" -> options, "parallelism" -> parallelism)))
       case NonFatal(error) => warn("merge", error)
     }
-  }
 
-  private def groups(statement: String, given: util.Map[String, String]): Long =
-    Command.execute(session, statement, given).head.getStruct(1).getAs[Long]("merge_groups")
+  def purge(): Unit = logged("purge")(run("purge"))
 
-  def purge(): Unit = quietly("purge")(Command.execute(session, wanted.get("purge").asText, options))
+  private def run(name: String): Unit = new CommandExecution(session, Json.obj(
+    "maintenance" -> name,
+    "options" -> options,
+    "parallelism" -> parallelism,
+    "executors" -> Executors.names)).result()
 
-  private def quietly(what: String)(body: => Any): Unit =
+  private def logged(what: String)(body: => Any): Unit =
     try body catch { case NonFatal(error) => warn(what, error) }
 
   private def warn(what: String, error: Throwable): Unit =

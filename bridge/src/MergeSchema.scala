@@ -37,12 +37,12 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   private def widened(write: V2WriteCommand): NamedRelation = {
-    val found = write.table match {
+    val target = write.table match {
       case name: UnresolvedRelation => analyzed(name.clearWritePrivileges)
       case relation => relation
     }
     val incoming = (if (write.query.resolved) write.query else analyzed(write.query)).schema.asNullable
-    found.collectFirst { case IndexRelation(table, relation) =>
+    target.collectFirst { case IndexRelation(table, relation) =>
       val all = both(table.schema, incoming).asInstanceOf[StructType]
       if (all == table.schema) relation
       else relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
@@ -50,17 +50,17 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   /** A type with the fields that another one has besides; types that do not agree are for the planner to refuse. */
-  private def both(known: DataType, incoming: DataType): DataType = (known, incoming) match {
+  private def both(current: DataType, incoming: DataType): DataType = (current, incoming) match {
     case (StructType(fields), StructType(others)) =>
       def name(field: StructField) = field.name.toLowerCase(Locale.ROOT)
-      val given = others.map(field => name(field) -> field).toMap
+      val incomingFields = others.map(field => name(field) -> field).toMap
       val names = fields.map(name).toSet
       StructType(
-        fields.map(field => given.get(name(field)).fold(field)(o => field.copy(dataType = both(field.dataType, o.dataType))))
+        fields.map(field => incomingFields.get(name(field)).fold(field)(o => field.copy(dataType = both(field.dataType, o.dataType))))
           ++ others.filterNot(field => names(name(field))))
     case (ArrayType(element, nulls), ArrayType(other, _)) => ArrayType(both(element, other), nulls)
     case (MapType(key, value, nulls), MapType(_, other, _)) => MapType(key, both(value, other), nulls)
-    case _ => known
+    case _ => current
   }
 
   private def analyzed(plan: LogicalPlan): LogicalPlan =

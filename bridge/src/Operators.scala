@@ -31,9 +31,9 @@ object Operators {
       while (place < tokens.size) {
         operator(place).foreach { name =>
           query(place + 1) match {
-            case Some(last) => left(place).foreach { case (first, made) =>
+            case Some(last) => left(place).foreach { case (first, rewrite) =>
               val argument = tokens.sql.substring(tokens.start(place + 1), tokens.end(last))
-              edits += ((tokens.start(first), tokens.end(last), made(name, argument)))
+              edits += ((tokens.start(first), tokens.end(last), rewrite(name, argument)))
               place = last
             }
             case None => if (isName(place - 1)) {
@@ -43,9 +43,9 @@ object Operators {
         }
         place += 1
       }
-      val made = new StringBuilder(tokens.sql)
-      edits.reverseIterator.foreach { case (start, end, text) => made.replace(start, end, text) }
-      Rewritten(made.toString, complaint)
+      val rewritten = new StringBuilder(tokens.sql)
+      edits.reverseIterator.foreach { case (start, end, text) => rewritten.replace(start, end, text) }
+      Rewritten(rewritten.toString, complaint)
     }
 
     private def complain(sentence: String): Unit = if (complaint.isEmpty) complaint = Some(sentence)

@@ -36,6 +36,6 @@ case class PathRelation(session: SparkSession) extends Rule[LogicalPlan] {
   }
 
   private def written(table: LogicalPlan): DataSourceV2Relation = loaded(byPath(table).get).collectFirst {
-    case found: DataSourceV2Relation => found.copy(table = found.table.asInstanceOf[IndexTable].writable)
+    case loaded: DataSourceV2Relation => loaded.copy(table = loaded.table.asInstanceOf[IndexTable].writable)
   }.get
 }

@@ -25,14 +25,14 @@ object QuerySnapshots {
   def of(options: util.Map[String, String], named: Boolean): Snapshot = QueryPlanningTracker.get match {
     case None => newest(options, named)._2
     case Some(query) =>
-      val known = queries.synchronized(queries.computeIfAbsent(query, _ => new ConcurrentHashMap[String, Snapshot]))
+      val snapshots = queries.synchronized(queries.computeIfAbsent(query, _ => new ConcurrentHashMap[String, Snapshot]))
       val moment = Choice.map(key => String.valueOf(options.get(key))).mkString("\n", "\n", "")
       val spelling = s"path ${options.get("path")}$moment"
-      Option(known.get(spelling)).getOrElse {
+      Option(snapshots.get(spelling)).getOrElse {
         // One table may have several spellings of its path.
-        val (url, found) = newest(options, named)
-        val chosen = Option(known.putIfAbsent(s"url $url$moment", found)).getOrElse(found)
-        known.put(spelling, chosen)
+        val (url, current) = newest(options, named)
+        val chosen = Option(snapshots.putIfAbsent(s"url $url$moment", current)).getOrElse(current)
+        snapshots.put(spelling, chosen)
         chosen
       }
   }

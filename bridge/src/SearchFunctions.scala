@@ -34,32 +34,32 @@ object SearchFunctions {
       ("indextables_range", "_FUNC_(column, name, from, to, ...) - the named range that a number belongs to", range _))
 
   private def exactly(name: String, count: Int, what: String)(make: PartialFunction[Seq[Expression], Expression]): Builder =
-    given => if (given.size == count) make(given) else throw new Failure(s"$name takes $what, not ${given.size} arguments")
+    arguments => if (arguments.size == count) make(arguments) else throw new Failure(s"$name takes $what, not ${arguments.size} arguments")
 
-  private def histogram(given: Seq[Expression]): Expression = given match {
+  private def histogram(arguments: Seq[Expression]): Expression = arguments match {
     case Seq(column, interval) => checked(Histogram(column, double(interval), 0))
     case Seq(column, interval, offset) => checked(Histogram(column, double(interval), double(offset)))
-    case _ => throw wrong("indextables_histogram", "a column, an interval and perhaps an offset", given)
+    case _ => throw wrong("indextables_histogram", "a column, an interval and perhaps an offset", arguments)
   }
 
-  private def dateHistogram(given: Seq[Expression]): Expression = given match {
+  private def dateHistogram(arguments: Seq[Expression]): Expression = arguments match {
     case Seq(column, interval) => dateHistogram(column, text(interval), "0s")
     case Seq(column, interval, offset) => dateHistogram(column, text(interval), text(offset))
-    case _ => throw wrong("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", given)
+    case _ => throw wrong("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", arguments)
   }
 
   private def dateHistogram(column: Expression, interval: String, offset: String): Expression = {
-    val made = DateHistogram(column, interval, offset, 1, 0)
-    val reply = check(made)
-    made.copy(steps = reply.get("interval").asLong, start = reply.get("offset").asLong)
+    val unchecked = DateHistogram(column, interval, offset, 1, 0)
+    val reply = check(unchecked)
+    unchecked.copy(steps = reply.get("interval").asLong, start = reply.get("offset").asLong)
   }
 
-  private def range(given: Seq[Expression]): Expression = {
-    if (given.size < 4 || given.size % 3 != 1) {
-      throw wrong("indextables_range", "a column, then a name, a start and an end for each range", given)
+  private def range(arguments: Seq[Expression]): Expression = {
+    if (arguments.size < 4 || arguments.size % 3 != 1) {
+      throw wrong("indextables_range", "a column, then a name, a start and an end for each range", arguments)
     }
-    val buckets = given.tail.grouped(3).map { case Seq(name, start, end) => (text(name), bound(start), bound(end)) }
-    checked(RangeBuckets(given.head, buckets.toSeq))
+    val buckets = arguments.tail.grouped(3).map { case Seq(name, start, end) => (text(name), bound(start), bound(end)) }
+    checked(RangeBuckets(arguments.head, buckets.toSeq))
   }
 
   private def checked(buckets: Buckets): Expression = {
@@ -70,27 +70,27 @@ object SearchFunctions {
   private def check(buckets: Buckets) =
     Rpc("buckets", Json.obj("kind" -> buckets.kind, "arguments" -> buckets.arguments)).json
 
-  private def wrong(name: String, what: String, given: Seq[Expression]): Failure = new Failure(
-    s"$name takes $what, not ${given.size} arguments" +
-      (if (given.size == 4) "; to leave out small groups write HAVING count(*) >= n" else ""))
+  private def wrong(name: String, what: String, arguments: Seq[Expression]): Failure = new Failure(
+    s"$name takes $what, not ${arguments.size} arguments" +
+      (if (arguments.size == 4) "; to leave out small groups write HAVING count(*) >= n" else ""))
 
-  private def constant(given: Expression): Any = {
-    if (!given.resolved || !given.foldable) {
-      throw new Failure(s"${given.sql} has to be a constant: buckets are the same for all rows")
+  private def constant(argument: Expression): Any = {
+    if (!argument.resolved || !argument.foldable) {
+      throw new Failure(s"${argument.sql} has to be a constant: buckets are the same for all rows")
     }
-    given.eval()
+    argument.eval()
   }
 
-  private def bound(given: Expression): Option[Double] = if (constant(given) == null) None else Some(double(given))
+  private def bound(argument: Expression): Option[Double] = if (constant(argument) == null) None else Some(double(argument))
 
-  private def double(given: Expression): Double = {
-    constant(given)
-    Option(Cast(given, DoubleType, ansiEnabled = true).eval()).map(_.asInstanceOf[Double])
+  private def double(argument: Expression): Double = {
+    constant(argument)
+    Option(Cast(argument, DoubleType, ansiEnabled = true).eval()).map(_.asInstanceOf[Double])
       .getOrElse(throw new Failure("an interval or an offset of buckets cannot be null"))
   }
 
-  private def text(given: Expression): String = {
-    if (constant(given) == null || given.dataType != StringType) throw new Failure(s"${given.sql} has to be a text")
-    given.eval().toString
+  private def text(argument: Expression): String = {
+    if (constant(argument) == null || argument.dataType != StringType) throw new Failure(s"${argument.sql} has to be a text")
+    argument.eval().toString
   }
 }

@@ -18,8 +18,8 @@ object SearchParser {
     getClass.getClassLoader, Array(classOf[ParserInterface]), new Handler(inner)).asInstanceOf[ParserInterface]
 
   private class Handler(inner: ParserInterface) extends InvocationHandler {
-    override def invoke(proxy: Object, method: Method, given: Array[Object]): Object = {
-      val arguments = Option(given).getOrElse(Array.empty[Object])
+    override def invoke(proxy: Object, method: Method, parameters: Array[Object]): Object = {
+      val arguments = Option(parameters).getOrElse(Array.empty[Object])
       if (texts(method.getName)) parsed(method, arguments) else call(method, arguments)
     }
 

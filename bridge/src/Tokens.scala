@@ -9,17 +9,17 @@ import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 
 /** The tokens of a statement, as Spark's own lexer finds them: nothing within texts, quoted names or comments. */
 class Tokens(val sql: String) {
-  private val found: IndexedSeq[Token] = {
+  private val tokens: IndexedSeq[Token] = {
     val lexer = new SqlBaseLexer(new Upper(CharStreams.fromString(sql)))
     lexer.removeErrorListeners()
     lexer.getAllTokens.asScala.filter(_.getChannel == Token.DEFAULT_CHANNEL).toIndexedSeq
   }
 
-  def size: Int = found.size
-  def kind(place: Int): Int = if (found.isDefinedAt(place)) found(place).getType else Token.INVALID_TYPE
-  def start(place: Int): Int = sql.offsetByCodePoints(0, found(place).getStartIndex)
-  def end(place: Int): Int = sql.offsetByCodePoints(0, found(place).getStopIndex + 1)
-  def text(place: Int): String = if (found.isDefinedAt(place)) sql.substring(start(place), end(place)) else ""
+  def size: Int = tokens.size
+  def kind(place: Int): Int = if (tokens.isDefinedAt(place)) tokens(place).getType else Token.INVALID_TYPE
+  def start(place: Int): Int = sql.offsetByCodePoints(0, tokens(place).getStartIndex)
+  def end(place: Int): Int = sql.offsetByCodePoints(0, tokens(place).getStopIndex + 1)
+  def text(place: Int): String = if (tokens.isDefinedAt(place)) sql.substring(start(place), end(place)) else ""
 }
 
 /** Keywords in any case; Spark's own class for this is private. */

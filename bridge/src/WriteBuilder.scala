@@ -66,8 +66,8 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
   override def description(): String = s"${Provider.Name} ${options.get("path")}"
 
   override def requiredDistribution(): Distribution = shuffle match {
-    case Some(wanted) => Distributions.clustered(
-      wanted.get("columns").asScala.map(column => Columns.reference(column.asText): Expression).toArray)
+    case Some(distribution) => Distributions.clustered(
+      distribution.get("columns").asScala.map(column => Columns.reference(column.asText): Expression).toArray)
     case None => Distributions.unspecified()
   }
 
@@ -91,8 +91,8 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
       "parallelism" -> parallelism,
       "writes" -> MergeOnWrite.count(table)), plan +: bytes(messages): _*).json
     metrics = TaskMetric.all(reply.get("metrics"))
-    Option(reply.get("upkeep")).foreach { wanted =>
-      MergeOnWrite.start(table, new PostCommitWork(SparkSession.active, options, parallelism, wanted))
+    Option(reply.get("maintenance")).foreach { maintenance =>
+      MergeOnWrite.start(table, new PostCommitWork(SparkSession.active, options, parallelism, maintenance))
     }
   }
 

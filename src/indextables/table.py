@@ -436,10 +436,10 @@ class Table:
         parallelism: int | None = None,
     ) -> "Job":
         """Do the same in the background; `wait_for_prewarm` waits for it."""
-        from indextables.maintain.prewarm import warm_as
+        from indextables.maintain.prewarm import start_prewarm
 
         plan = self._plan_prewarm(where, segments, fields, parallelism)
-        return warm_as(plan, self._log.store, self._options)
+        return start_prewarm(plan, self._log.store, self._options)
 
     def wait_for_prewarm(self, job: str | None = None, *, timeout: float = MAX_WAIT_SECONDS) -> "list[Job]":
         """Wait until the prewarm jobs of this table have ended, and return them.

@@ -10,8 +10,9 @@ import pytest
 
 import indextables as it
 from indextables.commands import COMMANDS, TableArgument
-from indextables.commands.execute import CommandContext, TaskSet, execute, implementation_of
+from indextables.commands.execute import CommandContext, execute, implementation_of
 from indextables.errors import CommandError, IndexTablesError, OptionError, TableNotFoundError
+from indextables.maintain.jobs import TaskSet
 from indextables.options import Options
 from tests.maintenance_tables import aged, appended, ids, log_of, orphan
 

@@ -17,6 +17,7 @@ from indextables.errors import CommandError
 from indextables.maintain import jobs
 from indextables.maintain.jobs import JobKind, JobStatus
 from indextables.options import Options
+from tests.maintenance_tables import running_job
 
 NONE = Options()
 
@@ -37,7 +38,8 @@ def elsewhere(body: str) -> subprocess.Popen[str]:
     import sys, time
     from indextables.maintain import jobs
     from indextables.options import Options
-    with jobs.job(jobs.JobKind.PREWARM, "file:///t", Options()) as job:
+    from tests.maintenance_tables import running_job
+    with running_job(jobs.JobKind.PREWARM, "file:///t", Options()) as job:
         job.advance(1, 4)
         print(job.id, flush=True)
         sys.stdin.readline()
@@ -119,7 +121,7 @@ def test_where_no_file_can_be_written_a_process_knows_its_own_jobs(own_folder: P
     (own_folder / "no-folder").write_text("")
     tempfile.tempdir = str(own_folder / "no-folder")
     assert jobs.folder() is None
-    with jobs.job(JobKind.MERGE, "file:///own", NONE) as job:
+    with running_job(JobKind.MERGE, "file:///own", NONE) as job:
         assert job in jobs.jobs(JobKind.MERGE, "file:///own")
     assert jobs.wait([job], 10)[0].status is JobStatus.COMPLETED
 
@@ -149,7 +151,7 @@ def test_a_link_in_place_of_the_folder_of_jobs_is_not_followed(
         os.utime(victim / name, (1, 1))
     (own_folder / f"indextables-jobs-{os.geteuid()}").symlink_to(victim)
     for _ in range(2):
-        with jobs.job(JobKind.MERGE, "file:///t", NONE) as job:
+        with running_job(JobKind.MERGE, "file:///t", NONE) as job:
             assert job in jobs.jobs(JobKind.MERGE)
     assert sorted(path.name for path in victim.iterdir()) == ["0123456789ab.json", "thesis.tex"]
     (warning,) = (record.message for record in caplog.records)
@@ -202,7 +204,7 @@ def test_odd_files_among_the_jobs_never_fail_a_merge(own_folder: Path, age: int)
         if not path.is_symlink():
             then = path.stat().st_mtime - age
             os.utime(path, (then, then))
-    with jobs.job(JobKind.MERGE, "file:///t", NONE) as job:
+    with running_job(JobKind.MERGE, "file:///t", NONE) as job:
         assert [each.id for each in jobs.jobs(JobKind.MERGE)] == [job.id]
     left = {path.name for path in home.iterdir()} - {f"{job.id}.json"}
     # What is no job's file stays, however old.

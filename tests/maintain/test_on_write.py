@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_by_default_the_merge_runs_in_the_background(tmp_path: Path) -> None:
     appended(tmp_path, 3, partition_by=())
     table = appended(tmp_path, 1, partition_by=(), **{"mergeOnWrite.enabled": True})
     assert table.count() == 12
-    on_write.settle()
+    on_write.wait_for_merges()
     assert live(tmp_path) == 1
     assert [told.status for told in jobs(JobKind.MERGE, url(tmp_path))] == [JobStatus.COMPLETED]
 
@@ -62,22 +63,22 @@ def test_writes_that_come_during_a_merge_are_merged_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
-    real = on_write.merge_as  # type: ignore[attr-defined]
+    real = on_write.plan_merge  # type: ignore[attr-defined]
     threads: set[int] = set()
 
-    def slow(*arguments: object) -> object:
+    def slow(*arguments: Any, **named: Any) -> object:
         threads.add(threading.get_ident())
         begun.set()
         assert may_end.wait(60)
-        return real(*arguments)  # type: ignore[arg-type]
+        return real(*arguments, **named)
 
-    monkeypatch.setattr(on_write, "merge_as", slow)
+    monkeypatch.setattr(on_write, "plan_merge", slow)
     background = {"mergeOnWrite.enabled": True}
     appended(tmp_path, 2, partition_by=(), **background)
     assert begun.wait(60)
     appended(tmp_path, 3, partition_by=(), **background)
     may_end.set()
-    on_write.settle()
+    on_write.wait_for_merges()
     assert live(tmp_path) == 1
     assert len(threads) == 1, "one merge of a table at a time"
 
@@ -204,9 +205,9 @@ def test_a_program_that_ends_waits_for_its_merges_as_long_as_it_was_told(
 ) -> None:
     program = (
         "import sys, time, indextables, indextables.maintain.on_write as o\n"
-        "real = o.merge_as\n"
-        "def slow(*a): time.sleep(2); return real(*a)\n"
-        "o.merge_as = slow\n"
+        "real = o.plan_merge\n"
+        "def slow(*a, **k): time.sleep(2); return real(*a, **k)\n"
+        "o.plan_merge = slow\n"
         "options = {'mergeOnWrite.enabled': True, 'mergeOnWrite.shutdownTimeoutMs': sys.argv[2]}\n"
         "for n in range(2): indextables.write(sys.argv[1], [{'id': n}], options=options)\n"
     )

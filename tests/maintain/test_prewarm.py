@@ -13,7 +13,7 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.index.cache import index_cache
 from indextables.split.query.searcher import close_indexes
-from tests.maintenance_tables import appended, log_of
+from tests.maintenance_tables import appended, log_of, running_job
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_job_that_fails_says_why_and_is_forgotten_in_time() -> None:
     assert made.finished.wait(10)
     assert (made.status, made.error) == (jobs.JobStatus.FAILED, "no room")
     at_once = Options.parse({"prewarm.async.completedJobRetentionMs": 0})
-    with jobs.job(jobs.JobKind.MERGE, "file:///u", at_once):
+    with running_job(jobs.JobKind.MERGE, "file:///u", at_once):
         assert made not in jobs.jobs(jobs.JobKind.PREWARM)
 
 

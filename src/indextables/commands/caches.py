@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from indextables import diagnostics
 from indextables.commands.declarations import Arguments
-from indextables.commands.execute import CommandContext, Implementation, TaskSet, table_of
+from indextables.commands.execute import CommandContext, Implementation, table_of
 from indextables.commands.grammar import condition
 from indextables.errors import CommandError
 from indextables.maintain import jobs
+from indextables.maintain.jobs import TaskSet
 from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
 from indextables.options import Options
 from indextables.options.maintenance import MAX_WAIT_SECONDS
@@ -98,7 +99,7 @@ class _AllProcesses:
         )
 
     def finish(
-        self, context: CommandContext, arguments: Arguments, state: list[Row], results: Sequence[list[Row]]
+        self, context: CommandContext, arguments: Arguments, state: list[Row], results: Iterable[list[Row]]
     ) -> pa.Table:
         del context, arguments
         unique: dict[tuple[Any, ...], Row] = {}
@@ -316,8 +317,9 @@ def _in_background(context: CommandContext, splits: int, work: TaskSet) -> TaskS
 
 
 def _finish(
-    context: CommandContext, arguments: Arguments, state: _Planned, results: Sequence[Warmed]
+    context: CommandContext, arguments: Arguments, state: _Planned, task_results: Iterable[Warmed]
 ) -> pa.Table:
+    results = list(task_results)
     if arguments.get("async"):
         raise_failed(together(results).failed)
     by_host: dict[tuple[str, str], list[Warmed]] = {}

@@ -1,6 +1,6 @@
 """The code of a command (plan, tasks, finish), and how it runs in this process, without Spark."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,12 +12,10 @@ from indextables.commands.grammar import Statement, parse_statement
 from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
+from indextables.maintain.jobs import Progress, TaskSet
 from indextables.options import Options, Where
 from indextables.store import CredentialsProvider, Store, open_store
 from indextables.version import ENGINE
-
-# Called with the number of finished tasks and the number of all tasks.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +50,8 @@ class CommandContext:
         return self.log.store
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSet:
-    """Tasks that may run on executors, before the command is finished with their results.
-
-    Attributes:
-        run: a function of a module, called with a task and the table's store (None without a table).
-        tasks: its first arguments.
-        state: given to the finish step.
-        other_processes: the tasks collect information from other processes; this one has given its own.
-        job: the id of the job whose progress the tasks are.
-        immediate_result: returned at once, while the tasks run in the background.
-        preferred_executors: for each task the executor that should run it.
-    """
-
-    run: Callable[[Any, Any], Any]
-    tasks: Sequence[Any]
-    state: Any = None
-    other_processes: bool = False
-    job: str | None = None
-    immediate_result: pa.Table | None = None
-    preferred_executors: Sequence[str | None] = ()
-
-
 def _no_finish(
-    context: CommandContext, arguments: Arguments, state: object, results: Sequence[object]
+    context: CommandContext, arguments: Arguments, state: object, results: Iterable[object]
 ) -> pa.Table | TaskSet:
     raise AssertionError(f"the command has no finish step: {context}, {arguments}, {state}, {results}")
 
@@ -91,7 +66,7 @@ class Implementation:
 
     result: pa.Schema
     plan: Callable[[CommandContext, Arguments], pa.Table | TaskSet]
-    finish: Callable[[CommandContext, Arguments, Any, Sequence[Any]], pa.Table | TaskSet] = _no_finish
+    finish: Callable[[CommandContext, Arguments, Any, Iterable[Any]], pa.Table | TaskSet] = _no_finish
 
 
 def implementation_of(command: Command) -> Implementation:
@@ -163,46 +138,16 @@ def execute_statement(
     context = _context(statement, options, resolve, credentials)
     implementation = implementation_of(statement.command)
     planned = implementation.plan(context, statement.arguments)
-    if not isinstance(planned, TaskSet):
-        return planned
-
-    def run(progress: Progress | None) -> pa.Table:
-        return _run(implementation, context, statement.arguments, planned, progress)
-
-    if planned.job is None:
-        return run(progress)
-    if planned.immediate_result is not None:
-        jobs.run_in_background(planned.job, options, lambda: run(None))
-        return planned.immediate_result
-    try:
-        result = run(progress)
-    except BaseException as error:
-        jobs.end(planned.job, str(error) or type(error).__name__)
-        raise
-    jobs.end(planned.job)
-    return result
-
-
-def _run(
-    implementation: Implementation,
-    context: CommandContext,
-    arguments: Arguments,
-    planned: TaskSet,
-    progress: Progress | None,
-) -> pa.Table:
-    """Run all tasks, those that the finish step adds among them, and return the result."""
     store = None if context.table is None else context.store
-    remaining: TaskSet | pa.Table = planned
-    while isinstance(remaining, TaskSet):
-        results: list[Any] = []
-        for task in () if remaining.other_processes else remaining.tasks:
-            results.append(remaining.run(task, store))
-            if remaining.job is not None:
-                jobs.progress(remaining.job, len(results), len(remaining.tasks))
-            if progress is not None:
-                progress(len(results), len(remaining.tasks))
-        remaining = implementation.finish(context, arguments, remaining.state, results)
-    return remaining
+
+    def finish(state: object, results: Iterable[object]) -> pa.Table | TaskSet:
+        return implementation.finish(context, statement.arguments, state, results)
+
+    if isinstance(planned, TaskSet) and planned.immediate_result is not None:
+        assert planned.job is not None, "work in the background is a job"
+        jobs.run_in_background(planned.job, options, lambda: jobs.run_tasks(planned, finish, store))
+        return planned.immediate_result
+    return jobs.run_tasks(planned, finish, store, progress)
 
 
 def _context(

@@ -1,26 +1,24 @@
 """Maintenance commands: MERGE, PURGE, CHECKPOINT, TRUNCATE, DROP PARTITIONS, RESTORE and REPAIR."""
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from indextables.commands.declarations import Arguments
-from indextables.commands.execute import CommandContext, Implementation, TaskSet, table_of
+from indextables.commands.execute import CommandContext, Implementation, table_of
 from indextables.commands.grammar import condition
-from indextables.maintain import jobs
 from indextables.maintain import merge as merging
+from indextables.maintain import on_write
 from indextables.maintain import purge as purging
+from indextables.maintain.jobs import TaskSet
 from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.repair import repair
-from indextables.options import Options
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
-from indextables.options.maintenance import MERGE_MAX_PASSES
-from indextables.store import Store
 from indextables.version import ENGINE
 
 _MEGABYTE = 1 << 20
+_NO_COLUMNS = pa.table({})
 
 _MERGE = pa.schema(
     [
@@ -127,14 +125,6 @@ _REPAIR = pa.schema(
 # --- MERGE SPLITS ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _MergeState:
-    """The state of a merge between its plan and finish steps."""
-
-    merge_pass: merging.MergePass
-    job: str
-
-
 def _merge_options(context: CommandContext, arguments: Arguments) -> merging.MergeOptions:
     with condition(arguments) as text:
         return merging.MergeOptions.of(
@@ -149,64 +139,22 @@ def _merge_options(context: CommandContext, arguments: Arguments) -> merging.Mer
 
 def _merge(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
     merge_options = _merge_options(context, arguments)
-    work = _pass(context, merge_options, merging.MergeOutcome(), context.options.get(MERGE_MAX_PASSES), None)
-    if work is None:
-        nothing = "already optimal" if context.log.snapshot().num_files else "table is empty"
-        return _merge_row(context, merging.MergeOutcome(), nothing)
-    return work
-
-
-def _pass(
-    context: CommandContext,
-    merge_options: merging.MergeOptions,
-    before: merging.MergeOutcome,
-    passes: int,
-    job: str | None,
-) -> TaskSet | None:
-    """Plan one pass; None if there is nothing to merge, or no pass is left."""
-    planned = merging.plan_pass(context.log, context.options, merge_options, before, passes)
-    if planned is None:
-        return None
-    merge_pass, tasks = planned
-    if job is None:
-        job = jobs.begin(
-            jobs.JobKind.MERGE,
-            context.store.url,
-            context.options,
-            total=len(tasks),
-            batches=merge_pass.num_batches,
-            owner=context.owner,
-            status=jobs.JobStatus.RUNNING,
-        ).id
-    else:
-        jobs.more(job, len(tasks), merge_pass.num_batches)
-    public = context.options.public()
-    return TaskSet(_run_merge, [(task, public) for task in tasks], _MergeState(merge_pass, job), job=job)
-
-
-def _run_merge(task: tuple[merging.MergeTask, Options], store: Store) -> merging.MergeTaskResult:
-    return merging.run(task[0], store, task[1])
+    planned = merging.plan_merge(context.log, context.options, merge_options, owner=context.owner)
+    if isinstance(planned, TaskSet):
+        return planned
+    nothing = "already optimal" if context.log.snapshot().num_files else "table is empty"
+    return _merge_row(context, planned, nothing)
 
 
 def _finish_merge(
     context: CommandContext,
     arguments: Arguments,
-    state: _MergeState,
-    results: Sequence[merging.MergeTaskResult],
+    state: merging.MergePass,
+    results: Iterable[merging.MergeTaskResult],
 ) -> pa.Table | TaskSet:
     del arguments
-    merge_pass = state.merge_pass
-    outcome = merging.finish_pass(
-        context.log, context.options, merge_pass, results, lambda: jobs.batch_done(state.job)
-    )
-    # Merged splits may be small enough to be merged again.
-    merged = outcome.new_splits > merge_pass.before.new_splits
-    again = (
-        _pass(context, merge_pass.merge_options, outcome, merge_pass.passes_left, state.job)
-        if merged
-        else None
-    )
-    return again or _merge_row(context, outcome, "")
+    finished = merging.finish_merge(context.log, context.options, state, results)
+    return finished if isinstance(finished, TaskSet) else _merge_row(context, finished, "")
 
 
 def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: str) -> pa.Table:
@@ -378,6 +326,30 @@ def _repair(context: CommandContext, arguments: Arguments) -> pa.Table:
     return table_of(_REPAIR, row)
 
 
+def _merge_on_write(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
+    planned = on_write.plan_merge_on_write(
+        context.log, context.options, arguments["processors"], owner=context.owner
+    )
+    return _NO_COLUMNS if planned is None else planned
+
+
+def _finish_merge_on_write(
+    context: CommandContext,
+    arguments: Arguments,
+    state: on_write.MergeRound,
+    results: Iterable[merging.MergeTaskResult],
+) -> pa.Table | TaskSet:
+    del arguments
+    again = on_write.finish_merge_on_write(context.log, context.options, state, results, owner=context.owner)
+    return _NO_COLUMNS if again is None else again
+
+
+def _purge_on_write(context: CommandContext, arguments: Arguments) -> pa.Table:
+    del arguments
+    on_write.purge_now(context.log, context.options)
+    return _NO_COLUMNS
+
+
 MERGE = Implementation(_MERGE, _merge, _finish_merge)
 PURGE = Implementation(_PURGE, _purge)
 CHECKPOINT = Implementation(_CHECKPOINT, _checkpoint)
@@ -385,3 +357,8 @@ TRUNCATE = Implementation(_TRUNCATE, _truncate)
 DROP_PARTITIONS = Implementation(_DROP, _drop)
 RESTORE = Implementation(_RESTORE, _restore)
 REPAIR = Implementation(_REPAIR, _repair)
+# What Spark runs after a write. There is no statement for these.
+AFTER_WRITE = {
+    "merge": Implementation(_NO_COLUMNS.schema, _merge_on_write, _finish_merge_on_write),
+    "purge": Implementation(_NO_COLUMNS.schema, _purge_on_write),
+}

@@ -14,13 +14,13 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,10 @@ from indextables.errors import CommandError
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.private_folder import NotPrivateError, make_private
+
+Result = TypeVar("Result")
+# Called with the number of finished tasks and the number of all tasks.
+Progress = Callable[[int, int], None]
 
 _SUFFIX = ".json"
 _ID = re.compile(r"[0-9a-f]{12}")
@@ -245,14 +249,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def job(kind: JobKind, table: str, options: Options) -> Iterator[Job]:
-    """A job for as long as the body takes, and listed for a while after that."""
-    record = begin(kind, table, options)
-    with _recorded(record):
-        yield record
-
-
 def start(kind: JobKind, table: str, options: Options, work: Callable[[Job], None]) -> Job:
     """Run work in the background."""
     record = begin(kind, table, options)
@@ -438,3 +434,68 @@ def _recorded(record: Job, *, swallow: bool = False) -> Iterator[None]:
             raise
     else:
         end(record.id)
+
+
+# --- tasks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """Tasks that may run on executors, before their command is finished with their results.
+
+    Attributes:
+        run: a function of a module, called with a task and the table's store (None without a table).
+        tasks: its first arguments.
+        state: given to the finish step.
+        other_processes: the tasks collect information from other processes; this one has given its own.
+        job: the id of the job whose progress the tasks are.
+        immediate_result: returned at once, while the tasks run in the background.
+        preferred_executors: for each task the executor that should run it.
+    """
+
+    run: Callable[[Any, Any], Any]
+    tasks: Sequence[Any]
+    state: Any = None
+    other_processes: bool = False
+    job: str | None = None
+    immediate_result: Any = None
+    preferred_executors: Sequence[str | None] = ()
+
+
+def run_tasks(
+    planned: TaskSet | Result,
+    finish: Callable[[Any, Iterable[Any]], TaskSet | Result],
+    store: object,
+    progress: Progress | None = None,
+) -> Result:
+    """Run the tasks of a command in this process, and return its result; Spark runs them on executors.
+
+    Args:
+        planned: the tasks, or the result if there are none.
+        finish: called with the state and the results of the tasks; returns the result, or further tasks. Each
+            task runs when its result is taken.
+        store: the table's store; None without a table.
+        progress: called with the number of finished tasks and the number of all tasks.
+    """
+    job = None
+    remaining = planned
+    try:
+        while isinstance(remaining, TaskSet):
+            job = remaining.job
+            remaining = finish(remaining.state, _results(remaining, store, progress))
+    except BaseException as error:
+        if job is not None:
+            end(job, str(error) or type(error).__name__)
+        raise
+    if job is not None:
+        end(job)
+    return remaining
+
+
+def _results(tasks: TaskSet, store: object, notify: Progress | None) -> Iterator[Any]:
+    for number, task in enumerate(() if tasks.other_processes else tasks.tasks, 1):
+        yield tasks.run(task, store)
+        if tasks.job is not None:
+            progress(tasks.job, number, len(tasks.tasks))
+        if notify is not None:
+            notify(number, len(tasks.tasks))

@@ -9,7 +9,7 @@ tried again after minutes.
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, cast
@@ -33,7 +33,8 @@ from indextables.log.format import files as file_lists
 from indextables.log.format.actions import Add, MergeSkip
 from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.log.transaction_log import MERGE, TransactionLog
-from indextables.maintain.jobs import Job, JobKind, job
+from indextables.maintain import jobs
+from indextables.maintain.jobs import Progress, TaskSet
 from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
@@ -324,32 +325,77 @@ class MergePass:
     now_ms: int
     # Bytes of the splits that are merged, by path.
     sizes: dict[str, int]
-    num_batches: int
     before: MergeOutcome
     passes_left: int
+    job: str
 
 
-def plan_pass(
-    log: TransactionLog, options: Options, merge_options: MergeOptions, before: MergeOutcome, passes: int
-) -> tuple[MergePass, list[MergeTask]] | None:
-    """Plan one pass: its tasks, and what `finish_pass` needs. None if there is nothing to merge.
+def plan_merge(
+    log: TransactionLog, options: Options, merge_options: MergeOptions, *, owner: int | None = None
+) -> TaskSet | MergeOutcome:
+    """Plan a merge: the tasks of its first pass, or its outcome if there is nothing to merge.
 
     Args:
         log: the table.
         options: the options of the command.
         merge_options: which splits to merge, and into what.
-        before: the outcome of earlier passes.
-        passes: how many passes are left, this one included.
+        owner: the id of the process that the job depends on, if that is not this one.
     """
+    passes = options.get(opt.MERGE_MAX_PASSES)
+    return _plan_pass(log, options, merge_options, MergeOutcome(), passes, owner=owner)
+
+
+def finish_merge(
+    log: TransactionLog, options: Options, merge_pass: MergePass, results: Iterable[MergeTaskResult]
+) -> TaskSet | MergeOutcome:
+    """Commit the results of a pass; returns the tasks of the next one, or the outcome of all passes."""
+    outcome = finish_pass(log, options, merge_pass, results)
+    if outcome.new_splits == merge_pass.before.new_splits:
+        return outcome
+    # Merged splits may be small enough to be merged again.
+    return _plan_pass(
+        log, options, merge_pass.merge_options, outcome, merge_pass.passes_left, job=merge_pass.job
+    )
+
+
+def _plan_pass(
+    log: TransactionLog,
+    options: Options,
+    merge_options: MergeOptions,
+    before: MergeOutcome,
+    passes: int,
+    *,
+    job: str | None = None,
+    owner: int | None = None,
+) -> TaskSet | MergeOutcome:
+    """Plan one pass after others, of which `before` is the outcome; `passes` are left, this one included."""
     snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
     log.check_writable(snapshot)
     refuse_companion(snapshot, "a merge")
     tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
     if not tasks:
-        return None
+        return before
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
     batches = -(-len(tasks) // options.get(opt.MERGE_BATCH))
-    return MergePass(merge_options, snapshot.key, now_ms, sizes, batches, before, passes - 1), tasks
+    if job is None:
+        job = jobs.begin(
+            jobs.JobKind.MERGE,
+            log.store.url,
+            options,
+            total=len(tasks),
+            batches=batches,
+            owner=owner,
+            status=jobs.JobStatus.RUNNING,
+        ).id
+    else:
+        jobs.more(job, len(tasks), batches)
+    state = MergePass(merge_options, snapshot.key, now_ms, sizes, before, passes - 1, job)
+    public = options.public()
+    return TaskSet(_run_task, [(task, public) for task in tasks], state, job=job)
+
+
+def _run_task(task: tuple[MergeTask, Options], store: Store) -> MergeTaskResult:
+    return run(task[0], store, task[1])
 
 
 def finish_pass(
@@ -357,7 +403,6 @@ def finish_pass(
     options: Options,
     merge_pass: MergePass,
     results: Iterable[MergeTaskResult],
-    batch_done: Callable[[], None],
 ) -> MergeOutcome:
     """Commit the results of a pass, `merge.batchSize` of them in each version.
 
@@ -365,8 +410,7 @@ def finish_pass(
         log: the table.
         options: the options of the command.
         merge_pass: the pass, as planned.
-        results: those of its tasks; an iterator runs each task when its result is asked for.
-        batch_done: called after each version.
+        results: those of its tasks; an iterator runs each task when its result is taken.
 
     Returns:
         The outcome of all passes so far.
@@ -383,7 +427,7 @@ def finish_pass(
                 return outcome
             committing, batch = batch, []
             version = commit_batch(log, base, committing, options, merge_pass.now_ms)
-            batch_done()
+            jobs.batch_done(merge_pass.job)
             outcome = outcome.then(committing, merge_pass.sizes, version)
     except BaseException:
         # Files of results that were not committed: those of this batch, and of later ones if they exist.
@@ -397,58 +441,16 @@ def merge(
     options: Options,
     merge_options: MergeOptions | None = None,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> MergeOutcome:
     """Merge in this process until nothing is left to merge."""
     merge_options = merge_options or MergeOptions.of(log.snapshot(), options)
-    with job(JobKind.MERGE, log.store.url, options) as record:
-        return merge_as(record, log, options, merge_options, progress=progress)
-
-
-def merge_as(
-    record: Job,
-    log: TransactionLog,
-    options: Options,
-    merge_options: MergeOptions,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> MergeOutcome:
-    """Merge in this process under a job that exists."""
-
-    def batch_done() -> None:
-        record.done_batches += 1
-
-    outcome, passes = MergeOutcome(), options.get(opt.MERGE_MAX_PASSES)
-    while (planned := plan_pass(log, options, merge_options, outcome, passes)) is not None:
-        merge_pass, tasks = planned
-        record.total += len(tasks)
-        record.total_batches += merge_pass.num_batches
-        results = _run_here(tasks, log.store, options, record, progress)
-        outcome, passes = finish_pass(log, options, merge_pass, results, batch_done), merge_pass.passes_left
-        # Merged splits may be small enough to be merged again.
-        if outcome.new_splits == merge_pass.before.new_splits:
-            break
-    return outcome
-
-
-def _run_here(
-    tasks: Iterable[MergeTask],
-    store: Store,
-    options: Options,
-    record: Job,
-    progress: Callable[[int, int], None] | None,
-) -> Iterator[MergeTaskResult]:
-    """Run tasks one after the other, each when its result is asked for."""
-    for task in tasks:
-        result = run(task, store, options)
-        try:
-            record.advance(record.done + 1, record.total)
-            if progress is not None:
-                progress(record.done, record.total)
-        except BaseException:
-            delete_uncommitted(store, [result.add.path] if result.add else [])
-            raise
-        yield result
+    return jobs.run_tasks(
+        plan_merge(log, options, merge_options),
+        lambda state, results: finish_merge(log, options, state, results),
+        log.store,
+        progress,
+    )
 
 
 def _base_of(log: TransactionLog, merge_pass: MergePass) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What a write starts by itself, if it is asked to: merges, and purges after merges or after some writes.
+"""The maintenance that a write starts, if options say so: merges, and purges after merges or some writes.
 
 ```
 commit ─► enough small splits? ─► merge, in the background or not ─► purge
@@ -14,13 +14,21 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.jobs import JobKind, job
-from indextables.maintain.merge import MergeOptions, MergeOutcome, merge_as
+from indextables.maintain import jobs
+from indextables.maintain.jobs import TaskSet
+from indextables.maintain.merge import (
+    MergeOptions,
+    MergeOutcome,
+    MergePass,
+    MergeTaskResult,
+    finish_merge,
+    plan_merge,
+)
 from indextables.maintain.purge import purge, retention_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
@@ -53,9 +61,10 @@ def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
     """The merge that a write should start now, if it should start one."""
     if not options.get(opt.MERGE_ON_WRITE):
         return None
-    merge_options = MergeOptions.sized(options.get(opt.MERGE_TARGET))
     batch = max(1, int(processors * options.get(opt.BATCH_CPU_FRACTION)))
-    tasks = merge_options.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
+    target = MergeOptions.sized(options.get(opt.MERGE_TARGET))
+    merge_options = replace(target, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE))
+    tasks = target.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
     return Due(merge_options, batch) if len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES)) else None
 
 
@@ -65,30 +74,69 @@ def purges_after(writes: int, options: Options) -> bool:
     return bool(options.get(opt.PURGE_ON_WRITE) and every and writes % every == 0)
 
 
-def purges_after_merge(options: Options) -> bool:
-    """Whether a merge that merged anything is one to purge after."""
-    return options.get(opt.PURGE_ON_WRITE) and options.get(opt.PURGE_AFTER_MERGE)
+@dataclass(frozen=True, slots=True)
+class MergeRound:
+    """A round of a merge after a write: one merge of at most `mergeOnWrite.maxConcurrentBatches` batches."""
+
+    due: Due
+    merge_pass: MergePass
+    # Whether this round or one before it merged anything.
+    merged: bool = False
+
+
+def plan_merge_on_write(
+    log: TransactionLog, options: Options, processors: int, *, owner: int | None = None
+) -> TaskSet | None:
+    """Plan the first round of the merge that a write starts; None if there is not enough to merge."""
+    merge = due(log.snapshot(), options, processors)
+    return None if merge is None else _plan_round(log, options, merge, merged=False, owner=owner)
+
+
+def finish_merge_on_write(
+    log: TransactionLog,
+    options: Options,
+    state: MergeRound,
+    results: Iterable[MergeTaskResult],
+    *,
+    owner: int | None = None,
+) -> TaskSet | None:
+    """Commit merged splits; returns further tasks. After the last round, the table may be purged."""
+    finished = finish_merge(log, state.due.options(options), state.merge_pass, results)
+    if isinstance(finished, TaskSet):
+        return replace(finished, state=replace(state, merge_pass=finished.state))
+    jobs.end(state.merge_pass.job)
+    for path, reason in finished.skipped + finished.unavailable:
+        _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
+    for reason in finished.failed:
+        _logger.warning("the merge after a write to %s left a group out: %s", log.store.url, reason)
+    merged = state.merged or finished.new_splits > 0
+    again = _plan_round(log, options, state.due, merged=merged, owner=owner) if finished.new_splits else None
+    if again is None and merged and options.get(opt.PURGE_ON_WRITE) and options.get(opt.PURGE_AFTER_MERGE):
+        purge_now(log, options)
+    return again
+
+
+def _plan_round(
+    log: TransactionLog, options: Options, merge: Due, *, merged: bool, owner: int | None
+) -> TaskSet | None:
+    planned = plan_merge(log, merge.options(options), merge.merge_options, owner=owner)
+    if not isinstance(planned, TaskSet):
+        return None
+    return replace(planned, state=MergeRound(merge, planned.state, merged))
 
 
 def merge_now(log: TransactionLog, options: Options, *, processors: int | None = None) -> None:
     """Merge and purge in this process, if there is enough to merge; errors are logged."""
     try:
-        due_work = due(log.snapshot(), options, processors or os.cpu_count() or 1)
-        if due_work is None:
-            return
-        with job(JobKind.MERGE, log.store.url, options) as record:
-            outcome = merge_as(record, log, due_work.options(options), due_work.merge_options)
-        for path, reason in outcome.skipped + outcome.unavailable:
-            _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
-        for reason in outcome.failed:
-            _logger.warning("the merge after a write to %s left a group out: %s", log.store.url, reason)
+        jobs.run_tasks(
+            plan_merge_on_write(log, options, processors or os.cpu_count() or 1),
+            lambda state, results: finish_merge_on_write(log, options, state, results),
+            log.store,
+        )
     except Exception:
         _logger.warning(
             "the merge after a write to %s failed; the write stands", log.store.url, exc_info=True
         )
-        return
-    if outcome.new_splits and purges_after_merge(options):
-        purge_now(log, options)
 
 
 def purge_now(log: TransactionLog, options: Options) -> None:
@@ -145,13 +193,13 @@ def after_write(log: TransactionLog, options: Options) -> None:
         if options.get(opt.MERGE_IN_BACKGROUND):
             _start(url, lambda: merge_now(log, options), options.get(opt.SHUTDOWN_TIMEOUT_MS) / 1000)
         else:
-            settle(url)
+            wait_for_merges(url)
             merge_now(log, options)
     if purges_after(writes, options):
         purge_now(log, options)
 
 
-def settle(url: str | None = None) -> None:
+def wait_for_merges(url: str | None = None) -> None:
     """Wait for the merges of this process in the background, of one table or of all."""
     with _lock:
         runs = [running for table, running in _running.items() if url in (None, table)]

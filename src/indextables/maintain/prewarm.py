@@ -154,7 +154,7 @@ def prewarm(
     return together(results)
 
 
-def warm_as(plan: PrewarmPlan, store: Store, options: Options) -> Job:
+def start_prewarm(plan: PrewarmPlan, store: Store, options: Options) -> Job:
     """Warm all of a plan in the background of this process, as a job; one that fails says which split."""
 
     def work(record: Job) -> None:

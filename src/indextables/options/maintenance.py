@@ -211,8 +211,8 @@ BATCHES_AT_ONCE = option(
     "mergeOnWrite.maxConcurrentBatches",
     integer(1),
     3,
-    "In Spark: the maximum number of batches that are merged in parallel, as one job. Plain Python "
-    "merges one split after the other.",
+    "The maximum number of batches of one merge; another merge follows while there is something to merge. "
+    "Spark merges them in parallel, plain Python merges one split after the other.",
     where=_WRITE,
 )
 SHUTDOWN_TIMEOUT_MS = option(

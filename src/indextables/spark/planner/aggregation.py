@@ -138,6 +138,19 @@ def _field(path: Sequence[str], context: ReadContext) -> pa.Field:
     return field
 
 
+def can_order_by(path: Sequence[str], context: ReadContext) -> bool:
+    """Whether rows are ordered by a column as Spark orders them."""
+    if len(path) != 1:
+        return False
+    (name,) = path
+    if name not in context.table.schema.names:
+        return name == SCORE
+    try:
+        return can_order(_field(path, context).type)
+    except NotPushableError:
+        return False
+
+
 def _check_sum(function: Function, field: pa.Field, files: pa.Table) -> None:
     if pa.types.is_floating(field.type):
         return

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from indextables.commands.execute import CommandContext, TaskSet, implementation_of
-from indextables.commands.grammar import Statement, parse_statement
+from indextables.commands.declarations import Arguments
+from indextables.commands.execute import CommandContext, Implementation, implementation_of
+from indextables.commands.grammar import parse_statement
+from indextables.commands.maintenance import AFTER_WRITE
 from indextables.errors import CommandError
 from indextables.maintain import jobs
+from indextables.maintain.jobs import TaskSet
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.split_assignment import preferred_executor
@@ -37,15 +40,15 @@ def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer
 def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Run the plan step of a command: its result, or its tasks."""
     del blobs
-    statement, context = _read(request)
-    return _answer(context, implementation_of(statement.command).plan(context, statement.arguments))
+    implementation, arguments, context = _read(request)
+    return _answer(context, implementation.plan(context, arguments))
 
 
 def command_finish(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Run the finish step of a command with the results of its tasks: its result, or further tasks."""
-    statement, context = _read(request)
+    implementation, arguments, context = _read(request)
     (job, state), *results = (pickle.loads(blob) for blob in blobs)  # noqa: S301 - our planner and tasks wrote them
-    left = implementation_of(statement.command).finish(context, statement.arguments, state, results)
+    left = implementation.finish(context, arguments, state, results)
     if job is not None and not isinstance(left, TaskSet):
         jobs.end(job)
     return _answer(context, left)
@@ -79,19 +82,28 @@ def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
     return reply, [*first, pickle.dumps((function, _RESULT)), state, *tasks]
 
 
-def _read(request: Mapping[str, Any]) -> tuple[Statement, CommandContext]:
+def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, CommandContext]:
+    """The code, arguments and context of a statement, or of the maintenance after a write."""
+    options = dict(request["options"])
+    if (name := request.get("maintenance")) is not None:
+        return AFTER_WRITE[name], {"processors": request["parallelism"]}, _context(request, options)
     statement = parse_statement(request["statement"])
     if statement is None:
         raise CommandError(f"this is not a command: {request['statement']}")
-    options = dict(request["options"])
+    implementation = implementation_of(statement.command)
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
-        return statement, CommandContext(session_options(options), owner=os.getppid())
+        context = CommandContext(session_options(options), owner=os.getppid())
+        return implementation, statement.arguments, context
     if statement.target.path is not None:
         options["path"] = statement.target.path
+    return implementation, statement.arguments, _context(request, options)
+
+
+def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandContext:
     table = locate_table({"options": options})
-    # A planner may end before the work does; what starts planners lives as long as the driver.
-    return statement, CommandContext(
+    # A planner may end before the work does; the process that starts planners lives as long as the driver.
+    return CommandContext(
         table.options,
         table.log,
         owner=os.getppid(),

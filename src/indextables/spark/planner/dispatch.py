@@ -6,7 +6,7 @@ from typing import Any
 
 from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
-from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate
+from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
 from indextables.spark.planner.scan_plan import plan
 from indextables.spark.planner.tables import check_options, schema, snapshot
 from indextables.spark.planner.write import abort, commit, delete, merge_here, write
@@ -35,6 +35,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "job_progress": job_progress,
     "merge_here": merge_here,
     "options": check_options,
+    "order": order,
     "ping": _ping,
     "plan": plan,
     "schema": schema,

@@ -1,4 +1,4 @@
-"""The operations `accept`, `aggregate`, `estimate` and `buckets`, which Spark's optimizer calls."""
+"""The operations `accept`, `order`, `aggregate`, `estimate` and `buckets`, which Spark's optimizer calls."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from indextables.predicate import And, In, Not, Or, Predicate, to_sql
 from indextables.predicate.traversal import longest_list
 from indextables.read import DateHistogram
 from indextables.schema.spark import from_arrow
-from indextables.spark.planner.aggregation import must_be_complete, pushed_spec, spark_schema
+from indextables.spark.planner.aggregation import can_order_by, must_be_complete, pushed_spec, spark_schema
 from indextables.spark.planner.expressions import conditions
 from indextables.spark.planner.inline import can_answer_groups
 from indextables.spark.planner.read_context import make_buckets, read_context
@@ -50,6 +50,14 @@ def _shortened(condition: Predicate) -> Predicate:
         case _:
             pass
     return condition
+
+
+def order(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """Whether each split can return its first rows by these columns, for ORDER BY with LIMIT."""
+    del blobs
+    context = read_context(request)
+    columns = request["columns"]
+    return {"accepted": context is not None and all(can_order_by(path, context) for path in columns)}, ()
 
 
 def aggregate(

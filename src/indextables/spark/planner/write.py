@@ -19,7 +19,6 @@ from indextables.maintain import on_write
 from indextables.options import Options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
-from indextables.options.maintenance import MERGE_BATCH
 from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
 from indextables.source.companion import refuse_companion
@@ -30,7 +29,6 @@ from indextables.spark.tasks import ERROR, MESSAGE, WriteFunction, adds_of
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # Commands after a write name no table: their options do.
-_TABLE = "written"
 
 _RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 
@@ -136,28 +134,19 @@ def _shuffle(planned: WritePlan, options: Options) -> Mapping[str, Any] | None:
 
 
 def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The maintenance commands that follow a commit, and whether the write waits for them; may be empty."""
-    due = on_write.due(snapshot, options, request["parallelism"])
-    purges = on_write.purges_after(request["writes"], options)
-    if due is None and not purges:
+    """The maintenance that follows a commit, and whether the write waits for it; may be empty."""
+    merge = on_write.due(snapshot, options, request["parallelism"]) is not None
+    purge = on_write.purges_after(request["writes"], options)
+    if not merge and not purge:
         return {}
-    commands: dict[str, Any] = {
-        "background": options.get(after.MERGE_IN_BACKGROUND),
-        "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
-        "purges": purges,
-        "purges_after_merge": on_write.purges_after_merge(options),
-        "purge": (
-            f"PURGE INDEXTABLE {_TABLE} OLDER THAN {options.get(after.PURGE_SPLIT_HOURS)} HOURS "
-            f"TRANSACTION LOG RETENTION {options.get(after.PURGE_LOG_HOURS)} HOURS"
-        ),
+    return {
+        "maintenance": {
+            "merge": merge,
+            "purge": purge,
+            "background": options.get(after.MERGE_IN_BACKGROUND),
+            "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
+        }
     }
-    if due is not None:
-        most = due.batch * options.get(after.BATCHES_AT_ONCE)
-        commands["merge"] = (
-            f"MERGE SPLITS {_TABLE} TARGET SIZE {due.merge_options.target_bytes} MAX DEST SPLITS {most}"
-        )
-        commands["options"] = {MERGE_BATCH.key.lower(): str(due.batch)}
-    return {"upkeep": commands}
 
 
 def merge_here(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
