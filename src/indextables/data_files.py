@@ -14,7 +14,7 @@ def add_action(path: str, built: SplitFile, *, data_change: bool, started_ms: in
     """Return the add action of a split that was written.
 
     `started_ms` is when its upload began, by this machine's clock. Object stores stamp an object that was
-    sent in parts with that time, and a purge goes by it (PROTOCOL.md, "Clocks").
+    sent in parts with that time, which a purge uses (PROTOCOL.md, "Clocks").
     """
     return Add(
         path=path,

@@ -148,7 +148,7 @@ class CorruptLogError(LogError):
 
 
 class StateExpiredError(LogError):
-    """Files that a new state refers to were cleaned up while it was written; nobody relies on it."""
+    """Files that a new state refers to were cleaned up while it was written; no process relies on it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -159,7 +159,7 @@ class StateExpiredError(LogError):
 
 
 class ProtocolError(LogError):
-    """The table asks for a protocol version or a feature that this release does not have."""
+    """The table requires a protocol version or a feature that this release does not have."""
 
 
 class VersionNotFoundError(LogError):

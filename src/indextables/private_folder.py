@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class NotPrivateError(Exception):
-    """The path is not a private folder of this user; the message says why."""
+    """The path is not a private folder of this user; the message has the reason."""
 
 
 def make_private(folder: Path) -> None:

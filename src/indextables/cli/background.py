@@ -48,7 +48,7 @@ def run_in_background(statement: Statement, options: Options) -> pa.Table:
     if "error" in answer or not answer:
         child.wait()
         raise CommandError(answer.get("error", "the background process ended before the command started"))
-    # Nobody waits for the child here: it outlives this process.
+    # The child is not waited for: it outlives this process.
     child.returncode = 0
     return pa.ipc.open_stream(result).read_all()
 

@@ -72,7 +72,7 @@ def plan_write(
     replace: Replace | None = None,
     where: Callable[[pa.Schema], Predicate] | None = None,
 ) -> tuple[WritePlan | None, Snapshot | None]:
-    """Check a write against the table, and say what it does; no plan if there is nothing to write.
+    """Check a write against the table, and plan it; returns no plan if there is nothing to write.
 
     `declared` are the columns that a table without a log was created with; a catalog knows them. `replace`
     says what an overwrite replaces; by default the options do, and else it is everything. `where`
@@ -83,7 +83,7 @@ def plan_write(
         now_ms = time.time_ns() // 1_000_000
         target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
-        # Nothing is there to be replaced, but another first write may be: the commit has to know.
+        # There is nothing to replace now, but another first write may commit rows before this one.
         replaced = _replaced(mode, options) if replace is None or replace is Replace.ALL else replace
         replace_where = options.get(opt.REPLACE_WHERE)
         condition = None if where is None else where(target.schema)

@@ -17,7 +17,7 @@ from indextables.schema.values import parse_values
 
 
 class Replace(StrEnum):
-    """What goes when new rows come."""
+    """What an overwrite removes."""
 
     NOTHING = "nothing"
     ALL = "all"

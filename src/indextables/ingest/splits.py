@@ -122,7 +122,7 @@ def _values(code: int, dictionaries: Sequence[pa.Array]) -> Values:
 
 @contextmanager
 def _reported(folder: str | Path) -> Iterator[None]:
-    """What goes wrong in the temporary folder, as our error."""
+    """Raise errors of the temporary folder as errors of this package."""
     try:
         yield
     except OSError as error:

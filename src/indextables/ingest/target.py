@@ -45,7 +45,7 @@ class Mode(StrEnum):
 class Target:
     """How rows are written: their schema, what of it is indexed, and the table's new metadata.
 
-    `metadata` is set when the table is new or when the write changes what the table says of itself.
+    `metadata` is set when the table is new or when the write changes its metadata.
     """
 
     schema: pa.Schema
@@ -88,7 +88,7 @@ def new_table(
 def existing_table(
     snapshot: Snapshot, incoming: pa.Schema, partition_by: Sequence[str], options: Options, mode: Mode
 ) -> Target:
-    """The table as this write leaves it, or an error that says what does not fit."""
+    """The table as it is after this write; an error names a column that does not fit."""
     if mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         return _replaced(snapshot, incoming, partition_by, options)
     if partition_by and _lower(partition_by) != _lower(snapshot.partition_columns):
@@ -181,7 +181,7 @@ def _from_items(items: list[object]) -> pa.RecordBatchReader:
     if len(rows) != len(items):
         odd = next(item for item in items if not isinstance(item, Mapping))
         raise SchemaError(f"a list of rows holds a {type(odd).__name__}; every row must be a dict")
-    # A key that only later rows have is a column too, so all rows are asked.
+    # A key that only later rows have is a column too, so all rows are examined.
     names = dict.fromkeys(str(name) for row in rows for name in row)
     return _table({name: [row.get(name) for row in rows] for name in names}).to_reader()
 

@@ -98,7 +98,7 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
         # A tombstone hides its path wherever it stands, so a path that came back needs a clean state.
         or any(path not in snapshot.delta.fresh for path in snapshot.delta.added)
         or not snapshot.delta.added.keys().isdisjoint(base.tombstones)
-        # Without its size, the bytes of what was removed cannot be told from the change alone.
+        # Without its size, the number of removed bytes is unknown.
         or any(snapshot.delta.removed[p].size is None for p in removes)
     )
 
@@ -119,7 +119,7 @@ def removed_from_base(snapshot: Snapshot) -> list[str]:
 
 
 def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
-    """Whether every manifest that a state refers to is there; one listing tells."""
+    """Whether every manifest that a state refers to exists, by one listing."""
     paths = {resolve_manifest_path(manifest.path, folder) for manifest in state.manifests}
     there = {info.path for info in loader.log.list(MANIFEST_FOLDER)} if paths else set()
     return all(path in there or loader.log.exists(path) for path in paths)
@@ -156,7 +156,7 @@ def checkpoint(loader: Loader, snapshot: Snapshot, env: Environment, *, compact:
 
 
 def existing(snapshot: Snapshot) -> CheckpointResult | None:
-    """The state that stands at a snapshot's version, if there is one."""
+    """The state of a snapshot's version, if there is one."""
     state = snapshot.base.state
     if state is None or snapshot.base.version != snapshot.version:
         return None
@@ -177,7 +177,7 @@ def _result(state: StateManifest, *, compacted: bool, written: bool) -> Checkpoi
 
 @dataclass(frozen=True, slots=True)
 class _CreatedState:
-    """A state, and whether its file is ours; otherwise another writer's stands at its version."""
+    """A state, and whether this process wrote its file; otherwise another writer did."""
 
     state: StateManifest
     compacted: bool

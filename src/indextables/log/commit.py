@@ -74,7 +74,7 @@ _LOOKUPS = 16
 def commit(
     table: Store, loader: Loader, draft: Draft, base: Snapshot, env: Environment, engine: str
 ) -> Snapshot:
-    """Make the draft the next version of the table; the snapshot it leads to.
+    """Commit the draft as the next version of the table; returns the new snapshot.
 
     `base` is what the draft was made from. What was committed since then is checked against it. `table` is
     rooted at the table's folder.
@@ -128,7 +128,7 @@ def create_table(
 
 
 def check_uploads(table: Store, adds: Sequence[Add]) -> None:
-    """Refuse to name splits that are gone, where it cannot be seen whether there was a purge since the base.
+    """Refuse to add splits that do not exist, if a purge since the base cannot be ruled out.
 
     A commit after a version of a purge is refused by `log.conflict` if its splits are old; this is for
     commits that start from a newer version than their splits were written for.
@@ -196,7 +196,7 @@ class _Commit:
             if self.create(version, actions):
                 if self.confirm(version, current) is _Created.COMMITTED:
                     return current.then([(version, actions)], self.token)
-                # The table went on from another version of this number; only its newest one can tell.
+                # The table has another version of this number; only its newest snapshot shows conflicts.
                 current = self.start_over(current)
             if attempt < attempts:
                 self.env.sleep(backoff.seconds(attempt, self.env.jitter()))
@@ -209,7 +209,7 @@ class _Commit:
         raise CommitAttemptsError(base.url, self.draft.operation, attempts)
 
     def create(self, version: int, actions: list[Action]) -> bool:
-        """Whether the version's file is ours now. If that cannot be told, the version is pending."""
+        """Whether the version's file is this writer's. If that is unknown, the version is pending."""
         data = version_file.encode(actions, compress=self.loader.options.get(opt.VERSION_COMPRESSION))
         before = self.pending
         self.pending = version
@@ -362,7 +362,7 @@ class _Commit:
         return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
 
     def _by_splits(self) -> _Created:
-        """A state of another engine, or one far ahead, has no tokens; that our splits are live tells too."""
+        """Decide by the splits: a state of another engine, or one far ahead, has no token of this commit."""
         loader = self.loader
         paths = {add.path for add in self.draft.adds}
         latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))

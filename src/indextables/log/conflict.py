@@ -52,7 +52,7 @@ class Draft:
 
     @property
     def overwrites(self) -> bool:
-        """Whether it takes the place of all that was in the table: its parameter `mode` says so."""
+        """Whether it replaces all rows of the table, by its parameter `mode`."""
         return self.parameters.get("mode") == OVERWRITE
 
 
@@ -102,12 +102,12 @@ def check_batches(draft: Draft, base: Snapshot) -> None:
 
 
 def check_snapshot(draft: Draft, base: Snapshot, latest: Snapshot) -> None:
-    """The same, when the versions in between are gone and only the table as it is now can be asked."""
+    """The same, when the versions in between are cleaned up and only the newest snapshot is known."""
     check_since(draft, base.metadata, base.version, latest)
 
 
 def check_since(draft: Draft, before: Metadata, version: int, latest: Snapshot) -> None:
-    """The same, when of the base only its version and its metadata are at hand."""
+    """The same, when of the base only its version and its metadata are known."""
     check_batches(draft, latest)
     problem = _metadata_problem(draft, before, latest.metadata)
     if problem is None and (draft.overwrites or draft.replaces is not None):
@@ -186,7 +186,7 @@ def _differs(one: Metadata, other: Metadata) -> bool:
 
 
 def _indexing(metadata: Metadata) -> dict[str, str]:
-    """How columns are indexed, as far as the table's configuration says."""
+    """The indexing options in the table's configuration."""
     return {k: v for k, v in (metadata.configuration or {}).items() if k.startswith(INDEXING_PREFIX)}
 
 
@@ -204,12 +204,12 @@ _RETENTION = "retentionHours"
 
 
 def purge_parameters(before_ms: int, retention_hours: float) -> dict[str, str]:
-    """What the version of a purge says: files up to this time are deleted."""
+    """The parameters of a purge's version: files up to this time are deleted."""
     return {_BEFORE: str(before_ms), _RETENTION: f"{retention_hours:g}"}
 
 
 def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
-    """Why splits cannot be added after a purge that their write did not know of; None if they can."""
+    """Why splits cannot be added after a purge that is newer than their write's base; None if they can."""
     oldest = min(adds, key=lambda add: add.modification_time, default=None)
     if oldest is None:
         return None

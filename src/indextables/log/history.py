@@ -1,4 +1,4 @@
-"""What the files of the log say about the past of a table.
+"""The history of a table, from the files of its log.
 
 The history of its versions, the actions of each file, the changes since a version, the outcome of a commit,
 and the splits that any version refers to.
@@ -81,7 +81,7 @@ def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
 
 
 def commit_time(loader: Loader, listing: Listing, version: int) -> int:
-    """When a version was committed: as its commit says, else as its file's time says."""
+    """The time of a version: that of its commit, else that of its file."""
     if (info := listing.versions.get(version)) is not None:
         for action in loader.version(VersionFile(version, stamp_of(info))):
             if isinstance(action, CommitInfo):
@@ -142,7 +142,7 @@ _SLICE = 256
 
 @dataclass(frozen=True, slots=True)
 class LogFileActions:
-    """The actions of one file of the log; a state or checkpoint tells those that make up its version."""
+    """The actions of one file of the log; of a state or checkpoint, those that make up its version."""
 
     version: int
     path: str
@@ -219,7 +219,7 @@ class CommitOutcome:
     """What became of a commit.
 
     `committed` is true if the commit is in the table, and `version` says where. It is false if the commit is
-    proven to be absent for good: another commit stands at its version. It is None while the version that it
+    certainly absent: another commit has its version. It is None while the version that it
     was to become does not exist: the request may still arrive. Any other commit settles that.
     """
 

@@ -75,7 +75,7 @@ class Loader:
         return self.checked(snapshot)
 
     def replay(self, versions: Sequence[tuple[int, list[Action]]]) -> Snapshot:
-        """The snapshot of a table whose versions are all at hand, from version 0 on."""
+        """The snapshot of a table from all its versions, from version 0 on."""
         delta = Delta().then(versions)
         assert delta.metadata is not None
         snapshot = Snapshot(
@@ -144,7 +144,7 @@ class Loader:
         return next((a.token for a in actions if isinstance(a, CommitInfo)), None)
 
     def identity_at(self, listing: Listing, version: int) -> str | None:
-        """What tells the commit at a version from others of that number; nothing if it is not listed."""
+        """What identifies the commit of a version among others of that number; None if it is not listed."""
         if (info := listing.versions.get(version)) is not None:
             actions = self.version(VersionFile(version, stamp_of(info)))
             token = next((a.token for a in actions if isinstance(a, CommitInfo)), None)
@@ -153,7 +153,7 @@ class Loader:
         return self.load(Segment(version, base, (), stamp=base.stamp)).identity if base else None
 
     def lineage_of(self, base: Base) -> tuple[str | None, ...]:
-        """The tokens of the last versions up to a base, as it says; empty if another engine wrote it."""
+        """The tokens of the last versions up to a base; empty if another engine wrote the base."""
         if base.is_state:
             header = self.header(base, self.state(base))
             return tuple(header.commits) if header else ()
@@ -193,12 +193,12 @@ class Loader:
         return actions
 
     def read_version(self, version: int) -> list[Action]:
-        """The actions of whatever file stands at a version now."""
+        """The actions of the file that a version has now."""
         path = version_path(version)
         return version_file.decode(self.get(path), f"{self.log.url}/{path}")
 
     def state(self, base: Base) -> StateManifest:
-        """The state that stands in a file, if it is one of that version."""
+        """The state in a file, if it is one of that version."""
         url = f"{self.log.url}/{base.path}"
         state = decode_state(self.get(base.path), url)
         if state.state_version != base.version:
@@ -208,7 +208,7 @@ class Loader:
         return state
 
     def header(self, base: Base, state: StateManifest) -> StateHeader | None:
-        """What a state says in its header; nothing when another engine wrote it."""
+        """The header of a state; None if another engine wrote the state."""
         return decode_header(state.extra, f"{self.log.url}/{base.path}")
 
     def get(self, path: str) -> bytes:
@@ -347,7 +347,7 @@ def _latest(*times: int | None) -> int | None:
 
 
 def _foreign_time(files: Sequence[VersionFile], read: Sequence[tuple[int, Sequence[Action]]]) -> int | None:
-    """The newest time of files whose commits say none, as those of other engines."""
+    """The newest time of files whose commits have no time, as those of other engines."""
     times = [
         file.modified_ms
         for file, (_, actions) in zip(files, read, strict=True)

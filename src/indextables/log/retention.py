@@ -32,10 +32,10 @@ class ExpiredFiles:
     states: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
     manifests: tuple[str, ...] = ()
-    # What leads readers on, and what they are led to; the former goes first.
+    # Files that refer to others, and the files that they refer to; the former are deleted first.
     leading: tuple[str, ...] = ()
     led_to: tuple[str, ...] = ()
-    # What tells the leading files from others of the same name.
+    # What identifies the files among others of the same name.
     stamps: Mapping[str, Stamp] = field(default_factory=dict, compare=False)
 
     @property
@@ -55,7 +55,7 @@ class Retention:
 
     @classmethod
     def of(cls, options: Options, *, log_hours: float | None = None) -> "Retention":
-        """As the options say; `log_hours` overrides how long version files are kept."""
+        """The retention of the options; `log_hours` overrides that of version files."""
         hours = options.get(opt.LOG_RETENTION_HOURS) if log_hours is None else log_hours
         age = options.get(opt.MANIFEST_MIN_AGE_HOURS)
         if age < MIN_MANIFEST_AGE_HOURS and options.get(opt.MANIFEST_AGE_CHECK):
@@ -102,7 +102,7 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
 
 
 def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
-    """Whether a base leaves nothing out that only the versions before it tell."""
+    """Whether a base has everything, so that no version before it is needed."""
     if not anchor.is_state:
         return True
     state = _readable(loader, listing, anchor.version)
@@ -140,7 +140,7 @@ def all_before(loader: Loader, listing: Listing, version: int, *, manifests_befo
 
 
 def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapshot) -> None:
-    """Refuse to forget what came before a version unless there is a whole base at it, of the same table.
+    """Refuse to delete what came before a version unless it has a complete base, of the same table.
 
     `snapshot` is the version that was the newest: the base is at it, or right after it.
     """
@@ -167,7 +167,7 @@ def delete(loader: Loader, files: ExpiredFiles) -> int:
 
 
 def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
-    """Whether a base is one of the same table; what other engines wrote has no tokens to tell by."""
+    """Whether a base is one of the same table, by its tokens; those of other engines have none."""
     lineage, behind = loader.lineage_of(base), base.version - snapshot.version
     token = lineage[-1 - behind] if 0 <= behind < len(lineage) else None
     return token is None or snapshot.token is None or token == snapshot.token
@@ -217,7 +217,7 @@ def _anchor(
 def _old_states(
     listing: Listing, anchor: Base, retention: Retention, pointed: int | None, now_ms: int
 ) -> tuple[int, ...]:
-    """States that nobody needs: before the anchor, or described by the version files after it."""
+    """States that are not needed: before the anchor, or covered by the version files after it."""
     newest = max(listing.states, default=None)
     old = sorted((v for v in listing.states if v != newest), reverse=True)
     replayable = anchor.version

@@ -26,7 +26,7 @@ from indextables.log.format.names import Listing, version_file
 from indextables.log.format.state_manifest import decode_state
 from indextables.store import ObjectInfo, Store
 
-# Size, time and tag of a file: what tells it from another one of the same name.
+# Size, time and tag of a file: they identify it among others of the same name.
 Stamp: TypeAlias = tuple[int, int, str]
 
 
@@ -39,7 +39,7 @@ class VersionFile:
 
     @property
     def modified_ms(self) -> int:
-        """When it was written, as the store says."""
+        """When it was written, by the store's clock."""
         return self.stamp[1]
 
 
@@ -104,7 +104,7 @@ class Progress:
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     """What came after a version: nothing, versions that follow it, or a table to be read anew.
 
-    Without a stamp, whatever stands at the version is taken for it: the caller compares its token.
+    Without a stamp, any file of the version is accepted: the caller compares its token.
     """
     listing = listing_from(log, version)
     latest = listing.latest
@@ -136,7 +136,7 @@ def listing_from(log: Store, version: int) -> Listing:
 
 
 def stamp_of(info: ObjectInfo) -> Stamp:
-    """What tells this file from another one of the same name."""
+    """What identifies this file among others of the same name."""
     return info.size, info.modified_ms, info.etag
 
 
@@ -152,7 +152,7 @@ def version_files(listing: Listing, versions: range) -> tuple[VersionFile, ...]:
 
 
 def full_listing(log: Store) -> Listing:
-    """Everything in the log folder, less a state that stands at a version it does not describe.
+    """All files of the log folder, except a state under the number of a version that it does not describe.
 
     Version 0 never has splits. Releases of the original could write the newest state under its number, since
     they counted version files only and had no others.
@@ -196,7 +196,7 @@ def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segme
 
 def reachable(listing: Listing) -> Iterator[int]:
     """Every version that can be read, in order."""
-    # Only versions that a file stands at: a hostile name of twelve digits must not be counted up to.
+    # Only versions that have a file: a forged number of twelve digits must not cause a loop up to it.
     previous = -1
     whole = True
     for version in sorted({*listing.versions, *listing.states, *listing.checkpoints}):
@@ -223,7 +223,7 @@ def earliest(listing: Listing) -> int | None:
 def bases(listing: Listing) -> list[Base]:
     """Every state and JSON checkpoint, newest first; a state before a checkpoint of the same version.
 
-    Where version 0 stands in its own file, later versions never start from a state at 0: see `full_listing`.
+    If version 0 has a file of its own, later versions never start from a state at 0: see `full_listing`.
     """
     skip_zero = 0 in listing.versions and listing.latest != 0
     states_and_checkpoints = [

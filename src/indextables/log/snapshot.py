@@ -4,7 +4,7 @@
 manifests of the state  -  tombstones  -  removed since  +  added since  =  live splits
 ```
 
-The file list is an Arrow table, read when it is asked for; with a condition, only manifests and blocks
+The file list is an Arrow table that is loaded lazily; with a condition, only manifests and blocks
 that can hold a match are read.
 """
 
@@ -145,7 +145,7 @@ MANIFEST_ID_LENGTH = 32
 # A list in more pieces is put together: each piece costs every later step a little.
 _MAX_CHUNKS = 32
 
-# A version, and what tells its commit from others that had this number.
+# A version, and what identifies its commit among others that had this number.
 SnapshotKey: TypeAlias = tuple[int, str]
 
 
@@ -173,7 +173,7 @@ class FileLists(Protocol_):
 
 
 class SnapshotReader(Protocol_):
-    """Reads what a snapshot needs only when it is asked for."""
+    """Reads the parts of a snapshot that are loaded lazily."""
 
     @property
     def log(self) -> Store:
@@ -227,7 +227,7 @@ class Snapshot:
     delta: Delta
     identity: str
     timestamp: int | None = None
-    # None if the base does not say it all: then the reader recalls it.
+    # None if the base does not have all of it: then the reader reads it from earlier files.
     header: StateHeader | None = field(default=StateHeader(), repr=False)
     fallback: Fallback | None = field(default=None, compare=False, repr=False)
     # An earlier snapshot whose file list may be kept, and what came since.
@@ -282,7 +282,7 @@ class Snapshot:
 
     @cached_property
     def _before(self) -> StateHeader:
-        """What the base says beyond its list of splits."""
+        """What the base holds besides its list of splits."""
         return self._source.read_missing_header(self.base.version) if self.header is None else self.header
 
     @cached_property
@@ -440,7 +440,7 @@ def _schema(text: str) -> pa.Schema:
 
 
 def is_ours(manifest_path: str) -> bool:
-    """Whether a manifest was written by this engine, to be told from its name."""
+    """Whether a manifest was written by this engine, by its name."""
     name = manifest_path.rsplit("/", 1)[-1]
     return len(name.removeprefix("manifest-").removesuffix(".avro")) == MANIFEST_ID_LENGTH
 
@@ -468,7 +468,7 @@ def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
     return whole if len(last) == whole.num_rows else whole.take(last.sort())
 
 
-# Names of splits end in something random; this much of it tells them apart.
+# Names of splits end in random characters; so many distinguish them.
 _WORDS = 4
 _WORD_BYTES = 8
 _TAIL_BYTES = _WORDS * _WORD_BYTES
@@ -478,7 +478,7 @@ _HALF = np.uint64(32)
 
 
 def surely_distinct(texts: pa.ChunkedArray) -> bool:
-    """Whether the ends of the texts already differ; false says nothing.
+    """Whether the ends of the texts are all different; false means nothing.
 
     Texts with different ends are different, so true is never wrong. Several times as fast as counting.
     """

@@ -68,7 +68,7 @@ from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
 
-# How often a log is listed again when what a listing showed is gone: on a busy table each one differs.
+# How often a log is listed again when listed files were cleaned up meanwhile, as on a busy table.
 _LISTINGS = 20
 
 # How often a truncation starts again when others clean the log up at the same time.
@@ -105,7 +105,7 @@ class TransactionLog:
         return True
 
     def snapshot(self, *, version: int | None = None, timestamp: int | None = None) -> Snapshot:
-        """The newest version, or the one asked for (a time is in milliseconds since 1970)."""
+        """The newest version, or the one of a number or time (in milliseconds since 1970)."""
         if version is None and timestamp is None:
             return self._loader.checked(self._newest())
 
@@ -156,7 +156,7 @@ class TransactionLog:
         return list(reachable(full_listing(self._loader.log)))
 
     def file_actions(self, *, everything: bool = False) -> list[LogFileActions]:
-        """What the files of the log say: the newest base and later versions, or every version there is."""
+        """The actions in files of the log: the newest base and later versions, or all versions."""
         self._check_supported()
         return self._retry_if_cleaned(
             lambda listing: list(log_file_actions(self._loader, listing, everything=everything))
@@ -224,7 +224,7 @@ class TransactionLog:
     def create(
         self, metadata: Metadata, *, operation: str = "CREATE TABLE", protocol: Protocol | None = None
     ) -> Snapshot | None:
-        """Make a table: version 0. Nothing if somebody else made one first."""
+        """Create a table by its version 0. Returns None if another process created one first."""
         self.check_store()
         draft = Draft(
             operation=operation,
@@ -265,7 +265,7 @@ class TransactionLog:
                     return state_before
                 snapshot = self._commit_empty(snapshot)
             elif state_before is None and not json and self._loader.log.exists(state_file(snapshot.version)):
-                # The version is not read from the state that stands at it, so that one is damaged.
+                # The version is not read from its own state, so that state is damaged.
                 snapshot = self._commit_empty(snapshot)
             state = checkpoint(self._loader, snapshot, self._env, compact=compact)
             if state.written or not compact:
@@ -315,12 +315,12 @@ class TransactionLog:
         return expired_files
 
     def referenced_splits(self, *, without: retention.ExpiredFiles | None = None) -> pa.Array:
-        """The paths of all splits that some version names; `without` are files of the log not to ask."""
+        """The paths of all splits that a version refers to; `without` are files of the log to leave out."""
         gone = without or retention.ExpiredFiles()
         return self._retry_if_cleaned(lambda listing: referenced_splits(self._loader, listing, gone))
 
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.ExpiredFiles]:
-        """Forget all versions before the newest one; the version that stays and what goes.
+        """Delete all versions before the newest one; returns the remaining version and the deleted files.
 
         A state of another engine does not say all that earlier files tell, so an empty version is committed
         to carry one that does. A dry run writes nothing, not even the state that the real run starts with.
@@ -384,7 +384,7 @@ class TransactionLog:
     # --- within ----------------------------------------------------------------------------------
 
     def _retry_if_cleaned(self, read: Callable[[Listing], T]) -> T:
-        """What is read by a listing; what is cleaned up meanwhile leads to another try with a new one."""
+        """Read from a listing; if files are cleaned up meanwhile, try again with a new listing."""
         listing = full_listing(self._loader.log)
         for left in range(_LISTINGS, -1, -1):
             if listing.latest is None:
@@ -415,7 +415,7 @@ class TransactionLog:
             if newest is not None and newest.start >= snapshot.version > snapshot.base.version:
                 later = replace(self._loader.load(newest), since=later.since)
         except CorruptLogError:
-            # Cleaned up since it was listed; or damaged, and then reading from scratch says so.
+            # Cleaned up since it was listed; or damaged, which reading from version 0 on will show.
             return self._snapshots.put_newest(*self._read_newest())
         return self._snapshots.put_newest(later, progress.stamp)
 
@@ -488,6 +488,6 @@ class TransactionLog:
 
 
 def _is_self_contained(snapshot: Snapshot) -> bool:
-    """Whether the state that a snapshot starts from leaves nothing out that earlier files tell."""
+    """Whether the state that a snapshot starts from is complete, without earlier files."""
     state = snapshot.base.state
     return state is not None and state.metadata is not None and snapshot.header is not None

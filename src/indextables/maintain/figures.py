@@ -160,7 +160,7 @@ def _has_parts(snapshot: Snapshot, version: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSkipping:
-    """What the log knows of one column, by which splits can be skipped."""
+    """The statistics of a column in the log, by which splits can be skipped."""
 
     column: str
     data_type: str

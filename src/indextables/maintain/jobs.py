@@ -44,7 +44,7 @@ _logger = logging.getLogger(__name__)
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """What the file of a job says; fields that a newer release adds are passed over."""
+    """The content of a job's file; fields of newer releases are ignored."""
 
     id: str
     kind: str
@@ -166,7 +166,7 @@ def _read(path: Path) -> JobRecord | None:
     return record if ours else None
 
 
-# How long is waited where nothing is said.
+# The default of the time to wait.
 _LOOK_EVERY_S = 0.05
 _SAVE_EVERY_S = 0.2
 
@@ -226,7 +226,7 @@ class Job:
         return 100.0 * self.done / self.total if self.total else 0.0
 
     def advance(self, done: int, total: int) -> None:
-        """Say how far it is."""
+        """Record the progress."""
         total_before, self.done, self.total = self.total, done, total
         _save(self, now=total != total_before)
 
@@ -281,9 +281,9 @@ def begin(
     owner: int | None = None,
     status: JobStatus = JobStatus.WAITING,
 ) -> Job:
-    """A job that waits for its work to begin; `end` says that it is over.
+    """Create a job that waits for its work to begin; `end` ends it.
 
-    `owner` is another process that the work depends on: then any process may say how far it is.
+    `owner` is another process that the work depends on: then any process may record progress.
     """
     record = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
     record.owner = record.owner if owner is None else owner
@@ -301,7 +301,7 @@ def begin(
 
 
 def more(job_id: str, total: int, batches: int) -> None:
-    """Say that there is more to do than was known."""
+    """Add tasks and batches to a job."""
 
     def change(record: Job) -> None:
         record.before = record.done = record.total
@@ -311,7 +311,7 @@ def more(job_id: str, total: int, batches: int) -> None:
 
 
 def progress(job_id: str, done: int, of: int) -> None:
-    """Say how many pieces of the work that is under way are done; the job runs, then."""
+    """Record how many tasks are done; the job is then running."""
 
     def change(record: Job) -> None:
         record.status = JobStatus.RUNNING
@@ -321,7 +321,7 @@ def progress(job_id: str, done: int, of: int) -> None:
 
 
 def batch_done(job_id: str) -> None:
-    """Say that one more batch became a version."""
+    """Record that one more batch was committed."""
 
     def change(record: Job) -> None:
         record.done_batches += 1
@@ -330,7 +330,7 @@ def batch_done(job_id: str) -> None:
 
 
 def end(job_id: str, error: str | None = None) -> None:
-    """Say how a job ended; nothing happens if it ended before, or is forgotten already."""
+    """Record the end of a job; nothing happens if it has ended before, or is no longer listed."""
 
     def change(record: Job) -> None:
         record.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
@@ -403,7 +403,7 @@ def _of(record: JobRecord) -> Job | None:
 
 
 def _with_status(record: Job) -> Job:
-    """A job whose process is gone has failed."""
+    """Set the status of a job whose process has ended to failed."""
     here = record.host == socket.gethostname()
     if record.ended is None and here and not alive(record.owner, record.born):
         record.status, record.ended = JobStatus.FAILED, time.time()

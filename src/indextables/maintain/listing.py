@@ -36,7 +36,7 @@ class TableListing:
 
     Any folder that holds a log is another table, whatever its name: `tenant=acme` may be a partition or a
     table. A listing is sorted, so the log of a folder is seen before most of its other files; only for
-    names that sort before it, storage is asked. Only the folders above the current file are remembered.
+    names that sort before it, a request is sent. Only the folders above the current file are in memory.
     """
 
     def __init__(self, store: Store) -> None:
@@ -52,7 +52,7 @@ class TableListing:
             self._descend(info.path)
             if split_of(info.path) is None or self._in_another_table(info.path):
                 continue
-            # What a symbolic link of the local disk leads to belongs to somebody else.
+            # The target of a symbolic link on the local disk does not belong to the table.
             if self._store.is_link(info.path):
                 continue
             yield info
@@ -74,7 +74,7 @@ class TableListing:
         for number, (folder, has_log) in enumerate(self._above):
             is_table = has_log
             if is_table is None:
-                # Behind the place where its log would be listed, there is none; before it, storage is asked.
+                # After the place where its log would be listed, there is none; before it, a request is sent.
                 behind = path[len(folder) + 1 :] > f"{LOG_FOLDER}/"
                 is_table = not behind and self._is_table(folder)
                 self._above[number] = (folder, is_table)
@@ -86,7 +86,7 @@ class TableListing:
         return next(self._store.list(f"{folder}/{LOG_FOLDER}"), None) is not None
 
 
-# Up to so many, each is asked for; beyond, one listing is cheaper.
+# Up to so many paths are checked one by one; for more, one listing is cheaper.
 _FEW = 500
 _AT_ONCE = 16
 
@@ -105,7 +105,7 @@ def missing(store: Store, paths: Sequence[str]) -> list[str]:
 
 
 def partition_condition(snapshot: Snapshot, where: str) -> Predicate:
-    """The condition, if it speaks of partition columns only."""
+    """Parse a condition, and refuse it unless it uses partition columns only."""
     return check_partition_condition(snapshot, parse_condition(where, snapshot.schema))
 
 

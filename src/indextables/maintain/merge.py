@@ -51,7 +51,7 @@ from indextables.table_properties import indexing_options
 
 @dataclass(frozen=True, slots=True)
 class MergeContext:
-    """What every task must know of the table; without secrets."""
+    """What every task needs of the table; without secrets."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -219,7 +219,7 @@ def plan(
 def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
     """Merge one group into a new split; damaged sources are left out.
 
-    Nothing that storage does raises here: the group is left as it is, and the result says why.
+    Errors of storage are not raised: the group is left as it is, and the result has the reason.
     """
     left = list(task.sources)
     skipped: list[tuple[str, str]] = []
@@ -267,7 +267,7 @@ def finish(
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """What a merge is asked for; what is not said is as the options say."""
+    """The arguments of a merge; the defaults are those of the options."""
 
     target_bytes: int
     where: Predicate | None = None

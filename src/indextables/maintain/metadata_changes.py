@@ -65,7 +65,7 @@ def restore(
 
 
 def with_mappings(adds: list[Add], snapshot: Snapshot) -> list[Add]:
-    """Adds that carry their document mapping, so that they can stand in another version's registry."""
+    """Adds that contain their document mapping, so that they do not depend on a version's registry."""
     return [
         msgspec.structs.replace(add, doc_mapping_json=text, doc_mapping_ref=None)
         if (text := snapshot.registry.get(add.doc_mapping_ref or "")) is not None
@@ -120,7 +120,7 @@ class TruncateResult:
 
 
 def truncate(log: TransactionLog, *, dry_run: bool = False) -> TruncateResult:
-    """Forget all versions before the newest one; a dry run writes nothing."""
+    """Delete all versions before the newest one from the log; a dry run writes nothing."""
     version, gone = log.truncate(dry_run=dry_run)
     return TruncateResult(version, len(gone.versions), len(gone.states) + len(gone.checkpoints), dry_run)
 
@@ -141,7 +141,7 @@ class Dropped:
 def drop_partitions(log: TransactionLog, where: str) -> Dropped:
     """Drop the partitions for which a condition on partition columns is true.
 
-    If another commit changes the same splits meanwhile, the condition is asked again. Splits that are
+    If another commit changes the same splits meanwhile, the condition is evaluated again. Splits that are
     appended meanwhile stay: the order is then first the drop, then the append.
     """
     attempts = log.options.get(opt.RETRY_ATTEMPTS)

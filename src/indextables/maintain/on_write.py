@@ -47,7 +47,7 @@ def check(options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A merge that there is enough work for; a batch of merged splits becomes one version."""
+    """A merge that should start now; a batch of merged splits becomes one version."""
 
     merge_options: MergeOptions
     batch: int
@@ -140,7 +140,7 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
 
 
 def purge_now(log: TransactionLog, options: Options) -> None:
-    """Purge as the options of a write say; errors are logged."""
+    """Purge with the options of a write; errors are logged."""
     try:
         purge(
             log,
@@ -159,7 +159,7 @@ def purge_now(log: TransactionLog, options: Options) -> None:
 
 @dataclass(slots=True)
 class _Running:
-    """The merge of a table in the background; `again` is what a write asked for meanwhile."""
+    """The merge of a table in the background; `again` is a merge that a later write requested."""
 
     thread: threading.Thread
     patience: float

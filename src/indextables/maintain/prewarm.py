@@ -92,7 +92,7 @@ def plan_prewarm(
 ) -> PrewarmPlan:
     """Which splits to warm; splits of the original are left out, since they have no index to copy.
 
-    `home` names the executor that reads a split: what is warmed elsewhere helps nobody.
+    `home` returns the executor that reads a split: only its cache is useful.
     """
     by_default = options.get(opt.PREWARM_SEGMENTS), options.get(opt.PREWARM_FIELDS)
     parts = parts_of(segments or by_default[0])
@@ -155,7 +155,7 @@ def prewarm(
 
 
 def start_prewarm(plan: PrewarmPlan, store: Store, options: Options) -> Job:
-    """Warm all of a plan in the background of this process, as a job; one that fails says which split."""
+    """Warm all splits of a plan in the background, as a job; the error of a failed job names a split."""
 
     def work(record: Job) -> None:
         record.total = plan.splits
@@ -165,7 +165,7 @@ def start_prewarm(plan: PrewarmPlan, store: Store, options: Options) -> Job:
 
 
 def raise_failed(failed: Sequence[tuple[str, str]]) -> None:
-    """Fail if splits could not be warmed: nobody reads the result of a job."""
+    """Fail if splits could not be warmed: a job has no other result."""
     if failed:
         path, problem = failed[0]
         raise CommandError(f"{len(failed)} splits could not be warmed, one is {path}: {problem}")

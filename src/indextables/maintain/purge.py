@@ -138,7 +138,7 @@ def plan_purge(
     snapshot = log.snapshot()
     if log.options.get(PROTOCOL_CHECK):
         check_writable(snapshot.protocol, snapshot.url)
-    # A dry run deletes nothing, so it may go by the clock of this machine, and writes nothing.
+    # A dry run deletes and writes nothing, so it uses the clock of this machine.
     now = local_time_ms() if dry_run else log.store_time_ms()
     if dry_run:
         expired = log.expired(log_hours=log_hours)
@@ -159,7 +159,7 @@ def plan_purge(
 
 
 def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
-    """Commit the version that says what is deleted; the plan with all that versions up to it name."""
+    """Commit the version of the purge; returns the plan with the splits of all versions up to it."""
     draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
     after = log.commit(draft, _same_table(plan, log.snapshot()))
     if after.version == plan.version + 1:

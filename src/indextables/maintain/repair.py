@@ -41,7 +41,7 @@ REPAIR = "REPAIR"
 class Repaired:
     """The new log: where it is, from which version, how many splits there were and how many it names.
 
-    `left_out` says of each split that the new log does not name why not. `source_version` is -1 if there
+    `left_out` has the splits that are not in the new log, with the reasons. `source_version` is -1 if there
     was no log to read.
     """
 
@@ -94,7 +94,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
     _check_empty(target)
     snapshot = _readable(TransactionLog(source, options, engine=engine))
     if options.get(PROTOCOL_CHECK):
-        # The new log would not ask for features that this release does not know.
+        # The new log would not require the features that this release does not have.
         check_writable(snapshot.protocol, snapshot.url)
     refuse_companion(snapshot, "a repair")
     adds = to_adds(snapshot.files())
@@ -295,7 +295,7 @@ def _live(newest_first: Sequence[Footer]) -> tuple[list[Footer], list[Footer]]:
 
 
 def _sources(footer: Footer) -> set[int]:
-    """The numbers that tell the rows of a split from those of all others, merged or not."""
+    """The source numbers of a split's rows, which are unique among all splits, merged or not."""
     return {chunk.source for chunk in footer.row_id_ranges}
 
 

@@ -92,7 +92,7 @@ def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitR
 
 
 def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicate | None = None) -> int:
-    """How many rows the condition is true for; from the log alone where it can tell."""
+    """The number of rows for which a condition is true; from the log alone where it has the number."""
     files = snapshot.files(where)
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
     has_count = (

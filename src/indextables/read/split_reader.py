@@ -334,7 +334,7 @@ class SplitReader:
         return rows if has_search(condition) else int(_MANY * rows)
 
     def _index_pays(self, condition: Predicate) -> bool:
-        """Whether to use the index: a search needs it, it is at hand, or it may exclude most rows."""
+        """Whether to use the index: a search needs it, it is cached, or it may exclude most rows."""
         if has_search(condition):
             return True
         if not self._index_excludes_rows(condition):

@@ -84,7 +84,7 @@ class QuickwitSplitState:
     """The number of rows of a split that the original wrote."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
-        # Its index, once built, is in the disk cache: who asks for it must be allowed to read the split.
+        # Its index, once built, is in the disk cache: the reader must have permission to read the split.
         store.get_range(ref.path, ref.size - 1, ref.size)
         self.num_records = ref.num_records
 
@@ -236,7 +236,7 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
 
 
 def close_splits() -> int:
-    """Forget every split and index that this process keeps open; returns how many splits there were."""
+    """Close all splits and indexes that this process has open; returns the number of splits."""
     count = len(_splits.clear())
     close_source_readers()
     close_indexes()

@@ -24,7 +24,7 @@ import pyarrow.types as pt
 from indextables.errors import SchemaError
 
 TYPE_KEY = b"indextables.type"
-# Spark has a void that must not be null; an Arrow field of that type is nullable, so its name says it.
+# Spark has a void that is not nullable; an Arrow field of that type is nullable, so metadata records it.
 REQUIRED_VOID = "void"
 METADATA_KEY = b"SPARK::metadata::json"
 VARIANT_MARK = {b"variant": b"true"}

@@ -345,7 +345,7 @@ def _fields_of(column: pa.Field, indexing: _IndexingOptions) -> list[Field]:
         plain: tuple[str, ...] = () if is_collated(column) else ("auto",)
         types = indexing.types.get(key, plain)
         if "text" in types and key in indexing.fast:
-            # The fast column of a text field would have tokens, but the option asks for values.
+            # The fast column of a text field would have tokens, but the option requires values.
             types = tuple(dict.fromkeys((*types, "string")))
         fields = [_string_field(name, each, indexing) for each in types]
     elif kind_of(kind) in NESTED:

@@ -33,7 +33,7 @@ class Backoff:
 class ObjectInfo:
     """An object as a listing shows it; `path` is relative to the store's root.
 
-    `etag` differs between objects that had the same path at different times, where the store can tell.
+    `etag` differs between objects that had the same path at different times, if the store has ETags.
     """
 
     path: str
@@ -87,7 +87,7 @@ class Sink(io.RawIOBase):
             super().close()
 
     def abort(self) -> None:
-        """Forget what was written; the object never appears."""
+        """Discard what was written; the object does not become visible."""
         if self.closed:
             return
         try:
@@ -143,7 +143,7 @@ class Backend(Protocol):
         ...
 
     def create(self, key: str, data: bytes) -> None:
-        """Write an object if there is none; MaybeCreated if that cannot be told."""
+        """Write an object if there is none; MaybeCreated if the outcome is unknown."""
         ...
 
     def upload(self, key: str, local_file: str) -> int:
@@ -155,7 +155,7 @@ class Backend(Protocol):
         ...
 
     def delete(self, keys: Sequence[str], root: str) -> int:
-        """Delete objects; how many went, as well as the store tells. Nothing above `root` is touched."""
+        """Delete objects; returns how many, if the store reports it. Nothing above `root` is touched."""
         ...
 
     def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:

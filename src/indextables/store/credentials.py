@@ -1,4 +1,4 @@
-"""Who we are at a store: what the caller gave, and what may be shown or kept of it."""
+"""The identity of a reader at a store: its credentials, and what of them may be shown or stored."""
 
 import hashlib
 import inspect
@@ -98,19 +98,19 @@ class StaticKeys:
 
 _OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
-# Digests are never written anywhere; nobody can try out secrets on one even if it is.
+# Digests are never written anywhere, and are salted, so that secrets cannot be tried against one.
 _SALT = secrets.token_bytes(32)
 
 
 class CacheScope(NamedTuple):
-    """What facts are cached under: where they were read, and by whom. `reader` tells no secret."""
+    """The key of cached values: where they were read, and by which reader. `reader` reveals no secret."""
 
     url: str
     reader: str
 
 
 def reader_digest(kind: Kind, identity: Identity) -> str:
-    """Equal for readers whom a store cannot tell apart: same endpoint, same credentials."""
+    """Equal for readers with the same endpoint and the same credentials."""
     if kind is Kind.MEMORY:
         return ""
     if kind is Kind.LOCAL:

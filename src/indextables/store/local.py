@@ -31,7 +31,7 @@ from indextables.store.location import check_size, join
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
-# What link() says before it does anything; after any other error the name may be there.
+# Errors of link() that mean that nothing was done; after any other error the name may exist.
 _NOT_LINKED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -101,7 +101,7 @@ class LocalBackend:
             _write(key, lambda file: _write_all(file, data), _rename)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write a file if there is none; who made one that is there is the handle's question."""
+        """Write a file if there is none; the handle finds out who wrote one that exists."""
         with _translate_os_errors(key):
             _write(key, lambda file: _write_all(file, data), _link)
 
@@ -196,7 +196,7 @@ def _url(key: str) -> str:
 
 @contextmanager
 def _translate_os_errors(key: str) -> Iterator[None]:
-    """Turn what the operating system says into our errors."""
+    """Raise errors of the operating system as errors of this package."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
@@ -302,7 +302,7 @@ def _rename(temporary: str, target: str) -> None:
 
 
 def _link(temporary: str, target: str) -> None:
-    """Give a file its name if nobody has it.
+    """Give a file its name unless another file has it.
 
     An ordinary error means that nothing was created; MaybeCreated, that a file is there or may be. Whoever
     finds our bytes under the name afterwards may rely on them, for the folder was flushed; NotDurableError

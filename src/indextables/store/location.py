@@ -51,7 +51,7 @@ class Location:
 
     `bucket` is the bucket, the container, the name of a memory, or empty on the local disk; `host` is the
     account's host where an Azure URL names it; `root` is the path within, without slashes around it.
-    `hierarchical` tells that it may be ADLS Gen2, where listings come in another order.
+    `hierarchical` is true if it may be ADLS Gen2, where listings have another order.
     """
 
     kind: Kind

@@ -24,7 +24,7 @@ _PAGE = 1000
 _MOST_PARTS = 10_000
 _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
-# obstore speaks through these; ValueError for a key that it cannot send
+# the errors of obstore; ValueError for a key that it cannot send
 _FAILURES = (BaseError, OSError, ValueError)
 
 
@@ -53,7 +53,7 @@ class RemoteBackend:
         except (ObjectMissingError, CredentialsError):
             raise
         except StoreError:
-            # a range that begins behind the end is an error like any other; tell it from those
+            # a range that begins after the end of the object is an error of the caller
             size = self.head(key).size
             if all(start < size for start, _ in ranges):
                 raise
@@ -119,7 +119,7 @@ class RemoteBackend:
         return _RemoteSink(self, key)
 
     def delete(self, keys: Sequence[str], root: str) -> int:  # noqa: ARG002 - there are no folders to tidy up
-        """In bulk where the store can. It does not tell which were there, so all are counted."""
+        """Delete in bulk where the store can. It does not report which existed, so all are counted."""
         if self._location.kind in (Kind.S3, Kind.MEMORY):  # missing keys are no error there
             self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
             return len(keys)

@@ -1,4 +1,4 @@
-"""What a client of an object store is told: options first, then the environment, then the default chain."""
+"""Settings of clients of object stores: from options, else the environment, else the default chain."""
 
 import configparser
 import os
@@ -21,7 +21,7 @@ _INDIRECT = ("sso_session", "sso_start_url", "role_arn", "credential_process", "
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
-    """What a profile says; empty if there is none."""
+    """The settings of a profile; empty if there is none."""
 
     keys: CredentialsProvider | None = None
     region: str | None = None
@@ -178,7 +178,7 @@ def _s3(location: Location, identity: Identity) -> Settings:
 
 
 def _s3_requests(options: Options) -> dict[str, Any]:
-    """What is added to requests: encryption of what is written, and who pays."""
+    """Headers of requests: encryption of written objects, and requester pays."""
     config: dict[str, Any] = {}
     if algorithm := options.get(cloud.AWS_ENCRYPTION):
         config["server_side_encryption"] = _ENCRYPTION.get(algorithm, algorithm)
@@ -224,7 +224,7 @@ def _environment_keys() -> dict[str, Any]:
     return StaticKeys(access, secret, _environment("AWS_SESSION_TOKEN"))()
 
 
-# What the client asks first, by itself; it cannot be told to skip one.
+# The places that the client tries first by itself; none can be skipped.
 _AWS_ORDER = {
     "web-identity": ("AWS_WEB_IDENTITY_TOKEN_FILE",),
     "container": ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
@@ -233,7 +233,7 @@ _AWS_ORDER = {
 
 
 def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
-    """The keys of one named place, or None if the client itself asks there and nowhere before."""
+    """The keys of one named place, or None if the client itself reads them there first."""
     option = f"credentials.provider is '{name}'"
     if name == "anonymous":
         return None
@@ -261,7 +261,7 @@ def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
 
 
 def _machine_may_tell() -> bool:
-    """Whether there is a metadata service; asked first, for the client asks a missing one for minutes."""
+    """Whether there is a metadata service; the client would wait minutes for a missing one."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
     service = urlsplit(os.environ.get("AWS_METADATA_ENDPOINT") or "http://169.254.169.254")
@@ -273,7 +273,7 @@ def _machine_may_tell() -> bool:
 
 
 def _profile_if_needed(identity: Identity) -> Profile:
-    """The AWS profile, unless options or environment say who we are: then nothing of it may mix in."""
+    """The AWS profile, unless options or environment have credentials: then it is not used at all."""
     name = identity.options.get(cloud.PROVIDER)
     if name and identity.provider is None:
         if not name.startswith("profile"):

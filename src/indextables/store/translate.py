@@ -1,4 +1,4 @@
-"""What obstore says, in our words: the object, the reason, what to do; and never a secret."""
+"""Errors of obstore as errors of this package: the object, the reason, what to do; never a secret."""
 
 import re
 from enum import Enum, auto
@@ -11,12 +11,12 @@ from indextables.store.location import Kind
 
 _QUERY = re.compile(r"\?[^\s\"')]*")
 _URL = re.compile(r"https?://[^\s\"',)]+")
-# where a client asks for credentials on its way to the store
+# where a client gets credentials before it sends a request to the store
 _CREDENTIALS_URL = re.compile(
     r"https?://(169\.254\.|metadata\.google|sts\.[a-z0-9.-]*amazonaws\.|login\.microsoftonline\.|"
     r"oauth2\.googleapis\.|[^/]+/(latest/api/token|latest/meta-data/iam/|computeMetadata/|metadata/identity/))"
 )
-# hosts that are asked for credentials and never for objects: no name of a bucket or object reads like one
+# hosts of credentials, never of objects: no name of a bucket or object looks like one
 _CREDENTIALS_HOST = re.compile(
     r"https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal|login\.microsoftonline\.com|"
     r"oauth2\.googleapis\.com|sts\.((?!s3)[a-z0-9-]+\.)?amazonaws\.com)[:/]"
@@ -26,7 +26,7 @@ _LONGEST = 300
 
 
 class Reason(Enum):
-    """Why a client failed, as far as its message tells."""
+    """Why a client failed, as far as its message shows."""
 
     PROVIDER = auto()
     MISSING = auto()
@@ -39,7 +39,7 @@ class Reason(Enum):
     OTHER = auto()
 
 
-# codes stand in tags, so that no name of an object can be taken for one
+# codes are in tags, so that no name of an object can be mistaken for one
 _PATTERNS = {
     Reason.NO_CREDENTIALS: re.compile(r"performing token request"),
     Reason.BAD_CREDENTIALS: re.compile(r"credential error|Invalid Access Key|decode service account"),
@@ -131,7 +131,7 @@ def denied(error: Exception) -> bool:
 
 
 def refused(error: Exception) -> bool:
-    """Whether the store certainly did nothing: it said no, or was never asked."""
+    """Whether the store certainly did nothing: it refused the request, or none was sent."""
     if isinstance(error, AlreadyExistsError):
         return False
     if isinstance(error, ValueError) or _CREDENTIALS_HOST.search(str(error)):

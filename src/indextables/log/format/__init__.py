@@ -1,1 +1,1 @@
-"""How the log stands on storage: actions, version files, Avro manifests and states, checkpoints, pointer."""
+"""The files of the log: actions, version files, Avro manifests and states, checkpoints, pointer."""

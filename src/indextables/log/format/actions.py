@@ -22,7 +22,7 @@ class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
 
 
 class Protocol(_Record, frozen=True):
-    """Which reader and writer versions, and which features, the table asks for."""
+    """The reader and writer versions and the features that the table requires."""
 
     # A factory is never taken for a default when writing: these are written even when they are 1.
     min_reader_version: Int64 = field(default_factory=lambda: 1)
@@ -104,7 +104,7 @@ class MergeSkip(_Record, frozen=True):
 
 
 class CommitInfo(_Record, frozen=True):
-    """Who did what, and when; `token` makes every commit's bytes its own.
+    """The audit record of a commit; `token` makes the bytes of every commit unique.
 
     `base_token` is the token of the version before (PROTOCOL.md, "Lineage"). `lineage` is written in JSON
     checkpoints only: the tokens of the last versions, the newest last.
@@ -157,7 +157,7 @@ class Line(Struct, frozen=True, omit_defaults=True):
     txn: Txn | None = None
 
     def actions(self) -> list[Action]:
-        """The actions on this line that we know: one, or none."""
+        """The known actions on this line: one, or none."""
         fields = (
             self.add,
             self.remove,

@@ -27,7 +27,7 @@ CHECKSUM_KEY = "indextables.crc"
 # Blocks are unpacked in steps of so many bytes.
 _STEP_BYTES = 1 << 20
 
-# What stands for a schema once its JSON is parsed: a name, a list (a union), or an object.
+# A schema after its JSON is parsed: a name, a list (a union), or an object.
 Schema: TypeAlias = Any
 Data: TypeAlias = bytes | memoryview
 
@@ -42,7 +42,7 @@ class HeaderCutError(AvroError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the first block."""
+    """The header of a container, before the first block."""
 
     metadata: Mapping[str, bytes]
     sync: bytes

@@ -97,5 +97,5 @@ STATE_MANIFEST: dict[str, Any] = {
 
 
 def schema_json(schema: dict[str, Any]) -> str:
-    """The schema as it stands in a container's header."""
+    """The schema as JSON, for a container's header."""
     return json.dumps(schema, separators=(",", ":"))

@@ -27,7 +27,7 @@ _ID_BYTES = 6
 
 
 class _Parts(Struct, rename="camel"):
-    """What stands in the checkpoint's file when the actions are in parts."""
+    """The content of a checkpoint's file when the actions are in parts."""
 
     version: int
     checkpoint_id: str
@@ -49,7 +49,7 @@ def checkpoint_file(version: int) -> str:
 class EncodedCheckpoint:
     """The files of a checkpoint by name, in the order in which they are to be written.
 
-    `parts` and `checkpoint_id` are what the pointer says of a checkpoint in parts.
+    `parts` and `checkpoint_id` are those of the pointer, for a checkpoint in parts.
     """
 
     files: Mapping[str, bytes]
@@ -145,7 +145,7 @@ AVRO_STATE = "avro-state"
 
 
 class Pointer(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The newest state or checkpoint that its writer knew of."""
+    """The newest state or checkpoint when the pointer was written."""
 
     version: int
     size: int
@@ -178,7 +178,7 @@ def read_pointer(log: Store) -> Pointer | None:
 
 
 def advance_pointer(log: Store, pointer: Pointer) -> None:
-    """Point at a newer state; a newer pointer, or one that says the same, is left alone."""
+    """Set the pointer to a newer state; a pointer to the same or a newer one is not changed."""
     current = read_pointer(log)
     if (
         current is None

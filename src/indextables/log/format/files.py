@@ -75,7 +75,7 @@ def empty() -> pa.Table:
 
 
 def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """The files with exactly the columns of `FILES`, or those of them that are asked for.
+    """The files with exactly the columns of `FILES`, or with some of them.
 
     A column that is missing, or null where a value is due, gets its default; others are dropped; older
     types are widened.
@@ -269,7 +269,7 @@ def unescaped(text: str) -> str:
 
 
 def with_unescaped_partitions(files: pa.Table) -> pa.Table:
-    """A file list whose partition values are those of the rows, whoever wrote the split."""
+    """A file list whose partition values are unescaped, as the rows have them."""
     if not any(pc.any(_escapes(chunk)).as_py() for chunk in files["partitionValues"].chunks):
         return files
     column = files["partitionValues"].combine_chunks()

@@ -322,7 +322,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
                 frame = frame.select(*(f'"{name}"' for name in selection))
             first = [batch.to_pyarrow() for batch in islice(frame.execute_stream(), 1)]
             return pa.Table.from_batches(first, None if first else frame.schema())
-        # A panic of the Rust library is no Exception, so that nobody catches it unknowingly.
+        # A panic of the Rust library is not an Exception.
         except BaseException as error:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise AvroError(f"its blocks cannot be decoded ({error})") from error

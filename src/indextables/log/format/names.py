@@ -55,7 +55,7 @@ def state_file(version: int) -> str:
 
 @dataclass(slots=True)
 class Listing:
-    """What stands in the log folder, by kind; names of no known kind are passed over."""
+    """The files of the log folder, by kind; other files are ignored."""
 
     versions: dict[int, ObjectInfo] = field(default_factory=dict)
     checkpoints: dict[int, ObjectInfo] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Listing:
     states: dict[int, ObjectInfo] = field(default_factory=dict)
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
-    # A state that stands at a version it does not describe (see `segment.full_listing`).
+    # A state under the number of a version that it does not describe (see `segment.full_listing`).
     misfiled: ObjectInfo | None = None
 
     @classmethod
@@ -78,7 +78,7 @@ class Listing:
         if match := _VERSION.fullmatch(info.path):
             self.versions[int(match[1])] = info
         elif match := _STATE.fullmatch(info.path):
-            # The Avro file wins where both forms stand in one folder: it is what releases wrote.
+            # If a folder has both forms, the Avro file is used: releases wrote that one.
             if match[3] == "avro" or int(match[2]) not in self.states:
                 self.states[int(match[2])] = info
         elif _STATE_MANIFEST.fullmatch(info.path):
@@ -92,7 +92,7 @@ class Listing:
 
     @property
     def latest(self) -> int | None:
-        """The highest version that anything here speaks of."""
+        """The highest version of any file."""
         return max((*self.versions, *self.states, *self.checkpoints), default=None)
 
 

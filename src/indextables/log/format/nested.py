@@ -26,7 +26,7 @@ def list_parts(array: pa.ListArray) -> tuple[Offsets, pa.Array]:
 
 
 def map_of(offsets: Offsets, keys: pa.Array, items: pa.Array, mask: pa.Array | None) -> pa.MapArray:
-    """The map with these parts; null where the mask says so."""
+    """The map with these parts; null where the mask is true."""
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items, mask=mask)
 
 
@@ -69,7 +69,7 @@ def owners_of(offsets: Offsets, places: Places) -> Places:
 
 
 def _same_places(offsets: Offsets, keys: pa.Array, key: str) -> pa.Array | None:
-    """Where the key stands in every map, if the maps are all alike, as those of one writer are."""
+    """The positions of the key, if all maps have the same keys in the same order, as those of one writer."""
     widths = np.diff(offsets)
     width = int(widths[0]) if len(widths) else 0
     if not width or not (widths == width).all():

@@ -19,7 +19,7 @@ from indextables.log.format.actions import Add, Metadata
 # What JSON holds.
 Json: TypeAlias = Any
 
-# In front of a hash where the registry stands among the metadata's configuration.
+# The prefix of a hash in the configuration of the metadata.
 REGISTRY_PREFIX = "docMappingSchema."
 
 # 12 bytes of the digest are 16 characters of Base64.
@@ -130,9 +130,9 @@ def deduplicate_files(files: pa.Table, registry: Mapping[str, str]) -> tuple[pa.
 def renormalize(
     files: pa.Table, registry: Mapping[str, str], *, threshold: int
 ) -> tuple[pa.Table, dict[str, str]]:
-    """The files and the registry with every document mapping hashed anew, and doubles gone.
+    """The files and the registry with every document mapping hashed again, without duplicates.
 
-    Writers of other generations order names differently, so one mapping may stand under several hashes.
+    Writers of other generations order names differently, so one mapping may have several hashes.
 
     Args:
         files: the files (`log.files.FILES`).
@@ -148,7 +148,7 @@ def renormalize(
     # Hashes that are right already come first, so that their text is the one that stays.
     for old in sorted(registry, key=lambda name: renamed[name] != name):
         consolidated.setdefault(renamed[old], registry[old])
-    # A reference that the registry does not have stays: whoever resolves it says so by name.
+    # A reference that is not in the registry stays: resolving it raises an error that names it.
     if any(renamed.get(ref, ref) != ref for ref in used):
         encoded = refs.combine_chunks().dictionary_encode()
         names = [renamed.get(ref, ref) for ref in encoded.dictionary.to_pylist()]

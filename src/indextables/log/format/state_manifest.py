@@ -54,7 +54,7 @@ class BlockInfo:
 
     @classmethod
     def of(cls, count: int, block: Data, bounds: Mapping[str, Bounds]) -> "BlockInfo":
-        """What is to be said of a block."""
+        """The record of a block."""
         return cls(count, len(block), isal_zlib.crc32(block), bounds)
 
     def check(self, block: Data) -> None:
@@ -93,7 +93,7 @@ def read_index(header: Header) -> list[BlockInfo] | None:
 
 # --- bounds ----------------------------------------------------------------------------------------
 
-# Values for which the order of strings is the order of what they stand for, whatever the column's type.
+# Values whose order as strings is the order of their values, whatever the column's type.
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DIGITS = re.compile(r"0|[1-9]\d*")
 _NOT_A_WORD = re.compile(r"[\s\d+.-]|inf|nan", re.IGNORECASE)
@@ -102,7 +102,7 @@ _NOT_A_WORD = re.compile(r"[\s\d+.-]|inf|nan", re.IGNORECASE)
 def block_bounds(
     partition_values: pa.ChunkedArray, columns: Sequence[str], cuts: Sequence[int]
 ) -> list[dict[str, Bounds]]:
-    """The bounds of each block, for the columns where they can be told without knowing the type.
+    """The bounds of each block, for the columns where they do not depend on the type.
 
     Args:
         partition_values: the map column of all entries.
@@ -117,7 +117,7 @@ def block_bounds(
         codes = pc.fill_null(encoded.indices, -1).to_numpy()
         for block, (start, end) in enumerate(pairwise(cuts)):
             distinct = np.unique(codes[start:end]).tolist()
-            # A null among the values cannot be told from bounds, so such a block has none.
+            # Bounds do not show that there are nulls, so a block with a null has no bounds.
             if distinct and distinct[0] >= 0:
                 column_bounds = ordered_bounds([texts[code] for code in distinct])
                 if column_bounds is not None:
@@ -136,7 +136,7 @@ def ordered_bounds(values: Sequence[str]) -> Bounds | None:
     least, greatest = min(values), max(values)
     if least != greatest and not _ordered_as_strings(values):
         return None
-    # Where NaN stands among numbers is the engine's to say.
+    # The order of NaN among numbers depends on the engine.
     if least.lower() == "nan":
         return None
     return Bounds(least, greatest)
@@ -171,7 +171,7 @@ _LOG_FOLDER = "_transaction_log/"
 
 @dataclass(frozen=True, slots=True)
 class ManifestInfo:
-    """What a state says of one of its manifests."""
+    """The record of a manifest in a state."""
 
     path: str
     num_entries: int
@@ -436,10 +436,10 @@ KEY = "indextables.carried"
 
 
 class StateHeader(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a state says beyond its record.
+    """What the header of a state holds beyond its record.
 
     `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `whole` is
-    false where another engine wrote the state, so that there may be more to be told.
+    false where another engine wrote the state, so that there may be more in earlier files.
     """
 
     protocol: Protocol | None = None

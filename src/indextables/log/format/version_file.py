@@ -103,13 +103,13 @@ def unpack(data: bytes, url: str) -> bytes:
 
 
 def _sealed(lines: bytes) -> bytes:
-    """Lines between two that say their checksum: neither the start nor the end can be lost unnoticed."""
+    """The lines between two lines with their checksum, so that a missing start or end is detected."""
     seal = _SEAL % isal_zlib.crc32(lines)
     return seal + lines + seal
 
 
 def _unsealed(text: bytes, url: str) -> bytes:
-    """The lines without those that say their checksum, if there are any, compared with it."""
+    """The lines without those of the checksum, if there are any; the checksum is verified."""
     first = text[: text.find(b"\n") + 1]
     last = text[text.rfind(b"\n", 0, -1) + 1 :]
     if not first.startswith(_SEAL_START) and not last.startswith(_SEAL_START):

@@ -1,1 +1,1 @@
-"""Which files of a table a condition or an order can leave out, by what the log knows of them."""
+"""Which files of a table a condition or an order can skip, by the statistics in the log."""

@@ -1,4 +1,4 @@
-"""What the log knows of one column in each file: its bounds, and whether it has nulls and values."""
+"""The metrics of a column in each file: its bounds, and whether there can be nulls and values."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
 
 @dataclass
 class Entries:
-    """A batch of file entries, and what they know of the table's columns."""
+    """A batch of file entries, and their metrics of the table's columns."""
 
     batch: pa.RecordBatch
     schema: pa.Schema
@@ -207,7 +207,7 @@ def find_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
 
 
 def _distrust(low: pa.Array, high: pa.Array, foreign: Mask, arrow: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Forget what bounds that others wrote do not really say."""
+    """Remove bounds of other writers that are not reliable."""
     if arrow not in _FOREIGN_TYPES:
         low, high = (pc.if_else(pa.array(foreign), None, bound) for bound in (low, high))
     elif pt.is_floating(arrow):

@@ -70,7 +70,7 @@ def bounds_may_match(
 def split_partition_conjuncts(
     predicate: Predicate | None, partition_columns: Sequence[str]
 ) -> tuple[Predicate | None, Predicate | None]:
-    """The AND-ed parts that speak of partition columns only, and the others; None for no part."""
+    """The AND-ed parts that use partition columns only, and the others; None for no part."""
     names = {name.lower() for name in partition_columns}
     mine: list[Predicate] = []
     others: list[Predicate] = []
@@ -169,7 +169,7 @@ def _in_order(texts: pa.Array, arrow: pa.DataType) -> bool:
     """Whether an order of texts that look like numbers by number, and of others by letter, is the type's own.
 
     It is not for strings, where both looks may occur and even equal bounds can hide a value, nor for
-    decimals, of which doubles tell only so many apart.
+    decimals, which doubles do not represent exactly.
     """
     kind = kind_of(arrow)
     if kind in DATETIME:
@@ -192,7 +192,7 @@ def may_hold_first(
 ) -> Mask:
     """For each file: may it hold one of the first rows?
 
-    `certain` says of which files all rows are wanted, whatever else a query asks for.
+    `certain` is true for files all of whose rows match the query's conditions.
     """
     keep = np.ones(files.num_rows, dtype=np.bool_)
     column = find_field(schema, (first.column,))

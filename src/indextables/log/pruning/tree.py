@@ -73,12 +73,12 @@ class Source(Protocol):
 
 
 def evaluate(predicate: Predicate, source: Source, *, nulls: bool) -> TruthMasks:
-    """Judge a condition; without `nulls` no effort is made to tell whether it can be unknown."""
+    """Evaluate a condition; without `nulls`, whether it can be unknown is not determined."""
     return _Evaluator(source, nulls=nulls).evaluate(predicate)
 
 
 class _Sides(NamedTuple):
-    """How bounds stand to a literal: what is below, at or above it; unknown bounds may be anywhere."""
+    """How bounds compare with a literal: below, at or above it; unknown bounds may be anywhere."""
 
     low_below: Mask
     low_to: Mask

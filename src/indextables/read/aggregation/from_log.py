@@ -73,7 +73,7 @@ class _FileStatistics:
         if aggregate.column.lower() in self.partitions:
             values = self.partition(aggregate.column)
             counts = pc.if_else(values.is_valid(), self.records, pa.scalar(0, pa.int64()))
-            # A file without rows has no value, whatever its folder says.
+            # A file without rows has no value, whatever its partition values are.
             values = pc.if_else(pc.greater(self.records, 0), values, pa.scalar(None, values.type))
             return self._with_bound(aggregate, counts, values), np.ones(len(counts), np.bool_)
         nulls = pa.array([stats.get(aggregate.column) for stats in self._null_counts()], pa.int64())

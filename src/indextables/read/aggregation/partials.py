@@ -43,7 +43,7 @@ def float_order(values: pa.Array) -> pa.Array:
 
 
 def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """The floats that integers stand for."""
+    """The floats of order-preserving integers."""
     bits = order.fill_null(0).to_numpy(zero_copy_only=False)
     floats = np.where(bits >= 0, bits, _SIGN - bits).view(np.float64).copy()
     floats[bits == _NAN_ORDER] = np.nan
@@ -146,7 +146,7 @@ def _reduce(table: pa.Table, keys: int) -> pa.Table:
     rest = [name for name in table.column_names if name not in names]
     functions = {"n": "sum", "s": "sum", "l": "min", "h": "max"}
     functions_by_column = [(name, functions[name[0]]) for name in rest]
-    # A group that all rows share stands in where there is none: Arrow groups by at least one column.
+    # Without groups, all rows share one: Arrow groups by at least one column.
     shared = pa.array(np.zeros(table.num_rows, np.int8))
     flat = _flat_keys(table.select(names)) if names else pa.table({"_all": shared})
     work = flat
