@@ -1,6 +1,5 @@
 """Commands that read: search, scan, count, changes, tail; and the overview of a table."""
 
-import html
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,13 +78,19 @@ def _take_matches(result: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, d
 
 def _pattern(fragment: str) -> str:
     """Return a regular expression for the words in `<b>`, in any case."""
-    words = {html.unescape(word) for word in re.findall(r"<b>(.*?)</b>", fragment, re.DOTALL)}
+    words = {_unescape(word) for word in re.findall(r"<b>(.*?)</b>", fragment, re.DOTALL)}
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return rf"(?i)(?<!\w)({alternatives})(?!\w)"
 
 
+def _unescape(text: str) -> str:
+    from html import unescape  # noqa: PLC0415 - only for matches on a terminal
+
+    return unescape(text)
+
+
 def _text_of_fragment(fragment: str) -> str:
-    return html.unescape(fragment.replace("<b>", "").replace("</b>", ""))
+    return _unescape(fragment.replace("<b>", "").replace("</b>", ""))
 
 
 def scan(
