@@ -14,11 +14,12 @@ import pyarrow as pa
 from indextables.commands.grammar import parse_statement
 from indextables.errors import IndexTablesError
 from indextables.log.format import avro, version_file
-from indextables.log.format.avro_schemas import FILE_ENTRY, STATE_MANIFEST, schema_json
+from indextables.log.format.avro import schema_json
 from indextables.log.format.checkpoint_files import checkpoint_file, read_checkpoint, read_pointer
+from indextables.log.format.files import FILE_ENTRY
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.schema_registry import registry_of
-from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
+from indextables.log.format.state_manifest import STATE_MANIFEST, decode_state, resolve_manifest_path
 from indextables.log.snapshot import Delta
 from indextables.predicate import evaluate, parse_condition, parse_query, to_sql
 from indextables.predicate.query_language import to_text

@@ -15,7 +15,7 @@ from indextables import limits
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, HeaderCutError
 from indextables.log.format.avro_records import decode_datum, encode_datum
-from indextables.log.format.avro_schemas import STATE_MANIFEST
+from indextables.log.format.state_manifest import STATE_MANIFEST
 from tests.log.entries import longs, string_maps, texts
 
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]})

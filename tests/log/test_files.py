@@ -1,5 +1,6 @@
 """The files of a table as Arrow: from and to actions, and any generation's columns to ours."""
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import LogError
 from indextables.log.format.actions import Add
-from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.files import FILE_ENTRY, FILES, conform, empty, from_adds, to_adds
 from indextables.schema.values import NULL_PARTITION
 from tests.log.entries import WHEN, adds, an_add, files_of
 
@@ -16,6 +17,15 @@ OLD_COLUMNS = [
     for name in FILES.names
     if not name.startswith(("companion", "timeRange")) and name not in ("deleteOpstamp", "docMappingJson")
 ]
+
+
+def test_arrow_and_avro_have_every_field_of_an_add() -> None:
+    names = {field.encode_name for field in msgspec.structs.fields(Add)} | {
+        "addedAtVersion",
+        "addedAtTimestamp",
+    }
+    assert set(FILES.names) == names
+    assert [field["name"] for field in FILE_ENTRY["fields"]] == FILES.names
 
 
 @given(st.lists(adds, max_size=5))

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from indextables.errors import CorruptLogError, IndexTablesError, LogError, StoreError
 from indextables.log.format import avro as container
 from indextables.log.format import manifest
+from indextables.log.format.avro import schema_json
 from indextables.log.format.avro_records import encode_records
-from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
-from indextables.log.format.files import FILES, conform, empty, from_adds, to_adds
+from indextables.log.format.files import FILE_ENTRY, FILES, conform, empty, from_adds, to_adds
 from indextables.log.format.manifest import encode_manifest, read_manifest
 from indextables.log.format.state_manifest import (
     BLOCKS_KEY,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from indextables.errors import CorruptLogError, ProtocolError
 from indextables.log.format import avro as container
 from indextables.log.format.actions import Format, Metadata
-from indextables.log.format.avro_schemas import STATE_MANIFEST
 from indextables.log.format.state_manifest import (
+    STATE_MANIFEST,
     Bounds,
     ManifestInfo,
     StateManifest,

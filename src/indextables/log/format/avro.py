@@ -23,6 +23,8 @@ SYNC_SIZE = 16
 
 # The header entry that holds a checksum of all the others, in containers of ours.
 CHECKSUM_KEY = "indextables.crc"
+# Of the records of the log.
+NAMESPACE = "io.indextables.state"
 
 # Blocks are unpacked in steps of so many bytes.
 _STEP_BYTES = 1 << 20
@@ -85,16 +87,21 @@ def long_bytes(value: int) -> bytes:
     return varint_bytes(zigzag(value))
 
 
-def header_bytes(schema_json: str, codec: str, extra: Mapping[str, str], sync: bytes) -> bytes:
+def schema_json(schema: Mapping[str, Any]) -> str:
+    """The schema as JSON, for a container's header."""
+    return json.dumps(schema, separators=(",", ":"))
+
+
+def header_bytes(schema: str, codec: str, extra: Mapping[str, str], sync: bytes) -> bytes:
     """A container's header, with a checksum over all of it.
 
     Args:
-        schema_json: the schema of the records.
+        schema: the schema of the records, as JSON.
         codec: the codec's name in the specification.
         extra: further entries, which other readers pass over.
         sync: the marker that ends each block.
     """
-    metadata = {"avro.schema": schema_json.encode(), "avro.codec": codec.encode()}
+    metadata = {"avro.schema": schema.encode(), "avro.codec": codec.encode()}
     metadata |= {key: value.encode() for key, value in extra.items()}
     metadata[CHECKSUM_KEY] = _checksum(metadata, sync)
     entries = b"".join(_bytes(key.encode()) + _bytes(value) for key, value in metadata.items())

@@ -8,53 +8,53 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from operator import attrgetter
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogError
-from indextables.log.format.actions import Add, Remove
+from indextables.log.format.actions import Add, Int32, Int64, Remove
+from indextables.log.format.avro import NAMESPACE
 from indextables.log.format.nested import map_of, map_parts, null_mask
 from indextables.log.format.state_manifest import Bounds
 from indextables.schema.statistics import PARQUET_TAG
 from indextables.schema.values import NULL_PARTITION
 
-_STRING_MAP = pa.map_(pa.string(), pa.string())
-_STRINGS = pa.list_(pa.string())
-
-FILES: pa.Schema = pa.schema(
-    [
-        ("path", pa.string()),
-        ("partitionValues", _STRING_MAP),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("stats", pa.string()),
-        ("minValues", _STRING_MAP),
-        ("maxValues", _STRING_MAP),
-        ("numRecords", pa.int64()),
-        ("footerStartOffset", pa.int64()),
-        ("footerEndOffset", pa.int64()),
-        ("hasFooterOffsets", pa.bool_()),
-        ("deleteOpstamp", pa.int64()),
-        ("splitTags", _STRINGS),
-        ("numMergeOps", pa.int32()),
-        ("docMappingJson", pa.string()),
-        ("docMappingRef", pa.string()),
-        ("uncompressedSizeBytes", pa.int64()),
-        ("timeRangeStart", pa.string()),
-        ("timeRangeEnd", pa.string()),
-        ("addedAtVersion", pa.int64()),
-        ("addedAtTimestamp", pa.int64()),
-        ("companionSourceFiles", _STRINGS),
-        ("companionDeltaVersion", pa.int64()),
-        ("companionFastFieldMode", pa.string()),
-    ]
-)
-
-# What a field that must have a value has when a writer left it out; a path has no default.
+# The fields of an entry in their order, with their ids in Avro. Names and types are those of `Add`, which is
+# the form in JSON; the forms in Arrow and Avro are derived from it.
+_FIELD_IDS = {
+    "path": 100,
+    "partitionValues": 101,
+    "size": 102,
+    "modificationTime": 103,
+    "dataChange": 104,
+    "stats": 110,
+    "minValues": 111,
+    "maxValues": 112,
+    "numRecords": 113,
+    "footerStartOffset": 120,
+    "footerEndOffset": 121,
+    "hasFooterOffsets": 124,
+    "deleteOpstamp": 123,
+    "splitTags": 132,
+    "numMergeOps": 134,
+    "docMappingJson": 133,
+    "docMappingRef": 135,
+    "uncompressedSizeBytes": 136,
+    "timeRangeStart": 137,
+    "timeRangeEnd": 138,
+    "addedAtVersion": 140,
+    "addedAtTimestamp": 141,
+    "companionSourceFiles": 150,
+    "companionDeltaVersion": 151,
+    "companionFastFieldMode": 152,
+}
+# The fields of an entry that an `add` does not have.
+_ADDED = {"addedAtVersion": pa.int64(), "addedAtTimestamp": pa.int64()}
+# The values of required fields that a writer left out; a path has no default.
 _DEFAULTS: dict[str, Any] = {
     "partitionValues": [],
     "size": 0,
@@ -63,6 +63,59 @@ _DEFAULTS: dict[str, Any] = {
     "hasFooterOffsets": False,
     "addedAtVersion": 0,
     "addedAtTimestamp": 0,
+}
+# The required fields with a default in the Avro schema, too.
+_AVRO_DEFAULTS = ("hasFooterOffsets", "addedAtVersion", "addedAtTimestamp")
+_AVRO_TYPES: dict[pa.DataType, Any] = {
+    pa.string(): "string",
+    pa.int64(): "long",
+    pa.int32(): "int",
+    pa.bool_(): "boolean",
+    pa.map_(pa.string(), pa.string()): {"type": "map", "values": "string"},
+    pa.list_(pa.string()): {"type": "array", "items": "string"},
+}
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:  # noqa: ANN401 - any type of Python
+    """The Arrow type of a field of `Add`. A field with texts or numbers is a text."""
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = next(kind for kind in get_args(annotation) if kind is not type(None))
+    types: dict[Any, pa.DataType] = {
+        str: pa.string(),
+        bool: pa.bool_(),
+        Int64: pa.int64(),
+        Int32: pa.int32(),
+        dict: pa.map_(pa.string(), pa.string()),
+        list: pa.list_(pa.string()),
+    }
+    return types[annotation] if annotation in types else types[get_origin(annotation)]
+
+
+def _files_schema() -> pa.Schema:
+    types = get_type_hints(Add, include_extras=True)
+    own = {name: _arrow_type(types[_attribute(name)]) for name in _FIELD_IDS if name not in _ADDED}
+    return pa.schema([(name, (own | _ADDED)[name]) for name in _FIELD_IDS])
+
+
+def _avro_field(field: pa.Field) -> dict[str, Any]:
+    kind, field_id = _AVRO_TYPES[field.type], _FIELD_IDS[field.name]
+    if field.name != "path" and field.name not in _DEFAULTS:
+        return {"name": field.name, "type": ["null", kind], "default": None, "field-id": field_id}
+    default = {"default": _DEFAULTS[field.name]} if field.name in _AVRO_DEFAULTS else {}
+    return {"name": field.name, "type": kind, **default, "field-id": field_id}
+
+
+def _attribute(name: str) -> str:
+    """`minValues` on disk is `min_values` in Python."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+FILES: pa.Schema = _files_schema()
+FILE_ENTRY: dict[str, Any] = {
+    "type": "record",
+    "name": "FileEntry",
+    "namespace": NAMESPACE,
+    "fields": [_avro_field(field) for field in FILES],
 }
 
 
@@ -184,7 +237,6 @@ def to_adds(files: pa.Table) -> list[Add]:
     return [Add(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
 
 
-_ADDED = frozenset({"addedAtVersion", "addedAtTimestamp"})
 _ADD_FIELDS = tuple(name for name in FILES.names if name not in _ADDED)
 
 
@@ -201,11 +253,6 @@ def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> 
         )
         for path, values, size in zip(*(_python(column) for column in columns.columns), strict=True)
     )
-
-
-def _attribute(name: str) -> str:
-    """`minValues` on disk is `min_values` in Python."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def _has_footer(add: Add) -> bool:

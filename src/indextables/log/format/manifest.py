@@ -22,8 +22,7 @@ from indextables.limits import records_limit, unpacked_limit
 from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
 from indextables.log.format.avro_records import decode_data, encode_records, record_layout
-from indextables.log.format.avro_schemas import FILE_ENTRY, schema_json
-from indextables.log.format.files import FILES, conform
+from indextables.log.format.files import FILE_ENTRY, FILES, conform
 from indextables.log.format.nested import kept_offsets, list_parts, lookup, map_of, map_parts, null_mask
 from indextables.log.format.state_manifest import (
     BLOCKS_KEY,
@@ -83,7 +82,7 @@ def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec:
     cuts = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
     bounds = block_bounds(files.column("partitionValues"), partition_columns, cuts)
     index = encode_index(map(BlockInfo.of, counts, blocks, bounds))
-    header = avro.header_bytes(schema_json(FILE_ENTRY), codec, {BLOCKS_KEY: index}, sync)
+    header = avro.header_bytes(avro.schema_json(FILE_ENTRY), codec, {BLOCKS_KEY: index}, sync)
     return b"".join((header, *blocks))
 
 

@@ -25,11 +25,54 @@ from indextables.log.format import avro, version_file
 from indextables.log.format.actions import MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.avro import CHECKSUM_KEY, AvroError, Data, Header
 from indextables.log.format.avro_records import decode_datum, encode_datum
-from indextables.log.format.avro_schemas import STATE_MANIFEST, schema_json
 from indextables.log.format.nested import lookup
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 
 BLOCKS_KEY = "indextables.blocks"
+
+# The schema of a state in Avro. Fields are found by their names.
+_NULLABLE_STRING = ["null", "string"]
+
+_BOUNDS: dict[str, Any] = {
+    "type": "record",
+    "name": "PartitionBoundsItem",
+    "fields": [
+        {"name": "min", "type": _NULLABLE_STRING, "default": None},
+        {"name": "max", "type": _NULLABLE_STRING, "default": None},
+    ],
+}
+
+_MANIFEST_INFO: dict[str, Any] = {
+    "type": "record",
+    "name": "ManifestInfoItem",
+    "fields": [
+        {"name": "path", "type": "string"},
+        {"name": "numEntries", "type": "long"},
+        {"name": "minAddedAtVersion", "type": "long"},
+        {"name": "maxAddedAtVersion", "type": "long"},
+        {"name": "partitionBounds", "type": ["null", {"type": "map", "values": _BOUNDS}], "default": None},
+        {"name": "tombstoneCount", "type": "long", "default": 0},
+        {"name": "liveEntryCount", "type": "long", "default": -1},
+    ],
+}
+
+STATE_MANIFEST: dict[str, Any] = {
+    "type": "record",
+    "name": "StateManifest",
+    "namespace": avro.NAMESPACE,
+    "fields": [
+        {"name": "formatVersion", "type": "int"},
+        {"name": "stateVersion", "type": "long"},
+        {"name": "createdAt", "type": "long"},
+        {"name": "numFiles", "type": "long"},
+        {"name": "totalBytes", "type": "long"},
+        {"name": "manifests", "type": {"type": "array", "items": _MANIFEST_INFO}},
+        {"name": "tombstones", "type": {"type": "array", "items": "string"}, "default": []},
+        {"name": "schemaRegistry", "type": {"type": "map", "values": "string"}, "default": {}},
+        {"name": "protocolVersion", "type": "int", "default": 4},
+        {"name": "metadata", "type": _NULLABLE_STRING, "default": None},
+    ],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +287,7 @@ def encode_state(state: StateManifest, *, codec: str, level: int) -> bytes:
     sync = avro.new_sync()
     block = avro.block_bytes(1, record, codec, level, sync)
     extra = {**state.extra, BLOCKS_KEY: encode_index([BlockInfo.of(1, block, {})])}
-    return avro.header_bytes(schema_json(STATE_MANIFEST), codec, extra, sync) + block
+    return avro.header_bytes(avro.schema_json(STATE_MANIFEST), codec, extra, sync) + block
 
 
 def _record(state: StateManifest) -> dict[str, Any]:
