@@ -7,7 +7,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from indextables.log.format import protocol, version_file
+from indextables.log.format import actions, version_file
 from indextables.log.format.checkpoint_files import Pointer
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import FORMAT_VERSION, IndexFile
@@ -236,7 +236,7 @@ def test_every_code_name_on_a_page_exists() -> None:
 
 def test_the_compatibility_page_names_the_formats_that_are_read() -> None:
     page = (ROOT / "docs" / "compatibility.md").read_text()
-    assert f"protocol versions 1 to {protocol.FEATURES}, split formats 1 to {FORMAT_VERSION}," in page
+    assert f"protocol versions 1 to {actions.FEATURES}, split formats 1 to {FORMAT_VERSION}," in page
 
 
 def test_the_places_for_changes_exist() -> None:

@@ -29,8 +29,8 @@ from indextables.schema.values import parse_partition_path, parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
 from indextables.split.mapping import Mapping
+from indextables.split.parquet.metadata import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
 from indextables.split.parquet.pages import FileLayout, page_locations, shift_pages
-from indextables.split.parquet.thrift import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
 from indextables.split.quickwit import bundle_mapping, describe_bundle, read_bundle
 from indextables.split.tantivy_layout import FILES_BY_FIELD, field_names, field_ranges
 from indextables.store import Store, open_store

@@ -16,9 +16,9 @@ from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
+from indextables.split.parquet.metadata import I32, I64, LIST, STRUCT, write_struct
 from indextables.split.parquet.pages import page_locations, shift_pages
 from indextables.split.parquet.reader import RowReader
-from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, write_struct
 from indextables.store import open_store
 from tests.split.split_files import rows_of, table_of, write_split
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from indextables.errors import SplitError
 from indextables.split.footer import read_footer
-from indextables.split.parquet.reader import RowReader
-from indextables.split.parquet.thrift import (
+from indextables.split.parquet.metadata import (
     BINARY,
     DOUBLE,
     FALSE,
@@ -21,6 +20,7 @@ from indextables.split.parquet.thrift import (
     read_struct,
     write_struct,
 )
+from indextables.split.parquet.reader import RowReader
 from indextables.store import open_store
 from tests.split.every_type import every_type, logs
 from tests.split.split_files import rows_of, write_split

@@ -17,7 +17,7 @@ from indextables.errors import (
     SourceError,
     SourceNotFoundError,
 )
-from indextables.log.format.protocol import COMPANION_SPLITS
+from indextables.log.format.actions import COMPANION_SPLITS
 from indextables.sync import run as running
 from indextables.sync.build import build_split
 
@@ -403,7 +403,7 @@ def test_other_places_and_sources_are_refused(source, tmp_path):
 def test_older_readers_refuse_a_companion_index_by_name(source, tmp_path, monkeypatch):
     indextables.companion(source, at=tmp_path / "index")
     monkeypatch.setattr(
-        "indextables.log.format.protocol._READER_FEATURES", frozenset({"parquetSplits"}), raising=True
+        "indextables.log.format.actions._READER_FEATURES", frozenset({"parquetSplits"}), raising=True
     )
     with pytest.raises(ProtocolError, match=COMPANION_SPLITS):
         indextables.open(tmp_path / "index")

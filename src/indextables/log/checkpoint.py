@@ -26,7 +26,7 @@ from indextables.errors import (
 )
 from indextables.log.conflict import without_registry
 from indextables.log.environment import Environment
-from indextables.log.format.actions import Action, CommitInfo, MergeSkip, Metadata, Protocol
+from indextables.log.format.actions import STATES, Action, CommitInfo, MergeSkip, Metadata, Protocol
 from indextables.log.format.checkpoint_files import AVRO_STATE, Pointer, advance_pointer, encode_checkpoint
 from indextables.log.format.files import to_adds
 from indextables.log.format.manifest import bounds_of, encode_manifest, sorted_by_partition
@@ -38,7 +38,6 @@ from indextables.log.format.names import (
     state_folder,
     version_file,
 )
-from indextables.log.format.protocol import STATES
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
     ManifestInfo,

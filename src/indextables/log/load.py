@@ -9,11 +9,17 @@ from typing import TypeVar
 from indextables import metrics
 from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log.format import files, version_file
-from indextables.log.format.actions import Action, CommitInfo, Metadata, Protocol
+from indextables.log.format.actions import (
+    Action,
+    CommitInfo,
+    Metadata,
+    Protocol,
+    check_not_companion,
+    check_readable,
+)
 from indextables.log.format.checkpoint_files import read_checkpoint
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.names import version_file as version_path
-from indextables.log.format.protocol import check_not_companion, check_readable
 from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
 from indextables.log.segment import (
     Base,

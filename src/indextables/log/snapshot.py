@@ -31,10 +31,11 @@ from indextables.log.format.actions import (
     Protocol,
     Remove,
     Txn,
+    companion_error,
+    is_companion,
 )
 from indextables.log.format.files import unescaped_bounds, with_unescaped_partitions
 from indextables.log.format.manifest import read_manifest
-from indextables.log.format.protocol import companion_error, is_companion
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import (
     Bounds,

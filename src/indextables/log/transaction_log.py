@@ -35,10 +35,9 @@ from indextables.log.checkpoint import (
 from indextables.log.commit import commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.environment import Environment
-from indextables.log.format.actions import CommitInfo, Metadata, Protocol
+from indextables.log.format.actions import CommitInfo, Metadata, Protocol, check_writable, new_table_protocol
 from indextables.log.format.checkpoint_files import read_checkpoint, read_pointer
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
-from indextables.log.format.protocol import check_writable, new_table_protocol
 from indextables.log.history import (
     Changes,
     CommitOutcome,

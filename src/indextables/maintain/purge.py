@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from indextables.errors import CommitConflictError, CredentialsError, OptionError, StoreError
 from indextables.log.conflict import PURGE, Draft, purge_parameters
 from indextables.log.environment import local_time_ms
+from indextables.log.format.actions import check_writable
 from indextables.log.format.names import LOG_FOLDER, relative_paths
-from indextables.log.format.protocol import check_writable
 from indextables.log.retention import ExpiredFiles
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog

@@ -15,10 +15,9 @@ from indextables.data_files import add_action
 from indextables.errors import IndexTablesError, LogError, OptionError, TableNotFoundError
 from indextables.log.conflict import Draft, without_registry
 from indextables.log.environment import local_time_ms
-from indextables.log.format.actions import Add, Format, Metadata
+from indextables.log.format.actions import Add, Format, Metadata, check_writable
 from indextables.log.format.files import to_adds
 from indextables.log.format.names import LOG_FOLDER
-from indextables.log.format.protocol import check_writable
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.listing import SPLIT, TableListing, missing

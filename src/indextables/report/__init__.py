@@ -4,8 +4,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from indextables.report.charts import LineChart, line_chart
-from indextables.report.health import TableHealth, advice_for, plural, table_health
+from indextables.report.health import LineChart, TableHealth, advice_for, line_chart, plural, table_health
 from indextables.sizes import format_size
 from indextables.table import Table
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from indextables.errors import CommandError, OptionError, SourceError
 from indextables.log.conflict import without_registry
-from indextables.log.format.actions import Metadata
-from indextables.log.format.protocol import is_companion
+from indextables.log.format.actions import Metadata, is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.companion import TABLE_ROOT

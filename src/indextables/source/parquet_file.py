@@ -28,9 +28,8 @@ from indextables.errors import (
 )
 from indextables.limits import MAX_PARQUET_FOOTER
 from indextables.source.locations import Place
-from indextables.split.parquet.metadata import Bytes, FileMetadata
+from indextables.split.parquet.metadata import Bytes, FileMetadata, read_struct
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages, page_locations
-from indextables.split.parquet.thrift import read_struct
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20

@@ -10,8 +10,7 @@ from indextables.errors import CommitConflictError, IndexTablesError, OptionErro
 from indextables.ingest.plan import took_long
 from indextables.log.commit import check_uploads
 from indextables.log.conflict import Draft
-from indextables.log.format.actions import Add, Txn
-from indextables.log.format.protocol import companion_protocol
+from indextables.log.format.actions import Add, Txn, companion_protocol
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options

@@ -13,14 +13,19 @@ import numpy as np
 from indextables.split.checksum import add_extension, crc32s, split_extension
 from indextables.split.footer import MAGIC
 from indextables.split.parquet.metadata import (
+    I32,
+    I64,
+    LIST,
+    STRUCT,
     ByteRange,
     Bytes,
     ColumnChunk,
     FileMetadata,
     RowGroupMetadata,
     SchemaElement,
+    read_struct,
+    write_struct,
 )
-from indextables.split.parquet.thrift import I32, I64, LIST, STRUCT, read_struct, write_struct
 from indextables.varint import read_varint
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
