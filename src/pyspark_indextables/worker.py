@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 from indextables.spark.planner.dispatch import answer
@@ -36,14 +37,26 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
         sys.meta_path.insert(0, _NoPandas())
     try:
         worker_run(_call, infile, outfile)
+        outfile.flush()
     except (BrokenPipeError, ConnectionResetError):
         # The application ended, or gave up the call: nobody waits for the answer.
         sys.exit(-1)
+    finally:
+        _discard_if_closed(outfile)
     if not _started:
         # Spark's daemon collects garbage after each call; what is loaded by now stays anyway.
         gc.collect()
         gc.freeze()
         _started = True
+
+
+def _discard_if_closed(outfile: IO[bytes]) -> None:
+    """Discard what cannot be sent any more; Spark's daemon would try again, and print a traceback."""
+    try:
+        outfile.flush()
+    except OSError:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), outfile.fileno())
 
 
 def _call(infile: IO[bytes], outfile: IO[bytes]) -> None:

@@ -29,5 +29,6 @@ def run_script(script: str, *arguments: object, timeout: int = 240, **environmen
         with contextlib.suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 0, f"{script} failed:\n{out[-4000:]}\n{err[-6000:]}"
+    assert "BrokenPipeError" not in err, f"{script} did not end quietly:\n{err[-6000:]}"
     results: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
     return results

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import indextables
 from indextables.spark import bridge
+from tests import ROOT
 from tests.spark.script_runner import run_script
 
 
@@ -61,6 +64,20 @@ def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
 def test_plain_python_does_not_load_pyspark():
     results = run_script("import_without_spark", timeout=60)
     assert results == {"pyspark": False}
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.2", reason="older versions have no such warning")
+def test_the_warning_of_pyspark_about_pandas_is_not_printed():
+    load = "import pyspark.testing.utils"
+    configure = "import indextables; from pyspark.sql import SparkSession; indextables.configure(SparkSession.builder)"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stderr
+        for code in (load, f"{configure}; {load}")
+    ]
+    assert "FutureWarning: PySpark does not yet fully support pandas" in printed[0]
+    assert printed[1] == ""
 
 
 def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark, tmp_path):

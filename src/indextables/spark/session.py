@@ -22,6 +22,7 @@ _SECRETS = (
 )
 _REDACTION = "spark.redaction.regex"
 _SQL_REDACTION = "spark.sql.redaction.options.regex"
+_DAEMON = "spark.python.daemon.module"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -40,10 +41,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     >>> from pyspark.sql import SparkSession  # doctest: +SKIP
     >>> spark = configure(SparkSession.builder).getOrCreate()  # doctest: +SKIP
     """
-    # Each session would print it once, and it is about PySpark's own dependencies.
-    warnings.filterwarnings(
-        "ignore", "PySpark does not yet fully support pandas", FutureWarning, r"pyspark\.testing"
-    )
+    _ignore_warning_of_pyspark()
     jar = str(bridge.jar())
     _prepare_running_jvm(jar)
     settings = _settings(builder)
@@ -53,6 +51,10 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         builder.config(_REDACTION, f"(?i){_SECRETS}")
     if _SOCKETS not in settings:
         builder.config(_SOCKETS, "true")
+    master = settings.get("spark.master") or settings.get("spark.remote") or ""
+    if _DAEMON not in settings and master.startswith("local"):
+        # On executors of a cluster, workers of users' functions need no package of ours.
+        builder.config(_DAEMON, "indextables.spark.daemon")
     if "spark.pyspark.python" not in settings:
         # Executors on this machine must find the packages that this interpreter has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -80,6 +82,7 @@ def attach(spark: SparkSession) -> SparkSession:
     jar = str(bridge.jar(spark.version))
     if spark.conf.get(_SQL_REDACTION, "(?i)url") == "(?i)url":
         spark.conf.set(_SQL_REDACTION, f"(?i)url|{_SECRETS}")
+    _ignore_warning_of_pyspark()
     session: Any = spark._jsparkSession  # noqa: SLF001 - there is no public way into the JVM
     loader = _class_loader(spark._jvm)  # noqa: SLF001
     if _add_jar(spark._jvm, loader, jar):  # noqa: SLF001
@@ -93,6 +96,13 @@ def attach(spark: SparkSession) -> SparkSession:
             f"PYSPARK_PYTHON to a Python that has it, such as {sys.executable}, before the session starts"
         )
     return spark
+
+
+def _ignore_warning_of_pyspark() -> None:
+    """Ignore what PySpark prints in each session about its own dependencies."""
+    warnings.filterwarnings(
+        "ignore", "PySpark does not yet fully support pandas", FutureWarning, r"pyspark\.testing"
+    )
 
 
 def _prepare_running_jvm(jar: str) -> None:

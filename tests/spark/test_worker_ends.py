@@ -1,0 +1,73 @@
+"""Python workers end quietly when Spark closes their connection."""
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from indextables.spark import daemon
+
+
+@pytest.mark.parametrize(
+    ("daemon_module", "worker_module"),
+    [
+        ("pyspark.daemon", "pyspark_indextables.worker"),
+        ("indextables.spark.daemon", "pyspark_indextables.worker"),
+        ("indextables.spark.daemon", "pyspark.worker"),
+    ],
+)
+@pytest.mark.parametrize("sockets", ["unix", "tcp"])
+def test_a_worker_whose_connection_is_closed_prints_nothing(folder, daemon_module, worker_module, sockets):
+    environment = {
+        **os.environ,
+        "PYTHON_UNIX_DOMAIN_ENABLED": str(sockets == "unix").lower(),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
+        "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        "SPARK_REUSE_WORKER": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", daemon_module, worker_module]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as running:
+        with _connection(running, sockets) as connection, connection.makefile("rwb") as stream:
+            (worker,) = struct.unpack("!i", stream.read(4))
+            if sockets == "tcp":
+                stream.write(struct.pack("!i", 6) + b"secret")
+                stream.flush()
+                assert stream.read(6) == b"\0\0\0\2ok"
+            process = os.pidfd_open(worker)
+        with os.fdopen(process) as ended:
+            assert select.select([ended], [], [], 120)[0], "the worker did not end"
+        _, printed = running.communicate()
+    assert printed.decode() == ""
+
+
+@pytest.fixture
+def folder():
+    """A folder with a short path, as sockets need."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        yield path
+
+
+def _connection(running, sockets):
+    """A connection to the daemon, which starts a worker for it."""
+    (answer,) = struct.unpack("!i", running.stdout.read(4))
+    if sockets == "tcp":
+        return socket.create_connection(("127.0.0.1", answer))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(running.stdout.read(answer).decode())
+    return connection
+
+
+def test_other_errors_of_workers_are_printed(capsys):
+    for error in (BrokenPipeError(32, "Broken pipe"), ConnectionResetError(), OSError("disk full")):
+        try:
+            raise error
+        except OSError:
+            daemon.print_unless_closed(f"failed: {error}", file=sys.stderr)
+    assert capsys.readouterr().err == "failed: disk full\n"
