@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,6 +17,8 @@ from bench import logs
 from bench.measure import Measured
 
 TEXT = "indexing.typemap.message"
+# How many ids the view `keys` has.
+KEYS = 1_000
 _SOURCE_FILES = 4
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -41,6 +44,7 @@ def questions(trace_id: str) -> dict[str, Question]:
     matches = f"message RLIKE '\\\\b{logs.ONE_PERCENT}\\\\b'"
     hour, truncated = "indextables_date_histogram(ts, '1h')", "date_trunc('HOUR', ts)"
     lookup = f"SELECT * FROM {{t}} WHERE trace_id = '{trace_id}'"
+    join = "SELECT * FROM {t} JOIN keys USING (trace_id)"
     return {
         "needle": rows(logs.NEEDLE),
         "100 hits": rows(logs.HUNDRED),
@@ -57,6 +61,7 @@ def questions(trace_id: str) -> dict[str, Question]:
             f"SELECT message, latency_ms FROM {{t}} WHERE {matches} ORDER BY latency_ms DESC LIMIT 10",
         ),
         "lookup by id": Question(lookup, lookup),
+        f"join with {KEYS:,} ids": Question(join, join),
     }
 
 
@@ -93,6 +98,13 @@ def source(folder: Path, rows: int) -> str:
         if part.num_rows:
             pq.write_table(part, folder / f"part-{number}.parquet")
     return str(table["trace_id"][rows // 3].as_py())
+
+
+def keys(spark: SparkSession, folder: Path) -> None:
+    """Make the view `keys`: ids spread over the rows of a source."""
+    ids = pq.read_table(folder, columns=["trace_id"])
+    places = np.unique(np.linspace(0, len(ids) - 1, KEYS).astype(np.int64))
+    spark.createDataFrame(ids.take(places)).createOrReplaceTempView("keys")
 
 
 def write_ours(data: DataFrame, folder: Path) -> None:

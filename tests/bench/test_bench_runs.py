@@ -55,6 +55,7 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
         "count by hour",
         "10 best by score",
         "lookup by id",
+        "join with 1,000 ids",
         "scan of all columns",
     ):
         assert rows[promised]["others"]["Parquet"]["ratio"] > 0
