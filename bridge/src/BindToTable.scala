@@ -104,7 +104,7 @@ object BindToTable extends Rule[LogicalPlan] {
     }
     // Spark replaces a table by a relation without rows if no row can satisfy the condition.
     case relation: LocalRelation if relation.data.isEmpty =>
-      val column = AttributeReference("indextables_no_rows", wanted.expression.dataType, wanted.expression.nullable)()
+      val column = AttributeReference("indextables_no_rows", request.expression.dataType, request.expression.nullable)()
       Some((relation.copy(output = relation.output :+ column), column))
     case project @ Project(list, child) =>
       below(list, request).flatMap(supply(child, _)).map { case (rewritten, column) =>
