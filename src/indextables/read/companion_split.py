@@ -17,8 +17,8 @@ from indextables.read.table_context import SplitRef, TableContext
 from indextables.schema.conversion import cast_batch
 from indextables.source import SourceFile, SourceReader
 from indextables.source.description import SourceDescription, UnindexedFile, source_file
-from indextables.split.footer import POSITION_COLUMN, POSITIONS, Footer, IndexedFile, RowIdRange
-from indextables.split.index.builder import IndexBuilder
+from indextables.split.footer import POSITION_COLUMN, POSITIONS, Footer, IndexedFile
+from indextables.split.index.builder import build_index
 from indextables.split.parquet.reader import BATCH_BYTES, BATCH_ROWS, ReaderState, RowReader, slice_batch
 from indextables.split.query.searcher import IndexSearcher, is_cached, open_index, open_rebuilt_index
 from indextables.store import CacheScope, Store
@@ -238,25 +238,14 @@ class UnindexedSplit:
         return False
 
     def _build(self) -> Path:
-        builder = IndexBuilder(self._mapping, 0, self._options)
-        try:
-            columns = {each.column for each in self._mapping.fields}
-            names = [name for name in self.schema.names if name in columns]
-            for batch in self.scan(names or self.schema.names[:1], BATCH_ROWS, BATCH_BYTES):
-                builder.add(batch)
-            return builder.finish()
-        except (pa.ArrowException, ValueError) as error:
-            builder.discard()
-            raise SourceError(f"the rows of {self._file.path} cannot be indexed ({error})") from error
-        except BaseException:
-            builder.discard()
-            raise
+        columns = {each.column for each in self._mapping.fields}
+        names = [name for name in self.schema.names if name in columns]
+        batches = self.scan(names or self.schema.names[:1], BATCH_ROWS, BATCH_BYTES)
+        return build_index(
+            self._mapping, self._options, batches, f"the rows of {self._file.path}", SourceError
+        )
 
     def _as_footer(self) -> Footer:
-        rows = self.num_records
-        return Footer(
-            path=self._ref.path, size=self._ref.size, footer_start=0, num_records=rows,
-            schema=self.schema, mapping=self._mapping, partition_values={}, min_values={}, max_values={},
-            stats=None, uncompressed_bytes=0, num_merge_ops=0, created_ms=0,
-            row_id_ranges=(RowIdRange(0, 0, rows),), index_files=(), parquet=None,
-        )  # fmt: skip
+        return Footer.without_index(
+            self._ref.path, self._ref.size, self.schema, self._mapping, self.num_records
+        )

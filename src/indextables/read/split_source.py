@@ -17,8 +17,8 @@ from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
 from indextables.read.companion_split import CompanionSplit, UnindexedSplit, close_source_readers
 from indextables.read.table_context import SplitRef, TableContext
-from indextables.split.footer import Footer, RowIdRange, read_footer
-from indextables.split.index.builder import IndexBuilder
+from indextables.split.footer import Footer, read_footer
+from indextables.split.index.builder import build_index
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
 from indextables.split.query.searcher import (
     IndexSearcher,
@@ -186,29 +186,16 @@ class QuickwitSplit:
         return bundle_rows(self._store, self._ref.path, schema, self._options, self._ref.size)
 
     def _build(self) -> Path:
-        builder = IndexBuilder(self._mapping, 0, self._options)
-        try:
-            columns = {each.column for each in self._mapping.fields}
-            for batch in self._rows([name for name in self.schema.names if name in columns]):
-                builder.add(batch)
-            return builder.finish()
-        except (pa.ArrowException, ValueError) as error:
-            builder.discard()
-            raise SplitError(
-                f"{self._store.url}/{self._ref.path}: its rows cannot be indexed ({error})"
-            ) from error
-        except BaseException:
-            builder.discard()
-            raise
+        columns = {each.column for each in self._mapping.fields}
+        batches = self._rows([name for name in self.schema.names if name in columns])
+        return build_index(
+            self._mapping, self._options, batches, f"{self._store.url}/{self._ref.path}: its rows", SplitError
+        )
 
     def _as_footer(self) -> Footer:
-        rows = self.num_records
-        return Footer(
-            path=self._ref.path, size=self._ref.size, footer_start=0, num_records=rows,
-            schema=self.schema, mapping=self._mapping, partition_values={}, min_values={}, max_values={},
-            stats=None, uncompressed_bytes=0, num_merge_ops=0, created_ms=0,
-            row_id_ranges=(RowIdRange(0, 0, rows),), index_files=(), parquet=None,
-        )  # fmt: skip
+        return Footer.without_index(
+            self._ref.path, self._ref.size, self.schema, self._mapping, self.num_records
+        )
 
 
 _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()

@@ -168,6 +168,19 @@ def value_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+def child_fields(type_: pa.DataType) -> list[pa.Field]:
+    """The fields of a struct, the element of a list, or key and value of a map; none of other types."""
+    match kind_of(type_):
+        case TypeKind.STRUCT:
+            return list(type_)
+        case TypeKind.LIST:
+            return [type_.value_field]
+        case TypeKind.MAP:
+            return [type_.key_field, type_.item_field]
+        case _:
+            return []
+
+
 def is_list(type_: pa.DataType) -> bool:
     """Whether the type is an array of SQL, with offsets of its elements."""
     return bool(pt.is_list(type_) or pt.is_large_list(type_))

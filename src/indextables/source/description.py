@@ -17,6 +17,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from indextables.errors import SourceError
+from indextables.schema.type_info import child_fields
 from indextables.source.columns import Column, char_type
 from indextables.source.locations import Locations
 from indextables.source.snapshot import SourceFile, SourceSnapshot
@@ -68,14 +69,7 @@ def _columns(stored: Sequence[_ColumnJson], fields: Sequence[pa.Field]) -> tuple
 
 
 def _column(stored: _ColumnJson, field: pa.Field) -> Column:
-    kind = field.type
-    inner: list[pa.Field] = []
-    if pa.types.is_struct(kind):
-        inner = list(kind)
-    elif pa.types.is_list(kind):
-        inner = [kind.value_field]
-    elif pa.types.is_map(kind):
-        inner = [kind.key_field, kind.item_field]
+    inner = child_fields(field.type)
     default = decode_values(stored.default)[""].as_py() if stored.default else None
     return Column(field, stored.key, default, _columns(stored.children, inner), stored.required, stored.uuid)
 

@@ -297,6 +297,16 @@ class Footer(SplitMetadata):
     parquet: pq.FileMetaData
     checksums: Checksums | None = None
 
+    @classmethod
+    def without_index(cls, path: str, size: int, schema: pa.Schema, mapping: Mapping, rows: int) -> "Footer":
+        """That of a file whose rows have no index yet: one row-id range, no index files."""
+        return cls(
+            path=path, size=size, footer_start=0, num_records=rows, schema=schema, mapping=mapping,
+            partition_values={}, min_values={}, max_values={}, stats=None, uncompressed_bytes=0,
+            num_merge_ops=0, created_ms=0, row_id_ranges=(RowIdRange(0, 0, rows),), index_files=(),
+            parquet=None,
+        )  # fmt: skip
+
     @property
     def footer_end(self) -> int:
         """Where the footer ends: at the end of the file."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
 from indextables.schema.calendar import parse_date, parse_timestamp
 from indextables.schema.spark import to_arrow
-from indextables.schema.type_info import spark_metadata
+from indextables.schema.type_info import child_fields, spark_metadata
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.deletion_bitmap import read_bitmap, read_framed
 from indextables.source.delta.log import Add, DeletionVector, DeltaLog, LogState
@@ -169,14 +169,7 @@ def _public(field: pa.Field) -> pa.Field:
 
 def _replace_fields(column: Any, field: pa.Field) -> Any:  # noqa: ANN401 - a Column
     """The column with a field of the same shape."""
-    kind = field.type
-    inner: list[pa.Field] = []
-    if pa.types.is_struct(kind):
-        inner = list(kind)
-    elif pa.types.is_list(kind):
-        inner = [kind.value_field]
-    elif pa.types.is_map(kind):
-        inner = [kind.key_field, kind.item_field]
+    inner = child_fields(field.type)
     children = tuple(_replace_fields(c, f) for c, f in zip(column.children, inner, strict=True))
     return type(column)(field, column.key, column.default, children, column.required, column.uuid)
 

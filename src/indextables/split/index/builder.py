@@ -110,3 +110,24 @@ class IndexBuilder:
             self._writer.add_document(tantivy.Document.from_dict(values, self._schema))
         except Exception as error:  # noqa: BLE001 - that is what it raises for a number that is too large
             self._add_without_rejected(values, error)
+
+
+def build_index(
+    mapping: Mapping, options: Options, batches: Iterator[pa.RecordBatch], where: str, error: type[Exception]
+) -> Path:
+    """Build the index of rows that have none; returns its folder, which the caller removes.
+
+    Raises:
+        error: the rows cannot be indexed; `where` names them.
+    """
+    builder = IndexBuilder(mapping, 0, options)
+    try:
+        for batch in batches:
+            builder.add(batch)
+        return builder.finish()
+    except (pa.ArrowException, ValueError) as problem:
+        builder.discard()
+        raise error(f"{where} cannot be indexed ({problem})") from problem
+    except BaseException:
+        builder.discard()
+        raise
