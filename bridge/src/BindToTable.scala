@@ -53,7 +53,7 @@ object BindToTable extends Rule[LogicalPlan] {
       }
       val added = AttributeSet(columns.values.flatMap(_.references))
       val rewritten = replaced.transformExpressions {
-        // What a subquery takes from outside is what it says that it takes.
+        // A subquery lists the columns that it takes from outside.
         case subquery: SubqueryExpression if !missing(subquery, added).isEmpty =>
           subquery.withNewOuterAttrs(Compat.outerAttributes(subquery) ++ missing(subquery, added))
       }
@@ -75,7 +75,7 @@ object BindToTable extends Rule[LogicalPlan] {
     case _ => true
   }
 
-  /** What is wanted of a plan: a virtual column that speaks of one of its columns, or of its only table. */
+  /** A virtual column that a plan has to provide: one of a column of the plan, or of its only table. */
   private case class ColumnRequest(expression: IndexExpression, subject: Option[(Attribute, Seq[String])])
 
   private object ColumnRequest {
@@ -93,7 +93,7 @@ object BindToTable extends Rule[LogicalPlan] {
     }
   }
 
-  /** The plan with the wanted column among its output; None where it has no such table. */
+  /** The plan with the virtual column in its output; None if it has no such table. */
   private def supply(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
     case _ if request.expression.subject.nonEmpty && request.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
     // A scan makes buckets of whole columns; those of a field within one are found row by row.
@@ -128,7 +128,7 @@ object BindToTable extends Rule[LogicalPlan] {
     case _ => None
   }
 
-  /** What a projection's input is wanted for. */
+  /** The request for the input of a projection. */
   private def below(list: Seq[NamedExpression], request: ColumnRequest): Option[ColumnRequest] = request.subject match {
     case None => Some(request)
     case Some((column, path)) => list.find(_.exprId == column.exprId).flatMap {

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The bucket of a value. A scan of ours tells it for whole columns; for other rows it is found here, one by one. */
+/** The bucket of a value. Scans compute buckets of whole columns in Python; rows from elsewhere are evaluated here. */
 trait Buckets extends UnaryExpression with IndexExpression with CodegenFallback {
   def column: Expression
   def kind: String

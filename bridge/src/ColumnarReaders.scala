@@ -48,7 +48,7 @@ class ColumnarReaders(
 /**
  * A column of a batch that is valid until its reader goes on to the next batch.
  *
- * Spark takes every `ArrowColumnVector` for one that nobody uses again: it hands such batches to Python UDFs in a queue,
+ * Spark assumes that an `ArrowColumnVector` is never reused: it passes such batches to Python UDFs through a queue,
  * reads them after later batches were loaded, and asks nobody to free them. Of other vectors it expects what all its own
  * readers of files do, which is to use the memory of a batch again. This class is therefore no `ArrowColumnVector`.
  */
@@ -173,7 +173,7 @@ private object BufferedReader {
   private val MaxBytes = 16L << 20
 }
 
-/** Rows from a Python task; its last batch is one row that says what the task read. */
+/** Rows from a Python task; its last batch is one row with the metrics of the task. */
 private class TaskReader(
     source: UserDefinedPythonDataSource,
     function: Array[Byte],

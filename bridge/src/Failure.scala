@@ -17,7 +17,7 @@ class SyntaxFailure(sentence: String)
   override def getMessage: String = sentence
 }
 
-/** The same in a task. Spark hands on what has an error class as it is; of others it says that a job was aborted. */
+/** The same in a task. Spark shows errors with an error class unchanged, and others as an aborted job. */
 class TaskFailure(sentence: String)
     extends SparkRuntimeException(
       "USER_RAISED_EXCEPTION", Map("errorMessage" -> sentence), null, Array.empty[QueryContext], "") {

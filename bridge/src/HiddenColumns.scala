@@ -36,19 +36,19 @@ object HiddenColumns extends Rule[LogicalPlan] {
         aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(selected(_, columns)))
       case other => other
     }
-    named.transformExpressions { case column: UnresolvedAttribute if isHidden(column) => meant(column, columns) }
+    named.transformExpressions { case column: UnresolvedAttribute if isHidden(column) => resolve(column, columns) }
   }
 
   private def selected(expression: NamedExpression, columns: Seq[Attribute]): NamedExpression = expression match {
-    case column: UnresolvedAttribute if isHidden(column) => meant(column, columns) match {
+    case column: UnresolvedAttribute if isHidden(column) => resolve(column, columns) match {
       case same: UnresolvedAttribute => same
-      case found => Alias(found, column.nameParts.last)()
+      case resolved => Alias(resolved, column.nameParts.last)()
     }
     case other => other
   }
 
   /** With a table's name before it, it is of that table: of any column that has the name before it too. */
-  private def meant(column: UnresolvedAttribute, columns: Seq[Attribute]): Expression = {
+  private def resolve(column: UnresolvedAttribute, columns: Seq[Attribute]): Expression = {
     val make = kinds(column.nameParts.last.toLowerCase)
     column.nameParts match {
       case Seq(table, _) =>

@@ -35,7 +35,7 @@ class IndexScan(
 
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 
-  // --- what it asks ----------------------------------------------------------------------------------
+  // --- requests -------------------------------------------------------------------------------------
 
   private def request(more: (String, Any)*): util.Map[String, Any] = read(Seq(
     "columns" -> projection.fieldNames,
@@ -86,7 +86,7 @@ class IndexScan(
     planned = None
   }
 
-  // --- what Spark is told ----------------------------------------------------------------------------
+  // --- what Spark shows -----------------------------------------------------------------------------
 
   private lazy val estimate = Rpc("estimate", request()).json
 

@@ -94,7 +94,7 @@ class IndexScanBuilder(table: IndexTable, options: util.Map[String, String], vir
   }
 }
 
-/** The part of a request that all reads have: the table, its snapshot, and the columns that the query knows. */
+/** The part of a request that all reads have: the table, its snapshot, and the columns of the query. */
 class ReadRequest(
     options: util.Map[String, String], snapshot: util.Map[String, Any], table: IndexTable, virtual: Seq[VirtualColumn]) {
   private val members = Seq(
@@ -108,7 +108,7 @@ class ReadRequest(
   def apply(more: (String, Any)*): util.Map[String, Any] = Json.obj(members ++ more: _*)
 }
 
-/** An aggregation that is pushed: as it was asked, and the columns of its answer. */
+/** A pushed aggregation: its request, and the columns of its result. */
 class PushedAggregation(
     val json: util.Map[String, Any], val schema: StructType, val complete: Boolean, aggregate: Aggregation) {
   def request: util.Map[String, Any] = {

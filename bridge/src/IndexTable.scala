@@ -26,11 +26,11 @@ class IndexTable(
     written: Boolean = false)
     extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns {
 
-  /** Whether a catalog knows it. */
+  /** Whether it is a table of a catalog. */
   def named: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
 
-  /** The columns that rows are partitioned by, if whoever writes says so; a catalog does. */
-  def wantedPartitions: Option[Array[String]] = partitionBy.orElse(
+  /** The partition columns, if the writer names them; a catalog does. */
+  def declaredPartitions: Option[Array[String]] = partitionBy.orElse(
     if (!named) None
     else Some(partitioning.map {
       case IdentityTransform(FieldReference(Seq(column))) => column

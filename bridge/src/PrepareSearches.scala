@@ -63,7 +63,7 @@ object RemoveSearchTargets extends Rule[LogicalPlan] {
  * Keeps an expression that names no column (`* INDEXQUERY 'words'`, `score()`) where it was written, until BindToTable
  * has looked at it once.
  *
- * Spark's optimizer moves only deterministic expressions, so this one says that it is not.
+ * Spark's optimizer moves only deterministic expressions, so this one is declared non-deterministic.
  */
 case class MovementBarrier(child: Expression) extends UnaryExpression with Unevaluable {
   override lazy val deterministic: Boolean = false

@@ -16,8 +16,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The data source `indextables`. */
 class Provider extends TableProvider with DataSourceRegister with CreatableRelationProvider {
-  // Spark asks one provider for schema and partitioning in turn.
-  private var asked: Option[(util.Map[String, String], Option[TableInfo])] = None
+  // Spark calls one provider for the schema, then for the partitioning.
+  private var lastLookup: Option[(util.Map[String, String], Option[TableInfo])] = None
 
   override def shortName(): String = Provider.Name
 
@@ -25,21 +25,21 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
 
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
     val merged = SessionOptions.merged(options)
-    found(merged).getOrElse(throw Provider.missing(merged)).schema
+    lookup(merged).getOrElse(throw Provider.missing(merged)).schema
   }
 
   override def inferPartitioning(options: CaseInsensitiveStringMap): Array[Transform] =
     // A managed table that is being created has no path yet.
     if (!options.containsKey("path")) Array.empty
-    else found(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
+    else lookup(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
 
   override def getTable(
       schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table = {
     val declared = new IndexTable(schema, partitioning, properties)
     if (!declared.named) declared
     else {
-      // A catalog remembers the table as it was created; the log knows it as it is, once there is one.
-      TableInfo.ofCatalog(properties).map(known => new IndexTable(known.schema, known.partitioning, properties)).getOrElse(declared)
+      // A catalog has the schema of the table's creation; the log, once there is one, has the current schema.
+      TableInfo.ofCatalog(properties).map(info => new IndexTable(info.schema, info.partitioning, properties)).getOrElse(declared)
     }
   }
 
@@ -50,13 +50,13 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
       context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation =
     SaveModes.save(context, mode, parameters, data)
 
-  private def found(options: util.Map[String, String]): Option[TableInfo] = asked match {
+  private def lookup(options: util.Map[String, String]): Option[TableInfo] = lastLookup match {
     case Some((same, info)) if same == options => info
     case _ =>
       if (options.containsKey("checkpointlocation")) throw new Failure(
         "a stream is written batch by batch: use foreachBatch, with txn.appId and txn.version so that none is written twice")
       val info = TableInfo.of(options)
-      asked = Some((options, info))
+      lastLookup = Some((options, info))
       info
   }
 }
@@ -68,7 +68,7 @@ object Provider {
     new Failure(s"no table at ${options.get("path")}: check the path, or write a table there first")
 }
 
-/** What the log says of a table. */
+/** Schema and partition columns of a table, from its log. */
 class TableInfo(json: JsonNode) {
   val schema: StructType = DataType.fromJson(json.get("schema").asText).asInstanceOf[StructType]
   val partitionColumns: Seq[String] = json.get("partitions").asScala.map(_.asText).toSeq

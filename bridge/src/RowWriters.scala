@@ -13,7 +13,7 @@ import org.apache.spark.sql.types._
 /** What a task wrote, for the commit; only Python reads it. */
 case class TaskCommit(message: Array[Byte]) extends WriterCommitMessage
 
-/** Hands the rows of a task to Python, and what Python says of them to the commit. */
+/** Passes the rows of a task to Python, and the message that Python returns to the commit. */
 class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], schema: StructType, artifacts: Option[String])
     extends DataWriterFactory {
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
@@ -21,8 +21,8 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
 
     override def writeAll(rows: util.Iterator[InternalRow]): Unit = {
       KeepAlive.used()
-      val said = Compat.evaluatorFactory(source, function, TransportTypes(schema), RowWriters.Said, artifacts)
-      said.createEvaluator().eval(0, rows.asScala).foreach { row =>
+      val evaluators = Compat.evaluatorFactory(source, function, TransportTypes(schema), RowWriters.Result, artifacts)
+      evaluators.createEvaluator().eval(0, rows.asScala).foreach { row =>
         if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
         written = Some(TaskCommit(row.getBinary(0)))
       }
@@ -31,7 +31,7 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
     override def write(row: InternalRow): Unit = throw new UnsupportedOperationException("rows are written all at once")
 
     override def commit(): WriterCommitMessage =
-      written.getOrElse(throw new IllegalStateException("the task of a write said nothing"))
+      written.getOrElse(throw new IllegalStateException("the task of a write returned no message"))
 
     override def abort(): Unit = ()
 
@@ -40,10 +40,10 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
 }
 
 object RowWriters {
-  private val Said = new StructType().add("message", BinaryType).add("error", StringType)
+  private val Result = new StructType().add("message", BinaryType).add("error", StringType)
 }
 
-/** Types as rows travel to Python: Spark keeps an interval of months as an integer, and Arrow in Python knows no other. */
+/** The types in which rows are sent to Python: an interval of months is an integer, because Arrow in Python has no such type. */
 object TransportTypes {
   def apply(schema: StructType): StructType = of(schema).asInstanceOf[StructType]
 

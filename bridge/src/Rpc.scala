@@ -85,7 +85,7 @@ object Rpc {
   private def ended(error: Throwable): Boolean =
     Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).exists(_.isInstanceOf[IOException])
 
-  /** One call in a thread of its own, so that whoever waits for it can be interrupted; then its process is ended. */
+  /** One call in a thread of its own, so that the waiting thread can be interrupted; the process of the call is then ended. */
   private def once(op: String, call: Call): Reply = {
     val gate = if (Work(op)) forWork else forQueries
     gate.acquire()

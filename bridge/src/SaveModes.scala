@@ -14,7 +14,7 @@ import org.apache.spark.sql.sources.BaseRelation
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** `df.write.save(path)` with any of the four modes: one append, whose mode the planner is told. */
+/** `df.write.save(path)` with any of the four modes: one append, with the mode in its request to the planner. */
 object SaveModes {
   private val Asked = DataSourceUtils.PARTITIONING_COLUMNS_KEY
 

@@ -10,10 +10,10 @@ import org.apache.spark.unsafe.types.UTF8String
 
 /** What only a scan of a table of ours can tell of a row. It becomes a column of that table (BindToTable). */
 trait IndexExpression extends Expression {
-  /** The column it speaks of; without one it speaks of the rows of the only table below. */
+  /** Its column; without one, it refers to the rows of the only table below. */
   def subject: Option[Expression]
 
-  /** What the planner is asked, once the column's path in the table is known. */
+  /** The definition for the planner, with the column's path in the table. */
   def definition(path: Option[Seq[String]]): Seq[(String, Any)]
 
   /** Its value for a row that an outer join made up; None for null. */
@@ -28,9 +28,9 @@ trait IndexExpression extends Expression {
 /** A constant text of a function: known before the query runs. */
 object ConstantText {
   def check(text: Expression, whose: String): TypeCheckResult = text match {
-    case given if !given.resolved => TypeCheckSuccess
-    case given if given.dataType == StringType && given.foldable && given.eval() != null =>
-      if (given.eval().asInstanceOf[UTF8String].isValid) TypeCheckSuccess
+    case query if !query.resolved => TypeCheckSuccess
+    case query if query.dataType == StringType && query.foldable && query.eval() != null =>
+      if (query.eval().asInstanceOf[UTF8String].isValid) TypeCheckSuccess
       else TypeCheckFailure(s"the query of $whose is not valid UTF-8; give it as a text")
     case _ => TypeCheckFailure(
       s"$whose takes its query as a text that is known before the query runs, as $whose 'words'")

@@ -4,7 +4,7 @@ import java.util.Locale
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
-/** Statements that may be commands of ours; the planner is asked only about those. */
+/** Statements that may be commands of indextables; only those are sent to the planner. */
 object Statements {
   private val words = Set("indextables", "indextable", "indexfiles", "splits", "tantivy4spark")
   // A word of ours stands among the first ones: WAIT FOR INDEXTABLES ...

@@ -45,7 +45,7 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
       "options" -> options,
       "schema" -> info.schema.json,
       "declared" -> (if (table.named) Some(table.schema.json) else None),
-      "partitions" -> table.wantedPartitions,
+      "partitions" -> table.declaredPartitions,
       "mode" -> mode,
       "replace" -> replace,
       "filters" -> filters)
@@ -58,7 +58,7 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
     extends Write with RequiresDistributionAndOrdering with BatchWrite {
   private val Seq(function, plan) = planned.blobs
   private val shuffle = Option(planned.json.get("shuffle"))
-  // Once a commit was tried, only the planner knows whether files may be deleted.
+  // After an attempt to commit, only the planner may delete files: the commit may have succeeded.
   private var tried = false
   // What was committed.
   private var metrics: Array[CustomTaskMetric] = Array.empty
