@@ -1,4 +1,4 @@
-"""Which release this is."""
+"""The version of this release, its only source."""
 
 VERSION = "0.1.0"
 ENGINE = f"indextables/{VERSION}"

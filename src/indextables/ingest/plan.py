@@ -1,4 +1,4 @@
-"""A write before and after its rows: what is agreed on first, and the one version at the end.
+"""Plans a write before its rows are written, and commits it as one version afterwards.
 
 ```
 plan_write ─► WritePlan ─► splits, in this process or in many ─► finish_write ─► one version

@@ -1,4 +1,4 @@
-"""What an overwrite takes out of the table: all of it, some partitions, or what a condition covers."""
+"""The splits that an overwrite removes: all, those of some partitions, or those that a condition covers."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

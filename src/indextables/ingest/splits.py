@@ -1,4 +1,4 @@
-"""Batches into splits on the store, one set of partition values each, cut at the target size."""
+"""Writes batches as splits to the store: one or more for each partition, of the target size."""
 
 import shutil
 import tempfile

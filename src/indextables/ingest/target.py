@@ -1,4 +1,4 @@
-"""What a write does to the table it meets: make it, extend its schema, or refuse."""
+"""The schema and metadata that a write gives to a table, which is new or may be extended."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How rows are written: their schema, what of it is indexed, and the table's new metadata.
+    """The target of a write: the schema of its rows, their indexing, and the table's new metadata.
 
     `metadata` is set when the table is new or when the write changes its metadata.
     """

@@ -1,4 +1,4 @@
-"""A snapshot written down as a state, so that history need not be replayed from zero.
+"""Writes a snapshot as a state, so that readers need not replay all versions.
 
 Incremental: the manifests of the base state are referred to again, one new manifest holds the new
 entries, removed paths become tombstones; the cost is that of the change. Compacted: the live entries are
@@ -69,7 +69,7 @@ _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
 @dataclass(frozen=True, slots=True)
 class CheckpointResult:
-    """What a checkpoint left behind."""
+    """The result of a checkpoint."""
 
     version: int
     format: str

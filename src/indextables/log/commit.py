@@ -1,4 +1,4 @@
-"""Claim the next version, or explain why not.
+"""Commits: create the next version, or raise a conflict.
 
 ```
 draft ─► read what came between, check that the draft still holds ◄────────────────────┐
@@ -388,7 +388,7 @@ class _Commit:
         return _Created.SUPERSEDED
 
     def replaced(self, version: int, problem: str = "") -> CommitConflictError:
-        """What to raise when the table is not the one that the draft was made for."""
+        """The error if the table is not the one that the draft was planned for."""
         return CommitConflictError(
             self.draft.operation,
             problem or "the table that this operation started from was deleted or replaced meanwhile",
@@ -397,7 +397,7 @@ class _Commit:
         )
 
     def unknown(self, cause: str) -> CommitUnknownError:
-        """What to raise while a version is pending."""
+        """The error if the outcome of the commit is unknown."""
         assert self.pending is not None
         return CommitUnknownError(self.url, self.pending, cause or self.cause, token=self.token)
 

@@ -1,4 +1,4 @@
-"""What a commit relies on, and whether another commit broke it. No storage is touched here.
+"""Conflicts between a commit and other commits since its base. No storage is touched here.
 
 Appends rely on the table's metadata only, so they never conflict with each other. Whatever removes splits
 relies on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
@@ -135,12 +135,12 @@ def check_since(draft: Draft, before: Metadata, version: int, latest: Snapshot) 
 
 
 def without_registry(configuration: Mapping[str, str] | None) -> dict[str, str]:
-    """A table's configuration less the document mappings that commits register in it."""
+    """A table's configuration without the document mappings that commits register in it."""
     return {k: v for k, v in (configuration or {}).items() if not k.startswith(REGISTRY_PREFIX)}
 
 
 def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> str | None:
-    """What is wrong with another overwrite before this operation."""
+    """Why another overwrite before this operation is a conflict; None if it is not."""
     if draft.overwrites:
         return "it overwrote the table too" if mode == OVERWRITE else "it overwrote rows of this table"
     added = [action for action in actions if isinstance(action, Add)]
@@ -150,7 +150,7 @@ def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> st
 
 
 def _purge_problem(draft: Draft, purge: CommitInfo) -> str | None:
-    """What is wrong with a purge before this operation."""
+    """Why a purge before this operation is a conflict; None if it is not."""
     if draft.reuses_files and draft.adds:
         return f"that purge may have deleted {draft.adds[0].path}, which this operation brings back"
     return purge_problem(draft.adds, purge)

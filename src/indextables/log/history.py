@@ -216,7 +216,7 @@ def _paths(listed: pa.Table) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """What became of a commit.
+    """The outcome of a commit.
 
     `committed` is true if the commit is in the table, and `version` says where. It is false if the commit is
     certainly absent: another commit has its version. It is None while the version that it

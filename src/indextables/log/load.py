@@ -1,4 +1,4 @@
-"""From the files of the log to a snapshot: history in, table out."""
+"""Loads snapshots from the files of the log."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -261,9 +261,9 @@ class Loader:
         return BaseState(base.version, "", None, listed), header, delta.metadata, delta.protocol
 
     def read_missing_header(self, version: int) -> StateHeader:
-        """What a state of another engine has no field for: the batches of streams, and skipped splits.
+        """The batches of streams and the skipped splits, which states of other engines do not have.
 
-        The version files up to it, as far as they are there, and earlier states of ours say it.
+        They are read from the version files up to the state, as far as those exist, and from earlier states.
         """
         listing = full_listing(self.log)
         earlier_header, start = StateHeader(), 0

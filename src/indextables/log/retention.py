@@ -1,4 +1,4 @@
-"""Which files of the log may go. Deciding touches nothing; deleting is a separate step.
+"""Retention of log files: which ones have expired, and, as a separate step, their deletion.
 
 What stays: the newest version; every version that log retention promises to time travel, with the base it
 is read from; the states that state retention keeps; the one that the pointer names; what states of other
@@ -73,7 +73,7 @@ class Retention:
 
 
 def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
-    """What has outlived its retention."""
+    """The files that are older than their retention and that no readable version needs."""
     pointer = read_pointer(loader.log)
     before_ms = now_ms - retention.manifest_ms
     anchor = _anchor(

@@ -88,7 +88,7 @@ def current_segment(log: Store) -> Segment:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How the log went on from a version that is known already.
+    """The versions after a version that was read before.
 
     `later` are the files of versions that follow it. `stamp` identifies the file of the newest version; it
     is compared the next time, so that a table that was deleted and made anew is not mistaken for the old one.
@@ -102,7 +102,7 @@ class Progress:
 
 
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
-    """What came after a version: nothing, versions that follow it, or a table to be read anew.
+    """The versions after a version: none, some, or unknown, so that the table has to be read again.
 
     Without a stamp, any file of the version is accepted: the caller compares its token.
     """

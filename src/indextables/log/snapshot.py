@@ -152,7 +152,7 @@ SnapshotKey: TypeAlias = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class BaseState:
-    """What a snapshot starts from: a state whose manifests are read on demand, or a list in memory."""
+    """The base of a snapshot: a state whose manifests are read on demand, or a list in memory."""
 
     version: int = -1
     folder: str = ""
@@ -161,7 +161,7 @@ class BaseState:
 
 
 class FileLists(Protocol_):
-    """Where file lists of this table's versions are kept, if anywhere."""
+    """The cache of file lists of this table's versions."""
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
         """The live splits of a snapshot, if they are kept."""
@@ -189,7 +189,7 @@ class SnapshotReader(Protocol_):
         """How many manifests are read at once."""
 
     def read_missing_header(self, version: int) -> StateHeader:
-        """What a state of another engine has no field for."""
+        """The header of a state of another engine, from earlier files."""
 
     def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
         """A version from other bases than the unusable ones."""
@@ -304,7 +304,7 @@ class Snapshot:
 
     @property
     def key(self) -> SnapshotKey:
-        """What the snapshot's file list is kept under."""
+        """The key of the snapshot's file list in caches."""
         return self.version, self.identity
 
     def files(self, where: Predicate | None = None) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Snapshots and file lists that this process has read, kept within the limits that the options set.
+"""Caches of snapshots and file lists that this process has read, within the limits of the options.
 
 Everything in these caches is immutable on storage (a version file, the entries of a manifest, the files of
 one version), and is cached under what identifies its files there (name, size, time, tag). So a cached value
@@ -27,7 +27,7 @@ Key: TypeAlias = tuple[CacheScope, Hashable]
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """How long and how many, for one of the caches; nothing is kept when caching is off."""
+    """Time to live and capacity of a cache; both are 0 if caching is off."""
 
     ttl_ms: int
     capacity: int
@@ -65,7 +65,7 @@ class SnapshotCache:
         self._limits = cache_limits(options, opt.CACHE_SNAPSHOT_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
 
     def get(self, segment: Segment) -> Snapshot | None:
-        """What was read of these files before."""
+        """The cached snapshot of these files."""
         if not self._limits.capacity:
             return None
         snapshot = SNAPSHOTS.get((self._scope, segment), ttl_ms=self._limits.ttl_ms)
@@ -128,7 +128,7 @@ def invalidate(url: str | None = None) -> int:
 
 
 def cache_statistics() -> dict[str, CacheStatistics]:
-    """How the caches of this process did, by the name their options have."""
+    """The statistics of the caches of this process, by their names in options."""
     named: dict[str, Cache[Key, Any]] = {
         "newest": NEWEST,
         "snapshot": SNAPSHOTS,

@@ -1,4 +1,4 @@
-"""The log of one table: read it at a version, add a version, keep it small."""
+"""The log of one table: reads versions, commits, checkpoints and cleans up."""
 
 import logging
 from collections.abc import Callable
@@ -146,7 +146,7 @@ class TransactionLog:
         return replace(snapshot, reader=self._loader)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
-        """What was done to the table, newest first."""
+        """The commits of the table, newest first."""
         self._check_supported()
         return self._retry_if_cleaned(lambda listing: history(self._loader, listing, limit))
 

@@ -117,7 +117,7 @@ def _decompress(data: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """How the state that a version starts from is made up; `format` is none if there is none."""
+    """The figures of the state that a version starts from; `format` is none if there is none."""
 
     format: str
     version: int | None

@@ -1,6 +1,6 @@
-"""Long work under a name: how far it is, how it ended, and waiting for it.
+"""Jobs: long-running work whose progress and end are recorded; and tasks that executors run.
 
-The processes of a machine know of each other's jobs.
+Every process of a machine can list the jobs of the others, and wait for them.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ def save(job_id: str, record: dict[str, Any]) -> None:
 
 
 def load(job_id: str) -> JobRecord | None:
-    """What is known of a job."""
+    """The record of a job; None if there is none."""
     home = folder()
     if home is None or _ID.fullmatch(job_id) is None:
         return None
@@ -100,7 +100,7 @@ def load(job_id: str) -> JobRecord | None:
 
 
 def load_all() -> Iterator[JobRecord]:
-    """What is known of all jobs of this machine, in no order."""
+    """The records of all jobs of this machine, in no order."""
     for path in _files():
         if path.suffix == _SUFFIX and (record := _read(path)) is not None:
             yield record
@@ -172,14 +172,14 @@ _SAVE_EVERY_S = 0.2
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kind of a job."""
 
     MERGE = "merge"
     PREWARM = "prewarm"
 
 
 class JobStatus(StrEnum):
-    """How far a job is."""
+    """The status of a job."""
 
     WAITING = "WAITING"
     RUNNING = "RUNNING"
@@ -220,7 +220,7 @@ class Job:
 
     @property
     def progress_pct(self) -> float:
-        """How much of it is done."""
+        """The share of its work that is done, in percent."""
         if self.status is JobStatus.COMPLETED:
             return 100.0
         return 100.0 * self.done / self.total if self.total else 0.0
@@ -351,7 +351,7 @@ def jobs(kind: JobKind, table: str | None = None) -> list[Job]:
 
 
 def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None) -> list[Job]:
-    """The same, or the one with an id; CommandError if there is none of it."""
+    """The jobs of this machine, or the one with an id; CommandError if there is no such job."""
     listed = [each for each in jobs(kind, table) if job_id in (None, each.id)]
     if job_id is not None and not listed:
         raise CommandError(

@@ -1,4 +1,4 @@
-"""Many small splits become few large ones.
+"""Merges small splits into larger ones.
 
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
 becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
@@ -92,7 +92,7 @@ def open_merge_input(
 
 
 def damage(store: Store, ref: SourceRef) -> str | None:
-    """Why a split that could not be fetched never can be; nothing if storage may deliver it another time."""
+    """Why a split can never be read; None if the error of storage may be temporary."""
     try:
         size = store.head(ref.path).size
     except ObjectMissingError:
@@ -139,7 +139,7 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeTaskResult:
-    """What became of a task: the new split and the paths it holds, and what was left out, with reasons.
+    """The result of a task: the new split, the paths that it replaces, and those left out, with reasons.
 
     `skipped` are damaged splits, `unavailable` splits that storage did not deliver, `failed` reasons why a
     group as a whole could not be merged.
@@ -154,7 +154,7 @@ class MergeTaskResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What a merge did to the table, and what it left as it was (see `MergeTaskResult`)."""
+    """The outcome of a merge: merged splits, and splits that were left out (see `MergeTaskResult`)."""
 
     merged_splits: int = 0
     new_splits: int = 0
@@ -304,7 +304,7 @@ class MergeOptions:
     def tasks(
         self, snapshot: Snapshot, options: Options, before: MergeOutcome, now_ms: int
     ) -> list[MergeTask]:
-        """What is left to do after what was done already."""
+        """The tasks that remain after earlier passes, whose outcome is `before`."""
         groups = plan(
             snapshot,
             options,

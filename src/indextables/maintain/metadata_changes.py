@@ -23,7 +23,7 @@ RESTORE = "RESTORE"
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What came back and what left; no version if the table was what it should be already."""
+    """The splits that a restore added and removed; no version if the table had that content already."""
 
     restored_version: int
     version: int | None
@@ -130,7 +130,7 @@ DROP = "DROP PARTITIONS"
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What left the table; no version if no partition matched."""
+    """The partitions and splits that were dropped; no version if no partition matched."""
 
     partitions: int = 0
     splits: int = 0

@@ -1,4 +1,4 @@
-"""Indexes are brought to the local disk and into memory before the first search needs them."""
+"""Prewarm: copies indexes to the local disk and into memory before the first search."""
 
 import socket
 import time
@@ -46,7 +46,7 @@ class PrewarmTask:
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What a task did, and on which host."""
+    """The result of a task, and the host on which it ran."""
 
     host: str
     splits: int = 0

@@ -1,4 +1,4 @@
-"""Files that no version needs are deleted: splits, and old files of the log (PROTOCOL.md, "Purge").
+"""Purge: deletes splits that no version refers to, and old files of the log (PROTOCOL.md, "Purge").
 
 A split stays if any version that can still be read names it, and as long as it is young: a write that is
 still running has not named its splits yet. So the order is:
@@ -50,7 +50,7 @@ _BACKOFF = Backoff(base_ms=200, max_ms=60_000)
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Files that may go: one call to storage deletes them."""
+    """A batch of files to delete, with one call to storage."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -58,7 +58,7 @@ class Orphans:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What became of a batch."""
+    """The result of deleting a batch."""
 
     files: int
     bytes: int
@@ -68,7 +68,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """What a purge has decided before it deletes the first split."""
+    """The plan of a purge, before it deletes the first split."""
 
     retention_hours: float
     before_ms: int
@@ -83,7 +83,7 @@ class PurgePlan:
 
 @dataclass(frozen=True, slots=True)
 class PurgeOutcome:
-    """What a purge found and deleted; a dry run deletes nothing."""
+    """The numbers of files that a purge found and deleted; a dry run deletes nothing."""
 
     orphans_found: int = 0
     orphans_deleted: int = 0

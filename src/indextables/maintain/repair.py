@@ -1,4 +1,4 @@
-"""A log is written anew: from one that can still be read, or from the splits alone.
+"""Repair: writes a new log, from one that can still be read, or from the splits alone.
 
 The log that is repaired is never changed. The new one has two versions: the table, and its splits.
 """

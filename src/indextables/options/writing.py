@@ -1,4 +1,4 @@
-"""Options of writing a table: how large splits get, how a schema may grow, what a commit says."""
+"""Options of writing a table: the size of splits, schema evolution, and metadata of commits."""
 
 from indextables.options.declare import Where, boolean, choice, integer, option, optional_text, size
 

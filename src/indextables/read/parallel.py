@@ -1,4 +1,4 @@
-"""Works that run in several threads, in bounded memory; their results come in the order of the works."""
+"""Runs functions in several threads, in bounded memory; their results come in the order of the functions."""
 
 import os
 import queue

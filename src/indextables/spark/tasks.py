@@ -150,7 +150,7 @@ def _with_null_metrics(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
 
 
 class TaskMetrics:
-    """What a task read."""
+    """The metrics of a task."""
 
     def __init__(self, splits: int) -> None:
         self._before = metrics.figures()

@@ -256,7 +256,7 @@ def positions_key(field: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitSummary:
-    """What the log has of a split: rows, statistics and document mapping."""
+    """The metadata of a split in the log: number of rows, statistics and document mapping."""
 
     num_records: int
     mapping: Mapping
@@ -270,7 +270,7 @@ class SplitSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitMetadata(SplitSummary):
-    """What a writer puts into the footer.
+    """The metadata that a writer stores in the footer.
 
     `schema` is the table's, partition columns included, without `_row`. `source_files` are those of a
     companion split, in the order of its rows; None if the split has the rows itself.
@@ -285,7 +285,7 @@ class SplitMetadata(SplitSummary):
 
 @dataclass(frozen=True, kw_only=True)
 class Footer(SplitMetadata):
-    """What is known of a split without reading rows or index.
+    """The metadata of a split, without its rows and index.
 
     `parquet` is Parquet's own metadata, to open the rows without reading it again. `checksums` are those of
     the rows; None in formats that have none.

@@ -1,4 +1,4 @@
-"""What every kind of store can do, below the handle that callers hold."""
+"""The interface of all kinds of stores, below the handle that callers use; and waiting times of retries."""
 
 import io
 import random

@@ -46,7 +46,7 @@ class Identity:
     given: Options = field(default_factory=Options)
 
     def without_secrets(self) -> "Identity":
-        """What may be kept; it remembers the names of what it lost."""
+        """The identity without secrets, with the names of the options that were removed."""
         lost = [key for key in self.options.values if is_secret(key)]
         if self.provider is not None:
             lost.append("the credentials callable")

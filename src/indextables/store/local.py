@@ -150,7 +150,7 @@ class LocalBackend:
         return removed
 
     def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """What a folder holds, in the order of whole keys: a folder's name counts with its slash."""
+        """The entries of a folder, in the order of whole keys: a folder is compared with its slash."""
         with _translate_os_errors(folder):
             try:
                 with os.scandir(_path(folder)) as listing:

@@ -25,7 +25,7 @@ Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """How our records look as JSON: camel case, absent when at the default."""
+    """A record in JSON: keys in camel case, absent if the value is the default."""
 
 
 class Protocol(_Record, frozen=True):

@@ -1,4 +1,4 @@
-"""Arrow maps and lists by their parts: offsets, and the children that they cut."""
+"""Arrow maps and lists as their parts: offsets, and arrays of children."""
 
 from typing import Any, TypeAlias
 

@@ -451,7 +451,7 @@ def _check(state: StateManifest, url: str) -> None:
 
 
 def resolve_manifest_path(path: str, state_dir: str) -> str:
-    """Where a manifest lies, seen from where the state's folder is.
+    """The path of a manifest relative to the log folder.
 
     Args:
         path: as the state has it: below the log folder, a bare name in the state's own folder, or an
@@ -510,7 +510,7 @@ def encode_header(header: StateHeader) -> dict[str, str]:
 
 
 def decode_header(header: Mapping[str, str], url: str) -> StateHeader | None:
-    """What the state's writer put there; nothing when it was another engine."""
+    """The header of a state; None if another engine wrote it."""
     text = header.get(KEY)
     if text is None:
         return None

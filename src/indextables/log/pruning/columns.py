@@ -33,7 +33,7 @@ _ASTRAL_ORDER = "[\\x{E000}-\\x{10FFFF}]"
 
 @dataclass(frozen=True)
 class ColumnMetrics:
-    """What is known of a column in each of `count` places.
+    """The metrics of a column in each of `count` places.
 
     A null bound is an unknown one. Where `open_ended`, the upper bound is a prefix of the true one. `codes`,
     if given, says for each file which of the places is its own; `unsure` are files about which nothing is
@@ -81,7 +81,7 @@ class Entries:
         return find_field(self.schema, path)
 
     def metrics(self, column: pa.Field) -> ColumnMetrics:
-        """What is known of the column, without its nulls."""
+        """The metrics of the column, without those of nulls."""
         if (metrics := self._metrics.get(column.name)) is None:
             partitioned = any(column.name.lower() == name.lower() for name in self.partition_columns)
             metrics = self._partition(column) if partitioned else self._statistics(column)
@@ -188,7 +188,7 @@ class Entries:
 
 
 def _count_pattern(name: str, count: str) -> str:
-    """What our `stats` look like if a column has such a count of nulls.
+    """A pattern for `stats` of this implementation in which a column has such a number of nulls.
 
     Every quote within a key is escaped, so a bare one after a comma or brace begins a key.
     """

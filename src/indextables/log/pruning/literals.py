@@ -1,4 +1,4 @@
-"""A literal brought to the scale of a column, exactly, or not at all.
+"""Converts literals to the scale on which the values of a column are compared, if that is exact.
 
 Bounds and literals meet on one of three scales: whole numbers (integers, booleans, days, microseconds, and
 doubles by the order of their bits), decimals of one scale, texts. A literal that lies between two points
@@ -29,7 +29,7 @@ _WIDE = Context(prec=80)
 
 
 class Threshold(NamedTuple):
-    """Where a literal stands: at `point`, or between it and the next one if not `exact`.
+    """A literal on the scale of a column: at `point`, or between it and the next one if not `exact`.
 
     A point of None lies below (`side` -1) or above (`side` 1) everything the column can hold. With a `limit`,
     only columns within plus and minus it can be judged.

@@ -1,4 +1,4 @@
-"""Which files may hold a row that a condition wants, and which hold no other.
+"""Which files may have rows that match a condition (inclusive), and which have only such rows (strict).
 
 `files` are entries of a snapshot: `partitionValues`, `minValues`, `maxValues`, `stats` and `splitTags` are
 read, any of which may be absent. Nothing is skipped on a guess: a statistic that cannot be read, or that

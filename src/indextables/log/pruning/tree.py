@@ -1,4 +1,4 @@
-"""A condition judged for many files at once, from what is known of their columns.
+"""Evaluates a condition for many files at once, from the metrics of their columns.
 
 For each file three things are said of each part of a condition: whether it can be true for a row, whether
 it can be false, whether it can be unknown. NOT exchanges the first two; AND and OR combine them; what
@@ -45,7 +45,7 @@ _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class TruthMasks(NamedTuple):
-    """What a condition can be, for each file."""
+    """For each file, whether a condition can be true, false or unknown."""
 
     true: Mask
     false: Mask

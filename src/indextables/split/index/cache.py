@@ -94,7 +94,7 @@ class CacheStats:
 
 @dataclass(frozen=True, slots=True)
 class EvictionResult:
-    """What a flush or an eviction freed."""
+    """The result of a flush or an eviction."""
 
     entries: int
     files: int
