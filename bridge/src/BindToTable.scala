@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{VirtualColumn => _, _}
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.plans.logical.{Command, _}
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, StreamingDataSourceV2ScanRelation}
 import org.apache.spark.sql.types.DecimalType
 
 /**
@@ -97,7 +97,7 @@ object BindToTable extends Rule[LogicalPlan] {
   private def supply(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
     case _ if request.expression.subject.nonEmpty && request.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
     // A scan makes buckets of whole columns; those of a field within one are found row by row.
-    case _: DataSourceV2Relation if request.expression.isInstanceOf[Buckets] && request.subject.exists(_._2.nonEmpty) => None
+    case _: DataSourceV2Relation if inField(request) => None
     case relation: DataSourceV2Relation => relation.table match {
       case IndexTables(table, virtual) => Some(extended(relation, table, virtual, request))
       case _ => None
@@ -106,6 +106,7 @@ object BindToTable extends Rule[LogicalPlan] {
     case relation: LocalRelation if relation.data.isEmpty =>
       val column = AttributeReference("indextables_no_rows", request.expression.dataType, request.expression.nullable)()
       Some((relation.copy(output = relation.output :+ column), column))
+    case StreamScan(relation, stream, read) if !inField(request) => Some(extended(relation, stream, read, request))
     case project @ Project(list, child) =>
       below(list, request).flatMap(supply(child, _)).map { case (rewritten, column) =>
         val more = if (list.exists(_.exprId == column.exprId)) list else list :+ column
@@ -128,6 +129,9 @@ object BindToTable extends Rule[LogicalPlan] {
     case _ => None
   }
 
+  private def inField(request: ColumnRequest): Boolean =
+    request.expression.isInstanceOf[Buckets] && request.subject.exists(_._2.nonEmpty)
+
   /** The request for the input of a projection. */
   private def below(list: Seq[NamedExpression], request: ColumnRequest): Option[ColumnRequest] = request.subject match {
     case None => Some(request)
@@ -141,20 +145,40 @@ object BindToTable extends Rule[LogicalPlan] {
   private def extended(
       relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
-    val path = request.subject.map { case (column, inner) => relation.output.find(_.exprId == column.exprId).get.name +: inner }
-    val (name, added) = request.expression match {
+    val (name, added) = definition(relation.output, request)
+    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
+      val column = attribute(name, request)
+      val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
+      (relation.copy(table = extended, output = relation.output :+ column), column)
+    }
+  }
+
+  private def extended(
+      relation: StreamingDataSourceV2ScanRelation, stream: IndexStream, read: IndexBatch.Read, request: ColumnRequest)
+      : (LogicalPlan, Attribute) = {
+    val (name, added) = definition(relation.output, request)
+    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
+      val column = attribute(name, request)
+      val output = relation.output :+ column
+      val extended = read.copy(columns = StreamScan.schema(stream, output), virtual = read.virtual ++ added)
+      (StreamScan.replaced(relation, stream, extended, output), column)
+    }
+  }
+
+  /** The name of a column, and its definition if it is not one that every table has. */
+  private def definition(output: Seq[Attribute], request: ColumnRequest): (String, Option[VirtualColumn]) = {
+    val path = request.subject.map { case (column, inner) => output.find(_.exprId == column.exprId).get.name +: inner }
+    request.expression match {
       case _: Score => (VirtualColumn.Score, None)
       case expression =>
         val column = VirtualColumn(expression.definition(path))
         (column.name, Some(column))
     }
-    relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
-      val nullable = request.expression.nullable && !request.expression.isInstanceOf[Score]
-      val column = AttributeReference(name, request.expression.dataType, nullable)()
-      val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
-      (relation.copy(table = extended, output = relation.output :+ column), column)
-    }
   }
+
+  private def attribute(name: String, request: ColumnRequest): AttributeReference =
+    AttributeReference(
+      name, request.expression.dataType, request.expression.nullable && !request.expression.isInstanceOf[Score])()
 
   /** A group has no search of its own: it is of many rows. */
   private def check(node: LogicalPlan, columns: AttributeSet): Unit = node match {

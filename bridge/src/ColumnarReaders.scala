@@ -17,7 +17,7 @@ import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.{PythonCustomMetric, UserDefinedPythonDataSource}
-import org.apache.spark.sql.indextables.{AnswerPartition, Json, KeepAlive, TaskFailure, TaskMetric, TaskPartition}
+import org.apache.spark.sql.indextables.{AnswerPartition, Json, KeepAlive, StreamTaskPartition, TaskFailure, TaskMetric, TaskPartition}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{Decimal, StructField, StructType}
 import org.apache.spark.sql.util.ArrowUtils
@@ -39,6 +39,7 @@ class ColumnarReaders(
 
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = partition match {
     case AnswerPartition(stream) => new AnswerReader(stream)
+    case StreamTaskPartition(ofBatch, task, _) => new TaskReader(source, ofBatch, task, projection, artifacts)
     case TaskPartition(task, _) =>
       val reader = new TaskReader(source, function, task, projection, artifacts)
       if (few) new BufferedReader(reader) else reader

@@ -17,6 +17,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     session.injectPlanNormalizationRule(_ => PrepareSearches)
     session.injectOptimizerRule(_ => RemoveSearchTargets)
     session.injectOptimizerRule(_ => BindToTable)
+    session.injectPreCBORule(_ => BindStreams)
     session.injectPlannerStrategy(_ => CheckUnboundSearches)
   }
 }

@@ -10,14 +10,18 @@ import org.apache.spark.sql.connector.expressions.{NamedReference, NullOrdering,
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
 import org.apache.spark.sql.internal.connector.SupportsMetadata
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A scan as it was agreed with the planner; who reads what is planned when it runs. */
 class IndexScan(
     options: util.Map[String, String],
-    read: ReadRequest,
+    given: CaseInsensitiveStringMap,
+    table: IndexTable,
+    request: => ReadRequest,
     virtual: Seq[VirtualColumn],
     projection: StructType,
     filters: Array[util.Map[String, Any]],
@@ -26,18 +30,30 @@ class IndexScan(
     order: Array[SortOrder],
     aggregation: Option[PushedAggregation])
     extends Scan with Batch with SupportsReportStatistics with SupportsRuntimeV2Filtering with SupportsMetadata {
+  // A stream reads no snapshot.
+  private lazy val read = request
   private var runtime: Array[util.Map[String, Any]] = Array.empty
   private var planned: Option[Reply] = None
+  private var streaming = false
 
   override def readSchema(): StructType = projection
 
-  override def toBatch: Batch = this
+  override def toBatch: Batch = {
+    SessionOptions.check(given, "read")
+    this
+  }
+
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = {
+    SessionOptions.check(given, "stream")
+    streaming = true
+    new IndexStream(options, table)
+  }
 
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 
   // --- requests -------------------------------------------------------------------------------------
 
-  private def request(more: (String, Any)*): util.Map[String, Any] = read(Seq(
+  private def members(more: (String, Any)*): util.Map[String, Any] = read(Seq(
     "columns" -> projection.fieldNames,
     "schema" -> projection.json,
     "filters" -> filters,
@@ -54,7 +70,7 @@ class IndexScan(
 
   private def plan: Reply = synchronized {
     planned.getOrElse {
-      val reply = Rpc("plan", request(
+      val reply = Rpc("plan", members(
         "runtime" -> runtime,
         "parallelism" -> SparkContext.getActive.map(_.defaultParallelism).getOrElse(1),
         "executors" -> Executors.names))
@@ -88,12 +104,13 @@ class IndexScan(
 
   // --- what Spark shows -----------------------------------------------------------------------------
 
-  private lazy val estimate = Rpc("estimate", request()).json
+  private lazy val estimate = Rpc("estimate", members()).json
 
   override def estimateStatistics(): Statistics = new Statistics {
-    override def sizeInBytes(): OptionalLong = OptionalLong.of(estimate.get("bytes").asLong)
+    override def sizeInBytes(): OptionalLong =
+      if (streaming) OptionalLong.empty() else OptionalLong.of(estimate.get("bytes").asLong)
     override def numRows(): OptionalLong =
-      if (aggregation.nonEmpty) OptionalLong.empty() else OptionalLong.of(estimate.get("rows").asLong)
+      if (streaming || aggregation.nonEmpty) OptionalLong.empty() else OptionalLong.of(estimate.get("rows").asLong)
   }
 
   override def supportedCustomMetrics(): Array[CustomMetric] = ScanMetrics.all ++ Rpc.source.createPythonMetrics()
@@ -114,16 +131,17 @@ class IndexScan(
     (Seq("Path" -> options.get("path"), "ReadSchema" -> projection.simpleString) ++ facts).toMap
 
   // Equal scans let Spark use one exchange for both.
-  private lazy val identity: String = Json.text(request())
+  private lazy val identity: String = Json.text(members())
 
   override def equals(other: Any): Boolean = other match {
-    case scan: IndexScan => scan.identity == identity && scan.runtimeText == runtimeText
+    case scan: IndexScan =>
+      (scan eq this) || (!streaming && !scan.streaming && scan.identity == identity && scan.runtimeText == runtimeText)
     case _ => false
   }
 
   private def runtimeText: String = Json.text(runtime)
 
-  override def hashCode(): Int = identity.hashCode
+  override def hashCode(): Int = if (streaming) System.identityHashCode(this) else identity.hashCode
 }
 
 /** The executors of this application, by names that a task can prefer. */

@@ -23,7 +23,8 @@ class IndexTable(
     override val properties: util.Map[String, String],
     val mode: Option[String] = None,
     val partitionBy: Option[Array[String]] = None,
-    written: Boolean = false)
+    written: Boolean = false,
+    val batch: Option[StreamBatch] = None)
     extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns {
 
   /** Whether it is a table of a catalog. */
@@ -40,23 +41,24 @@ class IndexTable(
     }))
 
   def withSchema(wider: StructType): IndexTable =
-    new IndexTable(wider, partitioning, properties, mode, partitionBy, written)
+    new IndexTable(wider, partitioning, properties, mode, partitionBy, written, batch)
 
   def writable: IndexTable = new IndexTable(schema, partitioning, properties, mode, partitionBy, written = true)
 
   override def name(): String = s"${Provider.Name} ${properties.getOrDefault("path", "")}".trim
 
   override def capabilities(): util.Set[TableCapability] = {
-    val all = util.EnumSet.of(BATCH_READ, TRUNCATE, OVERWRITE_BY_FILTER, OVERWRITE_DYNAMIC)
+    val all = util.EnumSet.of(BATCH_READ, MICRO_BATCH_READ, TRUNCATE, OVERWRITE_BY_FILTER, OVERWRITE_DYNAMIC)
     if (named || written) all.add(BATCH_WRITE)
+    // Spark does not hand the columns of `partitionBy` to a table by its path: such a stream has a sink of its own.
+    if (named) all.add(STREAMING_WRITE)
     all
   }
 
   override def metadataColumns(): Array[MetadataColumn] = VirtualColumn.metadata
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
-    SessionOptions.check(options, "read")
-    new IndexScanBuilder(this, SessionOptions.merged(properties, options.asCaseSensitiveMap))
+    new IndexScanBuilder(this, options)
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new IndexWriteBuilder(this, info)

@@ -4,6 +4,7 @@ import java.util
 import java.util.Properties
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -87,8 +88,10 @@ object MergeOnWrite extends Logging {
 
 /** The maintenance that one write starts. */
 class PostCommitWork(
-    val session: SparkSession, options: util.Map[String, String], parallelism: Int, maintenance: JsonNode)
+    val session: SparkSession, base: util.Map[String, String], parallelism: Int, maintenance: JsonNode)
     extends Logging {
+  private val options = new util.HashMap[String, String](base)
+  maintenance.get("options").properties.asScala.foreach(entry => options.put(entry.getKey, entry.getValue.asText))
   private val artifacts = JobArtifactSet.getCurrentJobArtifactState.orNull
 
   def merges: Boolean = maintenance.get("merge").asBoolean

@@ -9,3 +9,8 @@ case class AnswerPartition(stream: Array[Byte]) extends InputPartition
 case class TaskPartition(task: Array[Byte], executors: Seq[String]) extends InputPartition {
   override def preferredLocations(): Array[String] = executors.toArray
 }
+
+/** The same in a stream, whose micro-batches have functions of their own. */
+case class StreamTaskPartition(function: Array[Byte], task: Array[Byte], executors: Seq[String]) extends InputPartition {
+  override def preferredLocations(): Array[String] = executors.toArray
+}

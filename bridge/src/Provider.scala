@@ -9,13 +9,15 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.{DataFrame, SaveMode, SQLContext}
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
 import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.execution.streaming.Sink
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.sources.{BaseRelation, CreatableRelationProvider, DataSourceRegister}
+import org.apache.spark.sql.sources.{BaseRelation, CreatableRelationProvider, DataSourceRegister, StreamSinkProvider}
+import org.apache.spark.sql.streaming.OutputMode
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The data source `indextables`. */
-class Provider extends TableProvider with DataSourceRegister with CreatableRelationProvider {
+class Provider extends TableProvider with DataSourceRegister with CreatableRelationProvider with StreamSinkProvider {
   // Spark calls one provider for the schema, then for the partitioning.
   private var lastLookup: Option[(util.Map[String, String], Option[TableInfo])] = None
 
@@ -24,14 +26,14 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
   override def supportsExternalMetadata(): Boolean = true
 
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
-    val merged = SessionOptions.merged(options)
+    val merged = SessionOptions.merged(StreamOptions.removed(options))
     lookup(merged).getOrElse(throw Provider.missing(merged)).schema
   }
 
   override def inferPartitioning(options: CaseInsensitiveStringMap): Array[Transform] =
     // A managed table that is being created has no path yet.
     if (!options.containsKey("path")) Array.empty
-    else lookup(SessionOptions.merged(options)).map(_.partitioning).getOrElse(Array.empty)
+    else lookup(SessionOptions.merged(StreamOptions.removed(options))).map(_.partitioning).getOrElse(Array.empty)
 
   override def getTable(
       schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table = {
@@ -50,11 +52,13 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
       context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation =
     SaveModes.save(context, mode, parameters, data)
 
+  override def createSink(
+      context: SQLContext, parameters: Map[String, String], partitionColumns: Seq[String], mode: OutputMode): Sink =
+    new TableSink(parameters, partitionColumns, mode)
+
   private def lookup(options: util.Map[String, String]): Option[TableInfo] = lastLookup match {
     case Some((same, info)) if same == options => info
     case _ =>
-      if (options.containsKey("checkpointlocation")) throw new Failure(
-        "a stream is written batch by batch: use foreachBatch, with txn.appId and txn.version so that none is written twice")
       val info = TableInfo.of(options)
       lastLookup = Some((options, info))
       info

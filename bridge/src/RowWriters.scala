@@ -7,6 +7,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.connector.write.{DataWriter, DataWriterFactory, WriterCommitMessage}
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.types._
 
@@ -15,7 +16,9 @@ case class TaskCommit(message: Array[Byte]) extends WriterCommitMessage
 
 /** Passes the rows of a task to Python, and the message that Python returns to the commit. */
 class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], schema: StructType, artifacts: Option[String])
-    extends DataWriterFactory {
+    extends DataWriterFactory with StreamingDataWriterFactory {
+  override def createWriter(partition: Int, task: Long, epoch: Long): DataWriter[InternalRow] = createWriter(partition, task)
+
   override def createWriter(partition: Int, task: Long): DataWriter[InternalRow] = new DataWriter[InternalRow] {
     private var written: Option[TaskCommit] = None
 

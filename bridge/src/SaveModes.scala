@@ -18,7 +18,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 object SaveModes {
   private val Asked = DataSourceUtils.PARTITIONING_COLUMNS_KEY
 
-  def save(context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame): BaseRelation = {
+  def save(
+      context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame,
+      batch: Option[StreamBatch] = None): BaseRelation = {
     val session = data.sparkSession.asInstanceOf[SparkSession]
     if (parameters.contains(DataSourceUtils.CLUSTERING_COLUMNS_KEY)) {
       throw new Failure("clusterBy is not offered by indextables; leave it out, or use partitionBy")
@@ -39,7 +41,8 @@ object SaveModes {
         util.Map.of(),
         Some(mode.toString.toLowerCase),
         partitionBy,
-        written = true)
+        written = true,
+        batch)
       val relation = DataSourceV2Relation.create(table, None, None, new CaseInsensitiveStringMap(options))
       val append = AppendData.byName(relation, data.asInstanceOf[Dataset[_]].logicalPlan, options.asScala.toMap)
       new QueryExecution(session, append).assertCommandExecuted()

@@ -36,6 +36,12 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
       }.getOrElse(travel)
     case relation: UnresolvedRelation if travels(relation) =>
       located(relation).map { case (path, options) => loaded(relation, path, options) }.getOrElse(relation)
+    // Changes have more columns than a catalog knows.
+    case relation: UnresolvedRelation if relation.isStreaming && relation.options.containsKey(TableChanges.Option) =>
+      located(relation).map { case (path, options) =>
+        val stream = classicSession.readStream.format(Provider.Name).options(options).load(path)
+        SubqueryAlias(relation.multipartIdentifier.last, stream.asInstanceOf[classic.Dataset[_]].logicalPlan)
+      }.getOrElse(relation)
   }
 
   /** A moment may be computed: current_timestamp() - INTERVAL 1 DAY. */

@@ -48,8 +48,7 @@ case class VirtualTable(table: IndexTable, virtual: Seq[VirtualColumn]) extends 
   override def properties(): util.Map[String, String] = table.properties
   override def capabilities(): util.Set[TableCapability] = table.capabilities()
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = {
-    SessionOptions.check(options, "read")
-    new IndexScanBuilder(table, SessionOptions.merged(table.properties, options.asCaseSensitiveMap), virtual)
+    new IndexScanBuilder(table, options, virtual)
   }
 }
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.connector.expressions.{Expression, SortOrder}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.metric.{CustomMetric, CustomTaskMetric}
 import org.apache.spark.sql.connector.write._
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.connector.write.streaming.{StreamingDataWriterFactory, StreamingWrite}
 
 /** Collects how rows are to be written. */
 class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
@@ -39,8 +39,9 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
   }
 
   override def build(): Write = {
-    SessionOptions.check(info.options, "write")
-    val options = SessionOptions.merged(table.properties, info.options.asCaseSensitiveMap)
+    val given = StreamOptions.removed(info.options)
+    SessionOptions.check(given, "write")
+    val options = SessionOptions.merged(table.properties, given.asCaseSensitiveMap)
     val request = Json.obj(
       "options" -> options,
       "schema" -> info.schema.json,
@@ -48,13 +49,14 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
       "partitions" -> table.declaredPartitions,
       "mode" -> mode,
       "replace" -> replace,
-      "filters" -> filters)
-    new IndexWrite(options, info.schema, Rpc("write", request))
+      "filters" -> filters,
+      "stream" -> table.batch.map(_.json))
+    new IndexWrite(options, info, table.batch, Rpc("write", request))
   }
 }
 
 /** A write that the planner has agreed to. */
-class IndexWrite(options: util.Map[String, String], schema: StructType, planned: Reply)
+class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batch: Option[StreamBatch], planned: Reply)
     extends Write with RequiresDistributionAndOrdering with BatchWrite {
   private val Seq(function, plan) = planned.blobs
   private val shuffle = Option(planned.json.get("shuffle"))
@@ -77,18 +79,34 @@ class IndexWrite(options: util.Map[String, String], schema: StructType, planned:
 
   override def requiredOrdering(): Array[SortOrder] = Array.empty
 
-  override def toBatch: BatchWrite = this
+  override def toBatch: BatchWrite = {
+    SessionOptions.check(info.options, "write")
+    this
+  }
 
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DataWriterFactory = new RowWriters(
-    Rpc.source, function, schema, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+  /** A stream into a table of a catalog; one into a path is a [[TableSink]]. */
+  override def toStreaming: StreamingWrite = new StreamingWrite {
+    override def createStreamingWriterFactory(physical: PhysicalWriteInfo): StreamingDataWriterFactory = writers
+    override def commit(epoch: Long, messages: Array[WriterCommitMessage]): Unit =
+      IndexWrite.this.commit(messages, Some(StreamBatch(info.queryId, epoch)))
+    override def abort(epoch: Long, messages: Array[WriterCommitMessage]): Unit = IndexWrite.this.abort(messages)
+  }
 
-  override def commit(messages: Array[WriterCommitMessage]): Unit = {
+  private def writers: RowWriters =
+    new RowWriters(Rpc.source, function, info.schema, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+
+  override def createBatchWriterFactory(physical: PhysicalWriteInfo): DataWriterFactory = writers
+
+  override def commit(messages: Array[WriterCommitMessage]): Unit = commit(messages, batch)
+
+  private def commit(messages: Array[WriterCommitMessage], stream: Option[StreamBatch]): Unit = {
     tried = true
     val table = options.get("path")
     val parallelism = SparkContext.getActive.map(_.defaultParallelism).getOrElse(1)
     val reply = Rpc("commit", Json.obj(
       "options" -> options,
       "parallelism" -> parallelism,
+      "stream" -> stream.map(_.json),
       "writes" -> MergeOnWrite.count(table)), plan +: bytes(messages): _*).json
     metrics = TaskMetric.all(reply.get("metrics"))
     Option(reply.get("maintenance")).foreach { maintenance =>

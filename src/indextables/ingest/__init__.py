@@ -11,7 +11,7 @@ cannot be told whether the commit happened, nothing is deleted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from indextables.ingest.plan import WritePlan, finish_write, plan_write
+from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_write
 from indextables.ingest.replace import Replace, covered, removes
 from indextables.ingest.splits import SplitUploads
 from indextables.ingest.target import Mode, as_reader
@@ -28,6 +28,7 @@ __all__ = [
     "WriteResult",
     "covered",
     "finish_write",
+    "has_batch",
     "plan_write",
     "removes",
     "write_table",

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from indextables.data_files import delete_uncommitted
 from indextables.errors import (
+    CommitConflictError,
     CommitUnknownError,
     IndexTablesError,
     LogError,
@@ -41,6 +42,9 @@ from indextables.predicate.addresses import compare_addresses
 from indextables.schema.conversion import cast_stream
 from indextables.source.companion import refuse_companion
 from indextables.table_properties import address_columns
+
+# How often a batch that replaces all rows is tried.
+_OVERWRITES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def plan_write(
         return WritePlan(target, mode, replaced, condition, False, None, None), None
     if mode is Mode.ERROR:
         raise TableExistsError(log.store.url)
-    if mode is Mode.IGNORE or _has_batch(snapshot, options):
+    if mode is Mode.IGNORE or has_batch(snapshot, options):
         return None, snapshot
     log.check_writable(snapshot)
     refuse_companion(snapshot, "a write")
@@ -131,20 +135,51 @@ def finish_write(
 
     The splits are deleted again where it is proven that no version refers to them: before a commit was tried,
     and after one that failed with `not_committed`. Any other error can come after the commit: they stay.
+
+    A batch of an application that replaces all rows does not depend on what it replaces: after a conflict it
+    is tried again.
     """
-    try:
-        draft, base = _prepared(log, planned, adds, options, base)
-    except BaseException:
-        delete_uncommitted(log.store, [add.path for add in adds])
-        raise
-    if draft is None:
-        return base, False
-    try:
-        return log.commit(draft, base), True
-    except IndexTablesError as error:
-        if error.not_committed:
+    for left in range(_OVERWRITES - 1, -1, -1):
+        try:
+            draft, base = _prepared(log, planned, adds, options, base)
+        except BaseException:
             delete_uncommitted(log.store, [add.path for add in adds])
-        raise
+            raise
+        if draft is None:
+            return base, False
+        try:
+            return log.commit(draft, base), True
+        except CommitConflictError:
+            newest = log.snapshot()
+            if left and _can_follow(planned, newest, options):
+                planned, base = _replace_base(planned, newest), newest
+                continue
+            delete_uncommitted(log.store, [add.path for add in adds])
+            raise
+        except IndexTablesError as error:
+            if error.not_committed:
+                delete_uncommitted(log.store, [add.path for add in adds])
+            raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _can_follow(planned: WritePlan, newest: Snapshot, options: Options) -> bool:
+    """Whether a batch that lost a race can replace what won it: all rows of the same columns."""
+    before, now = planned.before, newest.metadata
+    return (
+        planned.replace is Replace.ALL
+        and options.get(opt.TXN_APP_ID) is not None
+        and planned.target.metadata is None
+        and before is not None
+        and (before.id, before.schema_string) == (now.id, now.schema_string)
+        and (before.partition_columns or []) == (now.partition_columns or [])
+        and not has_batch(newest, options)
+    )
+
+
+def _replace_base(planned: WritePlan, base: Snapshot) -> WritePlan:
+    """The plan of the same write, started from another snapshot with the same columns."""
+    return dataclasses.replace(planned, base=base.key, before=base.metadata)
 
 
 def _prepared(
@@ -222,7 +257,7 @@ def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WriteP
     """
     if planned.mode is Mode.ERROR:
         raise TableExistsError(other.url)
-    if planned.mode is Mode.IGNORE or _has_batch(other, options):
+    if planned.mode is Mode.IGNORE or has_batch(other, options):
         return None
     replace = _replaced(planned.mode, options)
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
@@ -288,7 +323,7 @@ def _existing(log: TransactionLog) -> Snapshot | None:
         return None
 
 
-def _has_batch(snapshot: Snapshot, options: Options) -> bool:
+def has_batch(snapshot: Snapshot, options: Options) -> bool:
     """Whether the batch that this write brings is in the table already."""
     app = options.get(opt.TXN_APP_ID)
     last_batch = snapshot.txns.get(app) if app else None

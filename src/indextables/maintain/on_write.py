@@ -57,15 +57,30 @@ class Due:
         return Options.parse({MERGE_BATCH.key: self.batch}).over(base)
 
 
+# The target of the first merge of small splits; each further one is as many times as large as it has sources.
+_FIRST_TARGET = 16 << 20
+
+
 def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
-    """The merge that a write should start now, if it should start one."""
+    """The merge that a write should start now, if it should start one.
+
+    Where a merge needs many splits, small targets come first: splits of one size are merged into one of the
+    next size, and what merges write stays a small multiple of what writes write.
+    """
     if not options.get(opt.MERGE_ON_WRITE):
         return None
     batch = max(1, int(processors * options.get(opt.BATCH_CPU_FRACTION)))
-    target = MergeOptions.sized(options.get(opt.MERGE_TARGET))
-    merge_options = replace(target, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE))
-    tasks = target.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
-    return Due(merge_options, batch) if len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES)) else None
+    least, largest = options.get(opt.MIN_SPLITS), options.get(opt.MERGE_TARGET)
+    target = _FIRST_TARGET if least > opt.MIN_SPLITS.default else largest
+    while True:
+        sized = MergeOptions.sized(min(target, largest))
+        tasks = sized.tasks(snapshot, options, MergeOutcome(), time.time_ns() // 1_000_000)
+        enough = len(tasks) >= max(1, batch * options.get(opt.MIN_BATCHES))
+        if enough and any(len(task.sources) >= least for task in tasks):
+            return Due(replace(sized, max_new_splits=batch * options.get(opt.BATCHES_AT_ONCE)), batch)
+        if target >= largest:
+            return None
+        target *= least
 
 
 def purges_after(writes: int, options: Options) -> bool:

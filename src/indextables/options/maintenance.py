@@ -207,6 +207,14 @@ MIN_BATCHES = option(
     "Number of full batches at which a merge starts.",
     where=_WRITE,
 )
+MIN_SPLITS = option(
+    "mergeOnWrite.minSplits",
+    integer(2),
+    2,
+    "Number of splits of a partition at which they are merged. With more than 2, splits of about the same "
+    "size are merged into larger ones step by step. In streams the default is 10.",
+    where=_WRITE,
+)
 BATCHES_AT_ONCE = option(
     "mergeOnWrite.maxConcurrentBatches",
     integer(1),

@@ -8,12 +8,14 @@ from indextables.options.declare import (
     integer,
     option,
     optional_text,
+    size,
 )
 
 LATEST = -1
 
 _CHANGES = frozenset({Where.CHANGES})
 _BOTH = frozenset({Where.CHANGES, Where.STREAM})
+_STREAM = frozenset({Where.STREAM})
 
 
 def _version_or_latest(text: str) -> int | None:
@@ -22,6 +24,8 @@ def _version_or_latest(text: str) -> int | None:
 
 _version: Parser[int | None] = Parser(integer(0).parse, "a version: a whole number from 0 on")
 _start: Parser[int | None] = Parser(_version_or_latest, "a version (a whole number from 0 on), or latest")
+_count: Parser[int | None] = Parser(integer(1).parse, "a whole number of at least 1")
+_limit: Parser[int | None] = Parser(size.parse, size.expects)
 
 READ_CHANGES = option(
     "readChanges",
@@ -60,4 +64,53 @@ ENDING_TIMESTAMP: Option[str | None] = option(
     None,
     "Instead of endingVersion: changes that were committed at this time or earlier.",
     where=_CHANGES,
+)
+MAX_FILES = option(
+    "maxFilesPerTrigger", integer(1), 1000, "Maximum number of splits in a micro-batch.", where=_STREAM
+)
+MAX_BYTES: Option[int | None] = option(
+    "maxBytesPerTrigger",
+    _limit,
+    None,
+    "Approximate maximum size of the splits in a micro-batch; it has at least one split.",
+    where=_STREAM,
+    default_text="no limit",
+)
+MAX_VERSIONS: Option[int | None] = option(
+    "maxVersionsPerTrigger",
+    _count,
+    None,
+    "Maximum number of versions in a micro-batch.",
+    where=_STREAM,
+    default_text="no limit",
+)
+IGNORE_DELETES = option(
+    "ignoreDeletes",
+    boolean,
+    False,
+    "Continue at a version that only deletes rows; the stream does not see the deletion.",
+    where=_STREAM,
+)
+IGNORE_CHANGES = option(
+    "ignoreChanges",
+    boolean,
+    False,
+    "Continue at a version that deletes or replaces rows, and return all rows that it inserts: rows that "
+    "were there before may come again.",
+    where=_STREAM,
+)
+SKIP_CHANGE_COMMITS = option(
+    "skipChangeCommits",
+    boolean,
+    False,
+    "Leave out versions that delete or replace rows, with all rows that they insert.",
+    where=_STREAM,
+)
+FAIL_ON_DATA_LOSS = option(
+    "failOnDataLoss",
+    boolean,
+    True,
+    "Stop if the changes of a version cannot be read any more; if false, continue with the first version "
+    "whose changes can be read.",
+    where=_STREAM,
 )

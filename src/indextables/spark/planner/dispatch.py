@@ -8,6 +8,7 @@ from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
 from indextables.spark.planner.scan_plan import plan
+from indextables.spark.planner.stream import stream_latest, stream_start
 from indextables.spark.planner.tables import check_options, schema, snapshot
 from indextables.spark.planner.write import abort, commit, delete, merge_here, write
 
@@ -40,6 +41,8 @@ OPERATIONS: Mapping[str, Handler] = {
     "plan": plan,
     "schema": schema,
     "snapshot": snapshot,
+    "stream_latest": stream_latest,
+    "stream_start": stream_start,
     "write": write,
 }
 

@@ -17,6 +17,7 @@ from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.read.spec import Buckets, Highlight, VirtualColumn, group_type
 from indextables.read.table_context import TableContext, table_context
 from indextables.spark.planner.expressions import Scope, condition, conditions, conjunction
+from indextables.spark.planner.stream import batch_snapshot
 from indextables.spark.planner.tables import TableLocation, check_columns, locate_table, pinned_snapshot
 
 ALL_FIELDS = "_indexall"
@@ -174,7 +175,7 @@ def read_context(request: Request) -> ReadContext | None:
         SchemaError: The columns of the request are no longer those of the table.
     """
     location = locate_table(request)
-    snapshot = pinned_snapshot(location, request)
+    snapshot = batch_snapshot(location, request) if "batch" in request else pinned_snapshot(location, request)
     if snapshot is None:
         return None
     check_columns(location, snapshot, request.get("table_schema"))

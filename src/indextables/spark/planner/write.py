@@ -10,11 +10,12 @@ import pyarrow.types as pt
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from indextables.data_files import delete_uncommitted
-from indextables.errors import PredicateError, TableNotFoundError
-from indextables.ingest import Mode, Replace, WritePlan, finish_write, plan_write, removes
+from indextables.errors import CommitConflictError, OptionError, PredicateError, TableNotFoundError
+from indextables.ingest import Mode, Replace, WritePlan, finish_write, has_batch, plan_write, removes
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
 from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import Options
 from indextables.options import maintenance as after
@@ -30,6 +31,9 @@ Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # Commands after a write name no table: their options do.
 
+# A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
+_STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
+
 _RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
 
 
@@ -37,7 +41,8 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Plan a write: the distribution of rows, the function of its tasks, and the plan for `commit`."""
     del blobs
     table = locate_table(request)
-    on_write.check(table.options)
+    options = _stream_options(table.options, request)
+    on_write.check(options)
     replace, filters = request.get("replace"), request.get("filters")
     declared = request.get("declared")
     planned, _ = plan_write(
@@ -45,13 +50,13 @@ def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         to_arrow(request["schema"]),
         mode=Mode.of(request["mode"]),
         partition_by=request.get("partitions") or (),
-        options=table.options,
+        options=options,
         declared=None if declared is None else to_arrow(declared),
         replace=None if replace is None else Replace(replace),
         where=None if filters is None else partial(_condition, filters),
     )
-    function = WriteFunction(table.store.with_credentials(), planned, table.options.public())
-    shuffle = None if planned is None else _shuffle(planned, table.options)
+    function = WriteFunction(table.store.with_credentials(), planned, options.public())
+    shuffle = None if planned is None else _shuffle(planned, options)
     reply = {} if shuffle is None else {"shuffle": shuffle}
     return reply, [pickle.dumps((function, _RESULT)), pickle.dumps(planned)]
 
@@ -63,9 +68,56 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     if planned is None:
         return {"metrics": _metrics(())}, ()
     adds = adds_of(blobs[1:])
-    snapshot, committed = finish_write(table.log, planned, adds, table.options)
-    more = _maintenance(snapshot, table.options, request) if committed else {}
-    return {"version": snapshot.version, "metrics": _metrics(adds), **more}, ()
+    options = _stream_options(table.options, request, merges=planned.mode is Mode.APPEND)
+    if "stream" in request and _is_committed(table.log, options):
+        delete_uncommitted(table.store, [add.path for add in adds])
+        return {"metrics": _metrics(())}, ()
+    try:
+        snapshot, committed = finish_write(table.log, planned, adds, options)
+    except CommitConflictError:
+        if "stream" in request and _is_committed(table.log, options):
+            return {"metrics": _metrics(())}, ()  # another driver of the same query was faster
+        raise
+    more = _maintenance(snapshot, options, request) if committed else {}
+    return {"version": snapshot.version, "metrics": _metrics(adds if committed else ()), **more}, ()
+
+
+def _stream_options(options: Options, request: Mapping[str, Any], *, merges: bool = False) -> Options:
+    """The options of a write; a micro-batch has the number of its batch, and merges unless that is off.
+
+    Raises:
+        OptionError: the options of a stream number its batches.
+    """
+    stream = request.get("stream")
+    if stream is None:
+        return options
+    for option in (opt.TXN_APP_ID, opt.TXN_VERSION):
+        if options.is_set(option):
+            raise OptionError(
+                f"option '{option.key}' has no effect on a stream, which numbers its batches itself; leave "
+                "it out, or write with foreachBatch"
+            )
+    added: dict[str, object] = {
+        opt.TXN_APP_ID.key: stream["app"],
+        opt.TXN_VERSION.key: stream["batch"],
+    }
+    defaults = _STREAM_MERGES if merges else {}
+    return Options.parse(added).over(options).over(Options.parse(defaults))
+
+
+def _merge_options(options: Options) -> Mapping[str, str]:
+    """The options of merges that a stream has by default."""
+    return {
+        key.lower(): options.values[key.lower()] for key in _STREAM_MERGES if key.lower() in options.values
+    }
+
+
+def _is_committed(log: TransactionLog, options: Options) -> bool:
+    """Whether a micro-batch is in the table, because a driver ended between the commit and its checkpoint."""
+    try:
+        return has_batch(log.snapshot(), options)
+    except TableNotFoundError:
+        return False
 
 
 def _metrics(adds: Sequence[Add]) -> Mapping[str, int]:
@@ -143,6 +195,7 @@ def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any
         "maintenance": {
             "merge": merge,
             "purge": purge,
+            "options": _merge_options(options) if "stream" in request else {},
             "background": options.get(after.MERGE_IN_BACKGROUND),
             "patience": options.get(after.SHUTDOWN_TIMEOUT_MS),
         }

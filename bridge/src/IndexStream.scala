@@ -1,0 +1,134 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+import java.util.Optional
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.{JobArtifactSet, SparkContext}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory, Scan}
+import org.apache.spark.sql.connector.read.streaming._
+import org.apache.spark.sql.execution.python.indextables.ColumnarReaders
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
+
+/** A place in a stream, as the planner describes it. */
+case class IndexOffset(override val json: String) extends Offset
+
+/** A stream of micro-batches from a table. The planner computes offsets, and keeps nothing between calls. */
+class IndexStream(options: util.Map[String, String], val table: IndexTable)
+    extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
+  private val zone = SQLConf.get.sessionLocalTimeZone
+  // The last version that is read, if the stream ends.
+  private var until: Option[Long] = None
+  private var newest: Option[Offset] = None
+  private var figures: util.Map[String, String] = util.Map.of()
+
+  def request(more: (String, Any)*): util.Map[String, Any] =
+    Json.obj(Seq("options" -> options, "zone" -> zone, "table_schema" -> table.schema.json) ++ more: _*)
+
+  override def initialOffset(): Offset = IndexOffset(Rpc("stream_start", request()).json.get("offset").asText)
+
+  override def deserializeOffset(json: String): Offset = IndexOffset(json)
+
+  // The planner has the limits of the options; this one only says that it is not everything.
+  override def getDefaultReadLimit: ReadLimit = ReadLimit.maxFiles(Int.MaxValue)
+
+  override def prepareForTriggerAvailableNow(): Unit =
+    until = Some(Rpc("stream_latest", request()).json.get("version").asLong)
+
+  override def latestOffset(start: Offset, limit: ReadLimit): Offset = {
+    val reply = Rpc("stream_latest", request(
+      "start" -> start.json, "unlimited" -> limit.isInstanceOf[ReadAllAvailable], "until" -> until)).json
+    newest = Some(IndexOffset(reply.get("newest").asText))
+    figures = reply.get("metrics").properties.asScala.map(entry => entry.getKey -> entry.getValue.asText).toMap.asJava
+    IndexOffset(reply.get("offset").asText)
+  }
+
+  override def latestOffset(): Offset = throw new UnsupportedOperationException("a stream of indextables needs a start")
+
+  override def reportLatestOffset(): Offset = newest.orNull
+
+  override def metrics(consumed: Optional[Offset]): util.Map[String, String] = figures
+
+  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = all.planInputPartitions(start, end)
+
+  override def createReaderFactory(): PartitionReaderFactory = all.createReaderFactory()
+
+  private def all = new IndexBatch(this, IndexBatch.Read(table.schema))
+
+  override def commit(end: Offset): Unit = ()
+
+  override def stop(): Unit = ()
+
+  override def toString: String = table.name()
+
+  // Spark finds the progress of a stream by it, also where a micro-batch reads only a part.
+  override def equals(other: Any): Boolean = other match {
+    case batch: IndexBatch => batch.stream eq this
+    case stream: IndexStream => stream eq this
+    case _ => false
+  }
+
+  override def hashCode(): Int = System.identityHashCode(this)
+}
+
+/** What a query reads of the micro-batches of a stream: columns, virtual ones among them, and pushed filters. */
+class IndexBatch(val stream: IndexStream, val read: IndexBatch.Read) extends MicroBatchStream {
+  private def request(start: Offset, end: Offset, more: (String, Any)*): util.Map[String, Any] = stream.request(Seq(
+    "batch" -> Json.obj("start" -> start.json, "end" -> end.json),
+    "virtual" -> read.virtual.map(_.json).toArray) ++ more: _*)
+
+  /** For each filter whether the scan evaluates it, as SQL. */
+  def accepted(start: Offset, end: Offset, filters: Array[Predicate]): Seq[Option[String]] =
+    Rpc("accept", request(start, end, "filters" -> ExpressionJson.all(filters))).json
+      .get("accepted").asScala.map(text => Option(text.textValue)).toSeq
+
+  override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] = {
+    val reply = Rpc("plan", request(start, end,
+      "columns" -> read.columns.fieldNames,
+      "schema" -> read.columns.json,
+      "filters" -> ExpressionJson.all(read.filters),
+      "parallelism" -> SparkContext.getActive.map(_.defaultParallelism).getOrElse(1),
+      "executors" -> Executors.names))
+    reply.json.get("partitions").asScala.toSeq.zip(reply.blobs.tail).map { case (kind, blob) =>
+      if (kind.get("kind").asText == "answer") AnswerPartition(blob): InputPartition
+      else StreamTaskPartition(reply.blobs.head, blob, Option(kind.get("executor").textValue).toSeq)
+    }.toArray
+  }
+
+  override def createReaderFactory(): PartitionReaderFactory = new ColumnarReaders(
+    Rpc.source, Array.emptyByteArray, read.columns, false, JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+
+  override def initialOffset(): Offset = stream.initialOffset()
+  override def latestOffset(): Offset = stream.latestOffset()
+  override def deserializeOffset(json: String): Offset = stream.deserializeOffset(json)
+  override def commit(end: Offset): Unit = stream.commit(end)
+  override def stop(): Unit = ()
+
+  private def key = (read.columns, read.virtual, read.filters.toSeq)
+
+  // Spark takes two scans of equal streams for the same.
+  override def equals(other: Any): Boolean = other match {
+    case batch: IndexBatch => (batch.stream eq stream) && batch.key == key
+    case _ => false
+  }
+
+  override def hashCode(): Int = stream.hashCode()
+}
+
+object IndexBatch {
+  case class Read(
+      columns: StructType, virtual: Seq[VirtualColumn] = Nil, filters: Array[Predicate] = Array.empty,
+      texts: Seq[String] = Nil, complete: Boolean = false)
+}
+
+/** The scan of a micro-batch, for plans. */
+class IndexBatchScan(stream: IndexStream, read: IndexBatch.Read) extends Scan {
+  override def readSchema(): StructType = read.columns
+  override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
+  override def description(): String = s"${stream.table.name()} PushedFilters: ${read.texts.mkString("[", ", ", "]")}"
+  override def supportedCustomMetrics(): Array[org.apache.spark.sql.connector.metric.CustomMetric] =
+    ScanMetrics.all ++ Rpc.source.createPythonMetrics()
+}

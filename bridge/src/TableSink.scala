@@ -1,0 +1,61 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+import java.util.Locale
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{DataFrame, SaveMode}
+import org.apache.spark.sql.classic.Dataset
+import org.apache.spark.sql.execution.datasources.DataSourceUtils
+import org.apache.spark.sql.execution.streaming.Sink
+import org.apache.spark.sql.streaming.OutputMode
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** A micro-batch of a stream: the id of its query, which a checkpoint keeps, and its number. */
+case class StreamBatch(query: String, number: Long) {
+  def json: util.Map[String, Any] = Json.obj("app" -> query, "batch" -> number)
+}
+
+/** The options of a stream that are Spark's own. */
+object StreamOptions {
+  private val Names = Set("checkpointlocation", "queryname")
+
+  def removed(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap =
+    new CaseInsensitiveStringMap(options.asCaseSensitiveMap.asScala
+      .filterNot { case (key, _) => Names(key.toLowerCase(Locale.ROOT)) }.asJava)
+}
+
+/** A stream into a table by its path: each micro-batch is one write, with the query and the number of the batch. */
+class TableSink(parameters: Map[String, String], partitionColumns: Seq[String], mode: OutputMode) extends Sink {
+  private val saveMode =
+    if (mode == OutputMode.Append()) SaveMode.Append
+    else if (mode == OutputMode.Complete()) SaveMode.Overwrite
+    else throw new Failure("a stream into a table has the output mode append or complete: there are no updates of rows")
+
+  private val options: Map[String, String] = {
+    val own = StreamOptions.removed(new CaseInsensitiveStringMap(parameters.asJava)).asCaseSensitiveMap.asScala.toMap
+    val partitions =
+      if (partitionColumns.isEmpty) Map.empty
+      else Map(DataSourceUtils.PARTITIONING_COLUMNS_KEY -> DataSourceUtils.encodePartitioningColumns(partitionColumns))
+    // A complete result replaces the whole table.
+    val static = if (saveMode == SaveMode.Overwrite) Map("partitionOverwriteMode" -> "static") else Map.empty
+    own ++ partitions ++ static
+  }
+
+  override def addBatch(number: Long, data: DataFrame): Unit = {
+    val rows = data.asInstanceOf[Dataset[_]]
+    val session = rows.sparkSession
+    val query = session.sparkContext.getLocalProperty(TableSink.QueryId)
+    // The plan of a stream runs as it was planned, with its state; only its rows are written.
+    val written = session.internalCreateDataFrame(rows.queryExecution.toRdd, rows.schema)
+    SaveModes.save(session.sqlContext, saveMode, options, written, Some(StreamBatch(query, number)))
+  }
+
+  override def toString: String = s"${Provider.Name} ${parameters.getOrElse("path", "")}".trim
+}
+
+object TableSink {
+  // StreamExecution.QUERY_ID_KEY, whose class is elsewhere in each version of Spark.
+  private val QueryId = "sql.streaming.queryId"
+}

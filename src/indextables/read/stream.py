@@ -1,0 +1,358 @@
+"""A table as a stream: offsets, and the splits between two of them.
+
+```
+initial snapshot, split by split ─► changes of version n+1, split by split ─► of n+2 ─► ...
+```
+
+Nothing is remembered between calls. What an offset means depends on the log alone, so a stream that starts
+again from a checkpoint reads the same splits.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from indextables.errors import HistoryExpiredError, IndexTablesError, OptionError, SchemaError
+from indextables.log.changes import (
+    INSERT,
+    ChangedSplits,
+    ChangeRange,
+    VersionChanges,
+    changed_splits,
+    snapshot_of_splits,
+)
+from indextables.log.snapshot import Snapshot
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options, streaming
+from indextables.schema.spark import column_difference
+
+# So many versions are read at a time.
+_WINDOW = 100
+# The backlog is counted over at most so many versions.
+_MAX_COUNTED_VERSIONS = 1000
+
+
+class StreamError(IndexTablesError):
+    """A stream from a table cannot continue; the message says with which options it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A place in the stream: all splits before it were read.
+
+    Attributes:
+        table: the id of the table, by which one that took its place is recognised.
+        version: the version to read next.
+        index: the number of its splits that were read already.
+        initial: whether its splits are all of the table, and not those that it changed.
+    """
+
+    table: str
+    version: int
+    index: int = 0
+    initial: bool = False
+
+    def to_json(self) -> str:
+        """The offset as Spark keeps it; equal offsets have equal texts."""
+        members = {"index": self.index, "initial": self.initial, "table": self.table, "version": self.version}
+        return json.dumps(members, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Offset":
+        """The inverse of `to_json`.
+
+        Raises:
+            StreamError: the text is no offset.
+        """
+        try:
+            members: Any = json.loads(text)
+            found = cls(members["table"], members["version"], members["index"], members["initial"])
+        except (ValueError, TypeError, KeyError):
+            found = None
+        types = (str, int, int, bool)
+        if found is None or [type(v) for v in _values(found)] != list(types) or min(_values(found)[1:3]) < 0:
+            raise StreamError(
+                f"this is no offset of a stream from a table of indextables: {text[:200]}; the checkpoint "
+                "location belongs to another source, or is damaged"
+            )
+        return found
+
+
+def _values(offset: Offset) -> list[Any]:
+    return [offset.table, offset.version, offset.index, offset.initial]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a stream has still to read; versions beyond the first thousand are not counted."""
+
+    splits: int = 0
+    size: int = 0
+    versions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """The splits of one version in the order of the stream."""
+
+    offset: Offset
+    parts: Sequence[ChangedSplits]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for part in self.parts for size in part.files["size"].to_pylist()]
+
+    def after(self) -> Offset:
+        """The offset behind all its splits."""
+        return Offset(self.offset.table, self.offset.version + 1)
+
+    def between(self, start: int, end: int | None) -> list[ChangedSplits]:
+        """Some of its splits, by their places."""
+        found = []
+        place = 0
+        for part in self.parts:
+            rows = part.files.num_rows
+            first, last = max(start - place, 0), rows if end is None else min(end - place, rows)
+            if first < last:
+                found.append(replace(part, files=part.files.slice(first, last - first)))
+            place += rows
+        return found
+
+
+class TableStream:
+    """Offsets and splits of one stream."""
+
+    def __init__(self, log: TransactionLog, options: Options, schema: str | None = None) -> None:
+        """Describe a stream.
+
+        Args:
+            log: the table.
+            options: what is read, how much at a time, and what to do about deleted rows.
+            schema: the table's columns as the stream knows them (`StructType.json`).
+        """
+        self._log = log
+        self._options = options
+        self._schema = schema
+        self._changes = options.get(streaming.READ_CHANGES)
+        self._registry: dict[str, str] = {}
+
+    def start(self, first: int | None) -> Offset:
+        """The offset at which a new stream starts.
+
+        Args:
+            first: the first version whose changes are read; None for all rows of the newest version first.
+
+        Raises:
+            OptionError: there is no such version, and it is not the next one.
+        """
+        newest = self._log.snapshot()
+        if first is None:
+            return Offset(newest.metadata.id, newest.version, initial=True)
+        if first > newest.version + 1:
+            raise OptionError(
+                f"a stream cannot start at version {first} of the table at {newest.url}, whose newest "
+                f"version is {newest.version}; choose an earlier one, or latest"
+            )
+        return Offset(newest.metadata.id, first)
+
+    def end(self) -> Offset:
+        """The offset behind the newest version."""
+        newest = self._log.snapshot()
+        return Offset(newest.metadata.id, newest.version + 1)
+
+    def latest(self, start: Offset, *, unlimited: bool = False, until: int | None = None) -> Offset:
+        """The offset at which the next micro-batch ends; `start` itself if there is nothing new.
+
+        Args:
+            start: where it begins.
+            unlimited: whether the limits of the options are ignored.
+            until: the last version to read; by default the newest one.
+
+        Raises:
+            StreamError: a version deleted or replaced rows, or the table is another one.
+            SchemaError: a version changed the columns.
+            HistoryExpiredError: the changes of a version cannot be read any more.
+        """
+        files = None if unlimited else self._options.get(streaming.MAX_FILES)
+        size = None if unlimited else self._options.get(streaming.MAX_BYTES)
+        versions = None if unlimited else self._options.get(streaming.MAX_VERSIONS)
+        end = start
+        taken = taken_size = 0
+        try:
+            for number, unit in enumerate(self._units(start, until)):
+                if number == versions:
+                    break
+                sizes = unit.sizes
+                for place in range(unit.offset.index, len(sizes)):
+                    full = taken == files
+                    if full or (size is not None and taken and taken_size + sizes[place] > size):
+                        return replace(unit.offset, index=place) if place > unit.offset.index else end
+                    taken += 1
+                    taken_size += sizes[place]
+                end = unit.after()
+        except (StreamError, SchemaError):
+            # What comes before the version that stops the stream is read first.
+            if end == start:
+                raise
+        return end
+
+    def backlog(self, offset: Offset) -> Backlog:
+        """What there is to read behind an offset; versions that stop the stream count, too."""
+        splits = size = versions = 0
+        lenient = TableStream(self._log, _lenient(self._options))
+        for unit in lenient._units(offset, None):
+            sizes = unit.sizes[unit.offset.index :]
+            splits, size, versions = splits + len(sizes), size + sum(sizes), versions + 1
+            if versions == _MAX_COUNTED_VERSIONS:
+                break
+        return Backlog(splits, size, versions)
+
+    def snapshot(self, start: Offset, end: Offset) -> Snapshot:
+        """The splits between two offsets, as a snapshot."""
+        newest = self._log.snapshot()
+        self._check_table(end, newest)
+        parts: list[ChangedSplits] = []
+        last = end.version if end.index else end.version - 1
+        for unit in self._units(start, last, known=newest):
+            if (unit.offset.version, unit.offset.initial) == (end.version, end.initial):
+                parts += unit.between(unit.offset.index, end.index)
+            elif unit.offset.version <= last:
+                parts += unit.between(unit.offset.index, None)
+        return snapshot_of_splits(
+            newest,
+            parts,
+            self._registry,
+            identity=f"stream {start.to_json()} {end.to_json()} {self._selection()}",
+            change_columns=self._changes,
+        )
+
+    def _selection(self) -> str:
+        """The options by which streams with the same offsets read different splits."""
+        options = (
+            streaming.READ_CHANGES,
+            streaming.IGNORE_DELETES,
+            streaming.IGNORE_CHANGES,
+            streaming.SKIP_CHANGE_COMMITS,
+            streaming.FAIL_ON_DATA_LOSS,
+        )
+        return " ".join(each.key for each in options if self._options.get(each))
+
+    # --- versions ------------------------------------------------------------------------------------
+
+    def _units(self, start: Offset, until: int | None, known: Snapshot | None = None) -> Iterator[_Unit]:
+        """The versions from an offset on, with the splits that the stream reads of them."""
+        newest = known or self._log.snapshot()
+        self._check_table(start, newest)
+        last = newest.version if until is None else min(until, newest.version)
+        position = start
+        if position.initial and position.version <= last:
+            unit = self._initial(position)
+            yield unit
+            position = unit.after()
+        while position.version <= last:
+            changes = self._read(position.version, min(position.version + _WINDOW - 1, last))
+            if changes is None:
+                return
+            self._registry.update(changes.registry)
+            for each in changes.versions:
+                self._check_schema(each, newest)
+                index = position.index if each.version == position.version else 0
+                offset = Offset(position.table, each.version, index)
+                yield _Unit(offset, self._splits(each, newest.url))
+            position = Offset(position.table, changes.versions[-1].version + 1)
+
+    def _initial(self, offset: Offset) -> _Unit:
+        """All splits of a version, the oldest first; the order does not depend on checkpoints."""
+        snapshot = self._log.snapshot(version=offset.version)
+        self._registry.update(snapshot.registry)
+        files = snapshot.files().sort_by([("modificationTime", "ascending"), ("path", "ascending")])
+        parts = [ChangedSplits(INSERT, snapshot.version, snapshot.timestamp or 0, files)]
+        return _Unit(offset, parts if files.num_rows else [])
+
+    def _read(self, first: int, last: int) -> ChangeRange | None:
+        """The changes of some versions; where they are gone, and that is no error, of the next ones."""
+        try:
+            return self._log.version_changes(first, last)
+        except HistoryExpiredError as error:
+            if self._options.get(streaming.FAIL_ON_DATA_LOSS):
+                raise StreamError(
+                    f"{error}. To continue this stream without them, set failOnDataLoss=false; to read the "
+                    "table anew, start with another checkpoint location"
+                ) from error
+            if error.earliest is None or error.earliest > last:
+                return None
+            return self._log.version_changes(max(error.earliest, first), last)
+
+    def _splits(self, changes: VersionChanges, url: str) -> list[ChangedSplits]:
+        """The splits of a version that the stream reads.
+
+        Raises:
+            StreamError: it deleted rows, and no option allows that.
+        """
+        get = self._options.get
+        if self._changes or not changes.deleted.num_rows:
+            return changed_splits([changes])
+        if get(streaming.SKIP_CHANGE_COMMITS):
+            return []
+        if get(streaming.IGNORE_CHANGES):
+            return changed_splits([changes], deletes=False)
+        if get(streaming.IGNORE_DELETES) and not changes.inserted.num_rows:
+            return []
+        what = "replaced" if changes.inserted.num_rows else "deleted"
+        remedy = (
+            "ignoreChanges=true (rows that it inserts are returned, those that were there before once more)"
+            if changes.inserted.num_rows
+            else "ignoreDeletes=true"
+        )
+        raise StreamError(
+            f"version {changes.version} ({changes.operation or 'of another engine'}) of the table at {url} "
+            f"{what} rows, which a stream of inserted rows cannot show; set {remedy} or "
+            "skipChangeCommits=true (such versions are left out), read deleted rows too with "
+            "readChanges=true, or start with another checkpoint location"
+        )
+
+    # --- checks --------------------------------------------------------------------------------------
+
+    def _check_table(self, offset: Offset, newest: Snapshot) -> None:
+        if offset.table != newest.metadata.id or offset.version > newest.version + 1:
+            raise StreamError(
+                f"the table at {newest.url} is not the one that this stream read before, or an older state "
+                "of it: it was deleted and created again, or restored from a copy; start with another "
+                "checkpoint location"
+            )
+
+    def _check_schema(self, changes: VersionChanges, newest: Snapshot) -> None:
+        """Stop where the columns change; after a restart the stream has the new ones.
+
+        Raises:
+            SchemaError: the version has a column that the stream does not know, or of another type.
+        """
+        if self._schema is None or changes.metadata is None:
+            return
+        schema = changes.metadata.schema_string
+        retyped = column_difference(schema, self._schema, dropped=False)
+        problem = retyped or _added_column(schema, self._schema)
+        if problem is None:
+            return
+        remedy = "start the query again to continue with the new columns"
+        if column_difference(newest.metadata.schema_string, self._schema) is None:
+            # The stream has the newest columns; this version is of a time before some were dropped.
+            if retyped is None:
+                return
+            remedy = "start with another checkpoint location, or after that version"
+        raise SchemaError(
+            f"the columns of the table at {newest.url} were changed by version {changes.version}: {problem}; "
+            f"{remedy}"
+        )
+
+
+def _added_column(schema: str, before: str) -> str | None:
+    names = {field["name"] for field in json.loads(before)["fields"]}
+    added = [field["name"] for field in json.loads(schema)["fields"] if field["name"] not in names]
+    return f"the column {added[0]} was added" if added else None
+
+
+def _lenient(options: Options) -> Options:
+    allowed = {streaming.IGNORE_CHANGES.key: True, streaming.FAIL_ON_DATA_LOSS.key: False}
+    return Options.parse(allowed).over(options)

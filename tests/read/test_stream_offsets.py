@@ -1,0 +1,264 @@
+"""A table as a stream: which splits lie between two offsets, whatever happens to the table meanwhile."""
+
+import shutil
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import indextables as it
+from indextables import read
+from indextables.errors import OptionError, SchemaError
+from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.read.stream import Offset, StreamError, TableStream
+from indextables.store import open_store
+
+
+def append(path: Path, *ids: int, **options: object) -> None:
+    """One version with a split for each row."""
+    rows = [{"id": n, "text": f"row {n}"} for n in ids]
+    it.write(path, rows, partition_by=["id"], options={"indexing.typemap.text": "text", **options})
+
+
+def overwrite(path: Path, *ids: int) -> None:
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "text": [f"row {n}" for n in ids]})
+    it.write(path, rows.cast(it.open(path).schema), mode="overwrite", partition_by=["id"])
+
+
+def stream(path: Path, schema: str | None = None, **options: object) -> TableStream:
+    checked = Options.parse(options)
+    return TableStream(TransactionLog(open_store(str(path)), checked, engine="test"), checked, schema)
+
+
+def ids(source: TableStream, start: Offset, end: Offset) -> list[int]:
+    """The rows between two offsets, in the order of versions."""
+    found = read.scan(source.snapshot(start, end), source._log.store, Options()).read_all()
+    return found["id"].to_pylist()
+
+
+def batches(source: TableStream, start: Offset) -> list[list[int]]:
+    """The rows of micro-batches until nothing is left; each place is read from its text."""
+    found = []
+    while (end := source.latest(start)) != start:
+        assert Offset.from_json(end.to_json()) == end
+        found.append(sorted(ids(source, start, end)))
+        start = end
+    return found
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "t"
+
+
+def test_a_stream_starts_with_the_table_and_goes_on_with_changes(path):
+    append(path, 1, 2)
+    append(path, 3)
+    source = stream(path)
+    start = source.start(None)
+    first = source.latest(start)
+    assert sorted(ids(source, start, first)) == [1, 2, 3]
+    assert source.latest(first) == first, "nothing new"
+    append(path, 4)
+    second = source.latest(first)
+    assert ids(source, first, second) == [4]
+    assert sorted(ids(source, start, first)) == [1, 2, 3], "the same after a restart"
+    assert sorted(ids(source, start, second)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"maxFilesPerTrigger": 2}, [[1, 2], [3, 4], [5, 6], [7, 8]]),
+        ({"maxFilesPerTrigger": 3}, [[1, 2, 3], [4, 5, 6], [7, 8]]),
+        ({"maxBytesPerTrigger": 1}, [[1], [2], [3], [4], [5], [6], [7], [8]]),
+        ({"maxVersionsPerTrigger": 1}, [[1, 2, 3], [4, 5], [6, 7, 8]]),
+        ({"maxVersionsPerTrigger": 2}, [[1, 2, 3, 4, 5], [6, 7, 8]]),
+        ({"maxVersionsPerTrigger": 1, "maxFilesPerTrigger": 2}, [[1, 2], [3], [4, 5], [6, 7], [8]]),
+        ({}, [[1, 2, 3, 4, 5, 6, 7, 8]]),
+    ],
+)
+def test_limits_divide_snapshots_and_versions(path, options, expected):
+    """The same for the initial snapshot and for versions from the start; a restart after each batch."""
+    append(path, 1, 2, 3)
+    initial = stream(path, **options).start(None)
+    append(path, 4, 5)
+    append(path, 6, 7, 8)
+    found = batches(stream(path, **options), initial)
+    assert [len(batch) for batch in found] == [len(batch) for batch in expected]
+    assert sorted(chain.from_iterable(found)) == list(range(1, 9))
+    assert sorted(chain.from_iterable(batches(stream(path, **options), stream(path).start(1)))) == list(
+        range(1, 9)
+    )
+
+
+def test_available_now_ends_at_its_version_and_once_ignores_limits(path):
+    append(path, 1, 2, 3)
+    source = stream(path, maxFilesPerTrigger=1)
+    start = source.start(None)
+    until = source.end().version - 1
+    append(path, 4)
+    end = source.latest(start, unlimited=True, until=until)
+    assert sorted(ids(source, start, end)) == [1, 2, 3]
+    assert source.latest(end, until=until) == end
+    assert source.backlog(end).splits == 1
+    assert source.backlog(start).versions == 2
+    assert source.backlog(source.end()) == type(source.backlog(end))()
+
+
+def test_merges_and_checkpoints_produce_nothing(path):
+    append(path, 1)
+    append(path, 1)
+    source = stream(path)
+    start = source.latest(source.start(None))
+    it.open(path).merge()
+    it.open(path).checkpoint()
+    end = source.latest(start)
+    assert end.version > start.version, "the merge need not be looked at again"
+    assert ids(source, start, end) == []
+
+
+def test_the_initial_snapshot_stays_the_same_while_the_table_is_merged_and_checkpointed(path):
+    for n in range(4):
+        append(path, n % 2, 10 + n)
+    source = stream(path, maxFilesPerTrigger=3)
+    start = source.start(None)
+    first = source.latest(start)
+    before = ids(source, start, first)
+    it.open(path).merge()
+    it.open(path).checkpoint()
+    invalidate()
+    assert ids(stream(path), start, first) == before
+    assert sorted(chain.from_iterable(batches(source, start))) == [0, 0, 1, 1, 10, 11, 12, 13]
+
+
+def test_rows_before_a_version_that_deletes_are_read_first(path):
+    append(path, 1)
+    source = stream(path)
+    start = source.latest(source.start(None))
+    append(path, 2)
+    it.open(path).drop_partitions("id = 1")
+    end = source.latest(start)
+    assert ids(source, start, end) == [2]
+    with pytest.raises(StreamError, match=r"version 3 \(DROP PARTITIONS\).*deleted rows.*ignoreDeletes=true"):
+        source.latest(end)
+    assert source.backlog(end).versions == 1, "the backlog can be counted though the stream stands"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"ignoreDeletes": True}, None),
+        ({"ignoreChanges": True}, [1, 2, 3, 4, 5, 6]),
+        ({"skipChangeCommits": True}, [1, 2, 6]),
+        ({"ignoreDeletes": True, "skipChangeCommits": True}, [1, 2, 6]),
+        ({"readChanges": True}, [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]),
+    ],
+)
+def test_deletes_and_overwrites_stop_the_stream_unless_an_option_allows_them(path, options, expected):
+    append(path, 1, 2)
+    source = stream(path, **options)
+    start = source.start(None)
+    it.open(path).drop_partitions("id = 1")
+    overwrite(path, 3, 4, 5)
+    overwrite(path)
+    append(path, 6)
+    if expected is None:
+        end = source.latest(start)
+        assert sorted(ids(source, start, end)) == [1, 2]
+        with pytest.raises(StreamError, match=r"replaced rows.*ignoreChanges=true .*skipChangeCommits=true"):
+            source.latest(end)
+    else:
+        assert sorted(chain.from_iterable(batches(source, start))) == expected
+
+
+def test_changes_as_a_stream_have_their_columns(path):
+    append(path, 1)
+    source = stream(path, readChanges=True)
+    start = source.start(None)
+    overwrite(path, 2)
+    rows = read.scan(source.snapshot(start, source.latest(start)), source._log.store, Options()).read_all()
+    found = sorted(
+        zip(*(rows[n].to_pylist() for n in ("_commit_version", "_change_type", "id")), strict=True)
+    )
+    assert found == [(1, "insert", 1), (2, "delete", 1), (2, "insert", 2)]
+
+
+def test_history_that_is_gone_stops_the_stream_or_is_skipped(path):
+    append(path, 1)
+    source = stream(path)
+    start = source.latest(source.start(None))
+    for n in range(2, 6):
+        append(path, n)
+    it.open(path).truncate()
+    invalidate()
+    with pytest.raises(StreamError, match=r"changes of version 2 .*failOnDataLoss=false"):
+        source.latest(start)
+    lenient = stream(path, failOnDataLoss=False)
+    assert batches(lenient, start) in ([], [[5]]), "what the truncation left"
+    append(path, 6, **{"checkpoint.enabled": False})
+    assert batches(lenient, start)[-1][-1] == 6
+    with pytest.raises(it.IndexTablesError, match="version 1 of the table"):
+        source.latest(Offset(start.table, 1, 0, initial=True))
+
+
+def test_new_columns_stop_the_stream_until_it_starts_again(path):
+    append(path, 1)
+    schema = it.open(path)._snapshot.metadata.schema_string
+    source = stream(path, schema)
+    start = source.start(None)
+    append(path, 2)
+    it.write(path, [{"id": 3, "text": "x", "more": 1}], options={"mergeSchema": True})
+    end = source.latest(start)
+    assert sorted(ids(source, start, end)) == [1, 2]
+    with pytest.raises(SchemaError, match=r"by version 3: the column more was added; start the query again"):
+        source.latest(end)
+    again = stream(path, it.open(path)._snapshot.metadata.schema_string)
+    assert ids(again, end, again.latest(end)) == [3]
+
+
+def test_columns_of_another_type_cannot_be_passed(path):
+    append(path, 1)
+    start = stream(path).start(1)
+    it.write(path, [{"id": "a"}], mode="overwrite", options={"overwriteSchema": True})
+    now = it.open(path)._snapshot.metadata.schema_string
+    again = stream(path, now, ignoreChanges=True)
+    with pytest.raises(SchemaError, match="the column id was long and is string now; start with another"):
+        again.latest(start)
+
+
+def test_another_table_at_the_same_place_is_recognised(path):
+    append(path, 1)
+    append(path, 2)
+    source = stream(path)
+    start = source.latest(source.start(None))
+    shutil.rmtree(path)
+    invalidate()
+    append(path, 1)
+    with pytest.raises(StreamError, match="deleted and created again"):
+        source.latest(start)
+    with pytest.raises(StreamError, match="older state of it"):
+        source.latest(Offset(it.open(path)._snapshot.metadata.id, 9))
+
+
+def test_starts_and_offsets_that_are_none_are_refused(path):
+    append(path, 1)
+    source = stream(path)
+    assert source.start(2) == source.end()
+    with pytest.raises(OptionError, match="cannot start at version 3"):
+        source.start(3)
+    good = source.end().to_json()
+    for text in (
+        "",
+        "[]",
+        "7",
+        '{"version": 1}',
+        good.replace("2", '"2"'),
+        good.replace("2", "-2"),
+        good[:-1],
+    ):
+        with pytest.raises(StreamError, match="no offset of a stream"):
+            Offset.from_json(text)
