@@ -133,8 +133,8 @@ class _Before:
         if snapshot is None:
             return {}
         listed = snapshot.files()
-        found = listed.filter(pc.is_in(listed["path"], value_set=pa.array(list(paths), pa.string())))
-        return {add.path: add for add in file_lists.to_adds(found)}
+        entries = listed.filter(pc.is_in(listed["path"], value_set=pa.array(list(paths), pa.string())))
+        return {add.path: add for add in file_lists.to_adds(entries)}
 
 
 @dataclass(slots=True)
@@ -232,13 +232,13 @@ class ChangedSplits:
 
 def changed_splits(changes: Iterable[VersionChanges], *, deletes: bool = True) -> list[ChangedSplits]:
     """The changed splits of some versions in order; of one version first those that it deleted."""
-    found: list[ChangedSplits] = []
+    result: list[ChangedSplits] = []
     for each in changes:
         if deletes and each.deleted.num_rows:
-            found.append(ChangedSplits(DELETE, each.version, each.timestamp, each.deleted))
+            result.append(ChangedSplits(DELETE, each.version, each.timestamp, each.deleted))
         if each.inserted.num_rows:
-            found.append(ChangedSplits(INSERT, each.version, each.timestamp, each.inserted))
-    return found
+            result.append(ChangedSplits(INSERT, each.version, each.timestamp, each.inserted))
+    return result
 
 
 def check_columns(changes: ChangeRange, end: Snapshot) -> None:

@@ -193,12 +193,12 @@ class TransactionLog:
             HistoryExpiredError: a version cannot be described any more.
             SchemaError: a column had another type in between, or has the name of a column of changes.
         """
-        found = self.version_changes(first, end.version) if first <= end.version else ChangeRange()
-        check_columns(found, end)
+        changes = self.version_changes(first, end.version) if first <= end.version else ChangeRange()
+        check_columns(changes, end)
         return snapshot_of_splits(
             end,
-            changed_splits(found.versions),
-            found.registry,
+            changed_splits(changes.versions),
+            changes.registry,
             identity=f"changes from {first}",
             change_columns=True,
         )

@@ -231,7 +231,7 @@ class Job:
         _save(self, now=total != total_before)
 
 
-_KEPT = tuple(f.name for f in fields(Job) if f.name != "finished")
+_RECORDED_FIELDS = tuple(f.name for f in fields(Job) if f.name != "finished")
 _jobs: dict[str, Job] = {}
 _saved: dict[str, float] = {}
 _lock = threading.Lock()
@@ -419,7 +419,7 @@ def _save(record: Job, *, now: bool = True) -> None:
             _saved[record.id] = time.monotonic()
         else:
             _saved.pop(record.id, None)
-    save(record.id, {name: getattr(record, name) for name in _KEPT})
+    save(record.id, {name: getattr(record, name) for name in _RECORDED_FIELDS})
 
 
 @contextmanager

@@ -33,10 +33,10 @@ _ENCRYPTIONS = ("AES256", "SSE-KMS", "DSSE-KMS", "SSE-C")
 
 
 def _one_of(text: str, words: tuple[str, ...]) -> str:
-    found = next((word for word in words if word.lower() == text.strip().lower()), None)
-    if found is None:
+    match = next((word for word in words if word.lower() == text.strip().lower()), None)
+    if match is None:
         raise ValueError
-    return found
+    return match
 
 
 def _provider(text: str) -> str | None:

@@ -363,11 +363,11 @@ def _check_scope(declaration: Declaration, spelling: str, scope: Collection[Wher
 def is_secret(key: str) -> bool:
     """Whether the value of this key must never be shown or stored."""
     plain = plain_key(key)
-    found = _declared.get(plain)
-    if isinstance(found, Alias):
-        found = found.target
-    if isinstance(found, Option):
-        return found.secret
+    declaration = _declared.get(plain)
+    if isinstance(declaration, Alias):
+        declaration = declaration.target
+    if isinstance(declaration, Option):
+        return declaration.secret
     family = _family(plain)
     return family is not None and family.is_secret(plain.removeprefix(f"{family.key.lower()}."))
 

@@ -82,20 +82,20 @@ class _SourceRows:
         schema = pa.schema([self._schema.field(name) for name in columns])
         for number, file in enumerate(self.files):
             start, end = int(self._starts[number]), int(self._starts[number + 1])
-            wanted: Numbers | None = None
+            selection: Numbers | None = None
             if numbers is not None:
                 low, high = np.searchsorted(numbers, [start, end])
                 if low == high:
                     continue
-                wanted = numbers[low:high] if high - low < end - start else None
+                selection = numbers[low:high] if high - low < end - start else None
             if start == end:
                 continue
             opened = self._opened(file)
             places = None
             if file.rows < file.records:
-                places = positions(start, end, wanted)
-            elif wanted is not None:
-                places = wanted - start
+                places = positions(start, end, selection)
+            elif selection is not None:
+                places = selection - start
             for batch in self._reader.read(opened, columns, places, deleted_rows=True, batch_rows=batch_rows):
                 yield from slice_batch(cast_batch(batch, schema), batch_bytes)
 
@@ -128,8 +128,8 @@ class _StoredPositions(_Positions):
         else:
             batches = self._rows.scan([POSITION_COLUMN], start=start, end=end)
             column = pa.Table.from_batches(batches, POSITIONS).column(0)
-        found: Numbers = column.combine_chunks().to_numpy(zero_copy_only=False)
-        return found
+        positions: Numbers = column.combine_chunks().to_numpy(zero_copy_only=False)
+        return positions
 
 
 class CompanionSplit:

@@ -48,12 +48,12 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
         HistoryExpiredError: the changes of a version cannot be read any more.
         SchemaError: a column had another type in between.
     """
-    found = log.version_changes(first, end.version)
-    check_columns(found, end)
+    changes = log.version_changes(first, end.version)
+    check_columns(changes, end)
     return snapshot_of_splits(
         end,
-        changed_splits(found.versions, deletes=False),
-        found.registry,
+        changed_splits(changes.versions, deletes=False),
+        changes.registry,
         identity=f"inserts from {first}",
         change_columns=True,
     )

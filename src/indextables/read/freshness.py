@@ -106,7 +106,7 @@ def _entries(
         snapshot.schema, indexing_properties(snapshot.metadata), properties, partitions
     ).to_json()
     reader = SourceReader(source)
-    found = []
+    entries = []
     for content, file in pending.items():
         if missing := [name for name in partitions if name not in file.partition]:
             raise SourceError(
@@ -123,7 +123,7 @@ def _entries(
             for name in partitions
         }
         recorded = indexed_file(file, properties.location, records=records, rows=rows)
-        found.append(
+        entries.append(
             Add(
                 path=f"{_FOLDER}/{hashlib.sha256(content.encode()).hexdigest()}",
                 partition_values=values,
@@ -134,4 +134,4 @@ def _entries(
                 companion_source_files=[UnindexedFile(recorded, deleted).to_text()],
             )
         )
-    return found
+    return entries

@@ -195,20 +195,20 @@ def column_difference(before: str, after: str, *, dropped: bool = True) -> str |
     return None
 
 
-def _plain_type(given: Any) -> Any:  # noqa: ANN401 - JSON
+def _plain_type(type_json: Any) -> Any:  # noqa: ANN401 - JSON
     """A type without nullability and comments, which do not change its values."""
-    if not isinstance(given, dict):
-        return given
-    match given.get("type"):
+    if not isinstance(type_json, dict):
+        return type_json
+    match type_json.get("type"):
         case "struct":
-            return ["struct", *([field["name"], _plain_type(field["type"])] for field in given["fields"])]
+            return ["struct", *([field["name"], _plain_type(field["type"])] for field in type_json["fields"])]
         case "array":
-            return ["array", _plain_type(given["elementType"])]
+            return ["array", _plain_type(type_json["elementType"])]
         case "map":
-            return ["map", _plain_type(given["keyType"]), _plain_type(given["valueType"])]
+            return ["map", _plain_type(type_json["keyType"]), _plain_type(type_json["valueType"])]
         case _:
             pass
-    return given
+    return type_json
 
 
 def _type_name(plain: Any) -> str:  # noqa: ANN401 - JSON

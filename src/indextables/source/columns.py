@@ -89,9 +89,9 @@ class Projection:
         ranges = file.leaf_ranges
         fields = [(each, ranges[number], each.name) for number, each in enumerate(file.schema)]
         self._nodes = self._match(columns, fields, "")
-        found = [(node, node.index) for node in self._nodes if node.source is not None]
-        self.columns = sorted({index for _, index in found})
-        self.leaves = sorted(leaf for node, _ in found for leaf in node.leaves)
+        sources = [(node, node.index) for node in self._nodes if node.source is not None]
+        self.columns = sorted({index for _, index in sources})
+        self.leaves = sorted(leaf for node, _ in sources for leaf in node.leaves)
         self._place = {index: place for place, index in enumerate(self.columns)}
 
     def build(self, arrays: Sequence[pa.Array], rows: int) -> list[pa.Array]:
@@ -123,20 +123,20 @@ class Projection:
     def _find(self, column: Column, fields: list[tuple[pa.Field, range, str]], path: str) -> int | None:
         key = column.key
         if isinstance(key, int):
-            found = [
+            places = [
                 number for number, (each, _, name) in enumerate(fields) if self._id(each, path + name) == key
             ]
         else:
-            found = [number for number, (each, _, _) in enumerate(fields) if each.name == key]
-            if not found and key is not None:
+            places = [number for number, (each, _, _) in enumerate(fields) if each.name == key]
+            if not places and key is not None:
                 lower = key.lower()
-                found = [n for n, (each, _, _) in enumerate(fields) if each.name.lower() == lower]
-        if len(found) > 1:
+                places = [n for n, (each, _, _) in enumerate(fields) if each.name.lower() == lower]
+        if len(places) > 1:
             raise SourceError(
                 f"{self._file.url} has several columns {key!r}; Spark cannot tell them apart either: "
                 "rename them in the source"
             )
-        return found[0] if found else None
+        return places[0] if places else None
 
     def _id(self, each: pa.Field, path: str) -> int | None:
         if self._ids is not None:
@@ -344,8 +344,8 @@ def char_type(column: pa.Field) -> int | None:
     metadata = column.metadata or {}
     texts = [metadata.get(TYPE_KEY, b"").decode(), str(spark_metadata(column).get(_CHAR_KEY, ""))]
     for text in texts:
-        if found := _CHAR.fullmatch(text):
-            return int(found[1])
+        if match := _CHAR.fullmatch(text):
+            return int(match[1])
         if _ANY_CHAR.search(text):
             raise UnsupportedSourceError("char(n) inside of a nested type", f"column {column.name} is {text}")
     return None

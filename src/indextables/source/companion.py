@@ -160,16 +160,16 @@ _TYPES: dict[str, Any] = {
 
 
 def _properties(metadata: Metadata) -> CompanionProperties:
-    known = metadata.configuration or {}
+    properties = metadata.configuration or {}
     values: dict[str, Any] = {}
     for each in fields(CompanionProperties):
-        text = known.get(PREFIX + each.name)
+        text = properties.get(PREFIX + each.name)
         if text is not None:
             kind = _TYPES.get(each.name)
             values[each.name] = text if kind is None else msgspec.json.decode(text, type=kind)
     values["roots"] = {
         key.removeprefix(_ROOTS): msgspec.json.decode(text, type=TableRoot)
-        for key, text in known.items()
+        for key, text in properties.items()
         if key.startswith(_ROOTS)
     }
     for name in ("format", "source", "location"):

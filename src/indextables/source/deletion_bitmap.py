@@ -39,12 +39,12 @@ def read_framed(data: bytes, where: str, most: int) -> Ints:
 def read_bitmap(data: bytes, where: str, most: int) -> Ints:
     """Positions out of a bitmap that begins with the magic number; none is `most` or larger."""
     try:
-        found = _positions(memoryview(data), most)
+        positions = _positions(memoryview(data), most)
     except (IndexError, ValueError) as error:
         raise SourceError(f"{where} is no deletion vector ({error}); restore it") from None
-    if len(found) and (found[-1] >= most or found[0] < 0 or not (np.diff(found) > 0).all()):
-        raise SourceError(f"{where} names row {found.max()} of a file with {most} rows; restore it")
-    return found
+    if len(positions) and (positions[-1] >= most or positions[0] < 0 or not (np.diff(positions) > 0).all()):
+        raise SourceError(f"{where} names row {positions.max()} of a file with {most} rows; restore it")
+    return positions
 
 
 def _positions(data: memoryview, most: int) -> Ints:

@@ -80,15 +80,15 @@ class Locations:
         if ".." in text.split("/"):
             raise SourceError(f"the table at {self.url} refers to {text!r}; a path with '..' is not followed")
         place = locate(text)
-        known = self._bases.get(place.base)
-        if known is None or not any(
-            not root or place.root == root or place.root.startswith(f"{root}/") for root in known[1]
+        store = self._bases.get(place.base)
+        if store is None or not any(
+            not root or place.root == root or place.root.startswith(f"{root}/") for root in store[1]
         ):
             raise SourceError(
                 f"the table at {self.url} refers to {place.url}, which lies in another store; allow that "
                 "location for this source if it is meant to be read"
             )
-        return Place(known[0], place.root, place.url)
+        return Place(store[0], place.root, place.url)
 
     def __getstate__(self) -> dict[str, Any]:
         # Handles travel without secrets; that of the local disk has none, and its root no URL of its own.

@@ -122,9 +122,9 @@ class _FetchedFile(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         end = self._file.size if size is None or size < 0 else min(self._file.size, self._position + size)
         start, self._position = self._position, end
-        found = int(np.searchsorted(self._starts, start, side="right")) - 1
-        if found >= 0:
-            first = self._starts[found]
+        index = int(np.searchsorted(self._starts, start, side="right")) - 1
+        if index >= 0:
+            first = self._starts[index]
             part = self._parts[first]
             if end <= first + len(part):
                 return bytes(part[start - first : end - first])
@@ -186,14 +186,14 @@ class ParquetFile:
     @cached_property
     def leaf_ranges(self) -> list[range]:
         """The leaf columns of each top-level column, by number."""
-        found, first = [], 0
+        ranges, first = [], 0
         for field in self.schema:
             count = leaf_count(field.type)
-            found.append(range(first, first + count))
+            ranges.append(range(first, first + count))
             first += count
         if first != self.metadata.num_columns:
             raise SourceError(f"{self.url}: the footer's schema is malformed; the file is damaged")
-        return found
+        return ranges
 
     def is_int96(self, leaf: int) -> bool:
         """Whether a leaf column has the timestamps of old writers."""
@@ -313,19 +313,19 @@ class ParquetFile:
     def _flat_leaves(self) -> dict[int, Leaf]:
         """The top-level columns that are leaves and occur once in each row, by their number."""
         schema = self.metadata.schema
-        found = {}
+        flat = {}
         names = [field.name for field in self.schema]
         for number, leaves in enumerate(self.leaf_ranges):
             leaf = self._layout.flat.get(names[number])
             repeated = schema.column(leaves[0]).max_repetition_level
             if leaf is not None and len(leaves) == 1 and leaf.number == leaves[0] and not repeated:
-                found[number] = leaf
-        return found
+                flat[number] = leaf
+        return flat
 
     def _row_bytes(self, group: int, leaves: Sequence[int]) -> float:
         """About how many bytes a row of a group has before it is decoded."""
-        found = self._layout.groups[group]
-        return sum(found.columns[leaf].uncompressed_size for leaf in leaves) / max(1, found.rows)
+        row_group = self._layout.groups[group]
+        return sum(row_group.columns[leaf].uncompressed_size for leaf in leaves) / max(1, row_group.rows)
 
     def _open(self, group: int, leaves: Sequence[int]) -> pq.ParquetFile:
         parts: dict[int, Bytes] = {}
@@ -414,10 +414,10 @@ class ParquetFile:
             inside = at >= 0 and end <= first + len(chunks[first])
             return chunks[first][start - first : end - first] if inside else None
 
-        found = [part(start, end) for start, end in ranges]
-        missing = [place for place, data in zip(ranges, found, strict=True) if data is None]
+        parts = [part(start, end) for start, end in ranges]
+        missing = [place for place, data in zip(ranges, parts, strict=True) if data is None]
         fetched = iter(self.data.ranges(missing))
-        return (next(fetched) if data is None else data for data in found)
+        return (next(fetched) if data is None else data for data in parts)
 
     def _locate(self, keys: list[tuple[int, Leaf]]) -> dict[int, Bytes]:
         """Learn where the pages of column chunks are, of those that are not known yet.
@@ -460,7 +460,7 @@ def leaf_count(kind: pa.DataType) -> int:
 def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
     """Offset, length and first row of each data page of a column whose every value is a row."""
     view = memoryview(chunk)
-    found: list[tuple[int, int, int]] = []
+    pages: list[tuple[int, int, int]] = []
     position = first_row = 0
     while position < len(view) and first_row < rows:
         header, length = read_struct(view[position : position + _HEADER_BYTES])
@@ -470,12 +470,12 @@ def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
             raise ValueError("a page is longer than its column chunk")
         if kind in (_DATA_PAGE, _DATA_PAGE_V2):
             described = header[_V1_HEADER if kind == _DATA_PAGE else _V2_HEADER][1]
-            found.append((start + position, end - position, first_row))
+            pages.append((start + position, end - position, first_row))
             first_row += described[_PAGE_VALUES][1]
         position = end
     if first_row != rows:
         raise ValueError(f"the pages of a column have {first_row} rows, its row group {rows}")
-    table = np.array(found, np.int64).reshape(-1, 3)
+    table = np.array(pages, np.int64).reshape(-1, 3)
     # A page without rows would be found for a row of the next.
     counts = np.diff(np.append(table[:, 2], rows))
     return table[counts > 0]
@@ -502,9 +502,9 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
     for batch in opened.iter_batches(_DECODED_ROWS, use_threads=False):
         low, high = np.searchsorted(positions, [first, first + batch.num_rows])
         if low < high:
-            taken = batch.column(0).take(pa.array(positions[low:high] - first))
-            is_coded = pa.types.is_dictionary(taken.type)
-            parts.append(taken.cast(taken.type.value_type) if is_coded else taken)
+            values = batch.column(0).take(pa.array(positions[low:high] - first))
+            is_coded = pa.types.is_dictionary(values.type)
+            parts.append(values.cast(values.type.value_type) if is_coded else values)
         first += batch.num_rows
     return pa.concat_arrays(parts)
 

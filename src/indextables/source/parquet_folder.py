@@ -101,10 +101,10 @@ def _file(locations: Locations, info: ObjectInfo, partition: Any) -> SourceFile:
 def _listing(locations: Locations) -> dict[str, ObjectInfo]:
     """The files that Spark sees, by their path below the folder; sorted."""
     store = locations.store
-    found = {
+    listing = {
         info.path: info for info in store.list() if not any(_is_hidden(part) for part in info.path.split("/"))
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(listing.items()))
 
 
 def _is_hidden(name: str) -> bool:

@@ -44,7 +44,7 @@ def unescape(name: str) -> str:
     >>> unescape("a%2Fb%zz")
     'a/b%zz'
     """
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), name)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
 
 
 def discover(folders: Sequence[str], zone: str, url: str) -> PartitionSpec | None:
@@ -52,28 +52,28 @@ def discover(folders: Sequence[str], zone: str, url: str) -> PartitionSpec | Non
 
     Raises SourceError where Spark raises: folders of different depth or with other columns.
     """
-    found: dict[str, list[tuple[str, str]]] = {}
+    values_by_column: dict[str, list[tuple[str, str]]] = {}
     bases = set()
     for folder in folders:
         columns, base = _columns(folder, url)
         bases.add(base)
         if columns:
-            found[folder] = columns
-    if not found:
+            values_by_column[folder] = columns
+    if not values_by_column:
         return None
     if len(bases) > 1:
         raise SourceError(
             f"{url} has partition folders at different depths ({', '.join(sorted(bases)[:3])}); Spark "
             "refuses that: read each of them as a table of its own"
         )
-    names = {tuple(name for name, _ in columns) for columns in found.values()}
+    names = {tuple(name for name, _ in columns) for columns in values_by_column.values()}
     if len(names) > 1:
         shown = "; ".join(", ".join(each) for each in sorted(names)[:3])
         raise SourceError(f"{url} has folders with different partition columns ({shown}); Spark refuses that")
     own = next(iter(names))
-    fields, values = [], {folder: dict[str, pa.Scalar]() for folder in found}
+    fields, values = [], {folder: dict[str, pa.Scalar]() for folder in values_by_column}
     for number, name in enumerate(own):
-        texts = {folder: columns[number][1] for folder, columns in found.items()}
+        texts = {folder: columns[number][1] for folder, columns in values_by_column.items()}
         kind = _common_type([_inferred(text, zone) for text in dict.fromkeys(texts.values())])
         fields.append(pa.field(name, kind))
         for folder, text in texts.items():
@@ -119,11 +119,11 @@ def _inferred(text: str, zone: str) -> pa.DataType:
 
 def _decimal_digits(text: str) -> int | None:
     """The precision of an integral number, as Java's BigDecimal reads it, if it is one of 38 digits."""
-    found = _DECIMAL.fullmatch(text)
-    if found is None or not (found[2] or found[3]):
+    match = _DECIMAL.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
         return None
-    scale = len(found[3] or "") - int(found[4] or 0)
-    digits = len((found[2] + (found[3] or "")).lstrip("0")) or 1
+    scale = len(match[3] or "") - int(match[4] or 0)
+    digits = len((match[2] + (match[3] or "")).lstrip("0")) or 1
     if scale > 0 or digits - scale > 38:
         return None
     return digits - scale

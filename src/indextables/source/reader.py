@@ -111,18 +111,18 @@ class SourceReader:
         if file.deletes is None:
             return np.empty(0, np.int64)
         with self._lock:
-            known = self._deleted.get(file.content)
-        if known is None:
-            known = file.deletes.positions(self.snapshot, file)
+            positions = self._deleted.get(file.content)
+        if positions is None:
+            positions = file.deletes.positions(self.snapshot, file)
             with self._lock:
-                self._deleted[file.content] = known
-        return known
+                self._deleted[file.content] = positions
+        return positions
 
     def open(self, file: SourceFile) -> ParquetFile:
         """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of."""
         with self._lock:
-            known = self._open.get(file.identity)
-        if known is None:
+            opened = self._open.get(file.identity)
+        if opened is None:
             place = self.snapshot.locations.resolve(file.url, encoded=False)
             if file.modified_ms is not None:
                 try:
@@ -131,12 +131,12 @@ class SourceReader:
                     raise SourceChangedError(file.url, "is not there any more") from None
                 if info.size != file.size or content_tag(info) != file.etag:
                     raise SourceChangedError(file.url, "was replaced")
-            known = ParquetFile(FileBytes(place, file.size))
-            if file.records is not None and known.num_rows != file.records:
-                raise SourceChangedError(file.url, f"has {known.num_rows} rows instead of {file.records}")
+            opened = ParquetFile(FileBytes(place, file.size))
+            if file.records is not None and opened.num_rows != file.records:
+                raise SourceChangedError(file.url, f"has {opened.num_rows} rows instead of {file.records}")
             with self._lock:
-                self._open[file.identity] = known
-        return known
+                self._open[file.identity] = opened
+        return opened
 
     def read(
         self,
@@ -174,12 +174,14 @@ class SourceReader:
         if positions is None:
             rows = self._scan(opened, projection, deleted, batch_rows)
         else:
-            wanted = _without(positions, deleted)
-            if opened.is_dense(wanted, projection.columns):
-                others = np.setdiff1d(np.arange(opened.num_rows, dtype=np.int64), wanted, assume_unique=True)
+            selection = _without(positions, deleted)
+            if opened.is_dense(selection, projection.columns):
+                others = np.setdiff1d(
+                    np.arange(opened.num_rows, dtype=np.int64), selection, assume_unique=True
+                )
                 rows = self._scan(opened, projection, others, batch_rows)
             else:
-                rows = self._fetch(opened, projection, wanted, batch_rows)
+                rows = self._fetch(opened, projection, selection, batch_rows)
         for numbers, arrays in rows:
             values = dict(zip((each.field.name for each in stored), arrays, strict=True))
             final = [

@@ -274,8 +274,8 @@ class _IndexingOptions:
         if option is not FAST_FIELDS:
             # What holds for a field within a column does not hold for the column.
             names = tuple(name for name in names if self._root(name) is None)
-        found = (self._column(self._root(name) or name, option.key) for name in names)
-        return frozenset(name for name in found if name is not None)
+        columns = (self._column(self._root(name) or name, option.key) for name in names)
+        return frozenset(name for name in columns if name is not None)
 
     def _root(self, name: str) -> str | None:
         """The column of a path within it; None for the name of a column, and for an unknown one."""

@@ -60,17 +60,17 @@ class LookupSample:
     def __init__(self, mapping: Mapping) -> None:
         kinds = (Kind.I64, Kind.HASH, Kind.BOOL)
         self._fields: list[Field] = [f for f in mapping.fields if f.fast and f.kind in kinds][:4]
-        self._seen: set[int] = set()
+        self._sampled: set[int] = set()
         self._expected: list[tuple[int, dict[str, Any]]] = []
 
     def take(self, batch: pa.RecordBatch, position: int, ranges: tuple[RowIdRange, ...], start: int) -> None:
         """Take rows of a batch whose first row is row `position` of the result; ranges begin at `start`."""
         for each in ranges:
-            if each.source in self._seen or len(self._expected) >= _ROWS or not each.rows:
+            if each.source in self._sampled or len(self._expected) >= _ROWS or not each.rows:
                 continue
             row = each.start + start + each.rows // 2 - position
             if 0 <= row < batch.num_rows:
-                self._seen.add(each.source)
+                self._sampled.add(each.source)
                 self._expected.append(
                     ((each.source << ROW_BITS) | (each.rows // 2), self._values(batch.slice(row, 1)))
                 )

@@ -76,7 +76,7 @@ class RemoteClients:
         self._location = location
         self._identity = identity
         self._settings: Settings | None = None
-        self._made: dict[str, Client] = {}
+        self._clients: dict[str, Client] = {}
         self._lock = threading.Lock()
 
     def reading(self) -> Client:
@@ -108,16 +108,16 @@ class RemoteClients:
             provider = None if self._settings is None else self._settings.provider
             if not isinstance(provider, RefreshingProvider):
                 return False
-            if all(each is not client for each in self._made.values()):
+            if all(each is not client for each in self._clients.values()):
                 return True  # another thread has renewed them
             if not provider.refetch():
                 return False
-            self._made = {}
+            self._clients = {}
             return True
 
     def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
         # two threads may both make one; either serves
-        if (client := self._made.get(purpose)) is not None:
+        if (client := self._clients.get(purpose)) is not None:
             return client
         with self._lock:
             if self._settings is None:
@@ -138,7 +138,7 @@ class RemoteClients:
             retry_config={"max_retries": retries, "retry_timeout": _GIVE_UP_AFTER},
             credential_provider=self._settings.provider,
         )
-        return self._made.setdefault(purpose, client)
+        return self._clients.setdefault(purpose, client)
 
 
 def _patience(options: Options, size: int) -> timedelta:

@@ -15,7 +15,7 @@ from indextables.limits import MAX_OBJECT
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
-_KNOWN = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://"
+_FORMS = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://"
 
 
 class Kind(StrEnum):
@@ -103,7 +103,7 @@ def locate(url: str | os.PathLike[str]) -> Location:
     """  # noqa: E501 - the sentence as it is raised
     text = os.fspath(url)
     if not text:
-        raise StoreError(f"the table's path is empty; give {_KNOWN}")
+        raise StoreError(f"the table's path is empty; give {_FORMS}")
     match = _SCHEME.match(text)
     if match is None:
         return Location(Kind.LOCAL, "", _absolute(_mounted(text, text)))
@@ -113,7 +113,7 @@ def locate(url: str | os.PathLike[str]) -> Location:
     kind = _KINDS.get(scheme)
     if kind is None:
         raise StoreError(
-            f"'{_without_user(text)}' has the scheme '{match[1]}', which is not one of ours; use {_KNOWN}"
+            f"'{_without_user(text)}' has the scheme '{match[1]}', which is not one of ours; use {_FORMS}"
         )
     rest = text[match.end() :]
     if kind is Kind.LOCAL:

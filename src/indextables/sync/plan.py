@@ -160,13 +160,13 @@ def plan_sync(log: TransactionLog, request: SyncRequest, options: Options) -> Sy
 def _properties(snapshot: Snapshot | None) -> CompanionProperties | None:
     if snapshot is None:
         return None
-    found = CompanionProperties.of(snapshot)
-    if found is None:
+    properties = CompanionProperties.of(snapshot)
+    if properties is None:
         raise SourceError(
             f"there is a table at {snapshot.url} that is not a companion index; choose another location for "
             "the index"
         )
-    return found
+    return properties
 
 
 def _merged(
@@ -252,7 +252,7 @@ class _Planner:
         if stale:
             self._notes.append(f"all files are indexed anew: {stale}")
         listed = None if self._snapshot is None else self._snapshot.files()
-        kept: set[str] = set()
+        remaining: set[str] = set()
         gone: list[bool] = []
         current = {content_name(file, source.url): file for file in files}
         if listed is not None:
@@ -266,8 +266,8 @@ class _Planner:
                 gone.append(not stays)
             self._add_small_splits(listed, current, gone)
             for contents, leaves in zip(listed["companionSourceFiles"].to_pylist(), gone, strict=True):
-                kept.update(() if leaves else (contents or ()))
-        pending = {content: file for content, file in current.items() if content not in kept}
+                remaining.update(() if leaves else (contents or ()))
+        pending = {content: file for content, file in current.items() if content not in remaining}
         properties = replace(
             self._merged,
             location=source.url,
@@ -304,9 +304,9 @@ class _Planner:
 
     def _mapping(self, schema: pa.Schema, partitions: tuple[str, ...]) -> tuple[dict[str, str], FieldMapping]:
         """The indexing options of the table, and the fields of its columns."""
-        given = {k: v for k, v in self._options.values.items() if k.startswith(INDEXING_PREFIX)}
-        known = {} if self._snapshot is None else indexing_properties(self._snapshot.metadata)
-        indexing = {**_still_valid(known, schema), **given}
+        options = {k: v for k, v in self._options.values.items() if k.startswith(INDEXING_PREFIX)}
+        table_properties = {} if self._snapshot is None else indexing_properties(self._snapshot.metadata)
+        indexing = {**_still_valid(table_properties, schema), **options}
         for named in (self._merged.include, self._merged.exclude):
             _check_columns(named, schema)
             if own := [name for name in named if name.lower() in {p.lower() for p in partitions}]:
@@ -331,9 +331,9 @@ class _Planner:
             return "the source was replaced by another table"
         if self._snapshot.partition_columns != partitions:
             return "the source is partitioned by other columns"
-        known = {name.lower(): (name, text) for name, text in self._before.indexed.items()}
+        indexed = {name.lower(): (name, text) for name, text in self._before.indexed.items()}
         for name, text in identities.items():
-            old = known.get(name.lower())
+            old = indexed.get(name.lower())
             if old is not None and old != (name, text):
                 return f"the column {name} was renamed, replaced, or has another type"
         before = field_mapping(
@@ -346,8 +346,8 @@ class _Planner:
 
     def _added_columns(self, identities: Mapping[str, str]) -> list[Column]:
         """Columns that no split of the index has."""
-        known = set() if self._before is None else set(self._before.indexed)
-        return [each for each in self._source.columns if each.field.name in identities.keys() - known]
+        indexed = set() if self._before is None else set(self._before.indexed)
+        return [each for each in self._source.columns if each.field.name in identities.keys() - indexed]
 
     def _have_values(self, columns: Sequence[Column], files: Iterable[SourceFile]) -> bool:
         """Whether columns that were added to the source have values in files that were indexed before."""
@@ -399,13 +399,13 @@ class _Planner:
             for name in partitions
         }
         open_groups: dict[tuple[str | None, ...], list[tuple[str, SourceFile]]] = {}
-        found: list[SplitPlan] = []
+        splits: list[SplitPlan] = []
 
         def close(values: tuple[str | None, ...]) -> None:
             group = open_groups.pop(values)
             named = dict(zip(partitions, values, strict=True))
             files = tuple(replace(file, statistics={}) for _, file in group)
-            found.append(SplitPlan(files, named, tuple(content for content, _ in group)))
+            splits.append(SplitPlan(files, named, tuple(content for content, _ in group)))
 
         for number, (content, file) in enumerate(pending.items()):
             values = tuple(texts[name][number] for name in partitions)
@@ -416,7 +416,7 @@ class _Planner:
             group.append((content, file))
         for values in list(open_groups):
             close(values)
-        return tuple(found)
+        return tuple(splits)
 
     def _metadata(
         self,
@@ -478,15 +478,15 @@ def _still_valid(indexing: Mapping[str, str], schema: pa.Schema) -> dict[str, st
     def present(text: str) -> str:
         return ",".join(name for name in text.split(",") if name.strip().lower() in columns)
 
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for key, text in indexing.items():
         family = next((each for each in _FAMILIES if key.startswith(each)), None)
         if (family is not None and key.removeprefix(family) not in columns) or key in _LISTS:
             if listed := present(text):
-                found[key] = listed
+                reasons[key] = listed
         else:
-            found[key] = text
-    return found
+            reasons[key] = text
+    return reasons
 
 
 def _same(one: Metadata, other: Metadata) -> bool:

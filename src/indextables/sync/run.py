@@ -180,8 +180,8 @@ def _begin(
     built: Mapping[tuple[str, ...], Add],
 ) -> RunningSync | SyncResult:
     plan = plan_sync(log, request, options)
-    wanted = {split.contents for split in plan.splits}
-    reused = {contents: add for contents, add in built.items() if contents in wanted}
+    new_contents = {split.contents for split in plan.splits}
+    reused = {contents: add for contents, add in built.items() if contents in new_contents}
     discard(log.store, [add for contents, add in built.items() if contents not in reused])
     running = RunningSync(plan, started, attempt, reused)
     if request.dry_run or plan.unchanged:

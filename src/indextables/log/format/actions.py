@@ -281,10 +281,10 @@ def check_not_companion(metadata: Metadata, url: str) -> None:
 
 def companion_error(metadata: Metadata, url: str) -> ProtocolError:
     """The error of a companion table of the original, or of a table with such splits."""
-    known = metadata.configuration or {}
-    kind = known.get(_COMPANION_KIND, "").upper()
+    properties = metadata.configuration or {}
+    kind = properties.get(_COMPANION_KIND, "").upper()
     kind = kind if kind in ("DELTA", "ICEBERG", "PARQUET") else "{DELTA | ICEBERG | PARQUET}"
-    path = known.get(_COMPANION_SOURCE, "<source>").replace("'", "\\'")
+    path = properties.get(_COMPANION_SOURCE, "<source>").replace("'", "\\'")
     source = f"{kind} '{path}'"
     return ProtocolError(
         f"the table at {url} is a companion table of the original system: its splits index the files of "

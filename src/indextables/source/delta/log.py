@@ -146,11 +146,11 @@ class DeltaLog:
         parts: dict[tuple[int, str], dict[int, str]] = {}
         for info in _listing(store):
             name = info.path.rpartition("/")[2]
-            if found := _COMMIT.fullmatch(name):
-                self._commits[int(found[1])] = info
-            elif (found := _CHECKPOINT.fullmatch(name)) and info.size:
-                kind = found["parts"] or found["uuid"] or ""
-                parts.setdefault((int(found["version"]), kind), {})[int(found["part"] or 0)] = name
+            if match := _COMMIT.fullmatch(name):
+                self._commits[int(match[1])] = info
+            elif (match := _CHECKPOINT.fullmatch(name)) and info.size:
+                kind = match["parts"] or match["uuid"] or ""
+                parts.setdefault((int(match["version"]), kind), {})[int(match["part"] or 0)] = name
         self._checkpoints = [
             _Checkpoint(version, tuple(names[number] for number in sorted(names)))
             for (version, kind), names in parts.items()
@@ -189,13 +189,13 @@ class DeltaLog:
     def version_at(self, timestamp_ms: int) -> int:
         """The newest version committed at or before a time."""
         times = self._times()
-        found = bisect_right([each for _, each in times], timestamp_ms) - 1
-        if found < 0 or (found == len(times) - 1 and timestamp_ms > times[-1][1]):
+        position = bisect_right([each for _, each in times], timestamp_ms) - 1
+        if position < 0 or (position == len(times) - 1 and timestamp_ms > times[-1][1]):
             raise SourceNotFoundError(
                 f"{self._store.url} has no version at the time {timestamp_ms} ms: its versions are of "
                 f"{times[0][1]} to {times[-1][1]}; give a time between them"
             )
-        return times[found][0]
+        return times[position][0]
 
     # --- files of the log ------------------------------------------------------------------------------
 

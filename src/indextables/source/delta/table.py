@@ -135,13 +135,13 @@ def _key(mode: str) -> Any:  # noqa: ANN401 - a function of a field
 
 
 def _mapped(field: pa.Field, key: str, kind: type) -> Any:  # noqa: ANN401 - of the kind
-    found = spark_metadata(field).get(_MAPPING + key)
-    if not isinstance(found, kind):
+    value = spark_metadata(field).get(_MAPPING + key)
+    if not isinstance(value, kind):
         raise SourceError(
             f"column {field.name} has no {_MAPPING}{key} in the table's schema, which maps its columns; "
             "the schema is damaged"
         )
-    return found
+    return value
 
 
 def _physical(field: pa.Field, mode: str) -> str:
@@ -280,14 +280,14 @@ class VectorDeletes:
         vector = self.vector
         where = f"the deletion vector of {file.url}"
         if vector.storageType == "i":
-            found = read_bitmap(_decode85(vector.pathOrInlineDv, vector.sizeInBytes, where), where, most)
+            positions = read_bitmap(_decode85(vector.pathOrInlineDv, vector.sizeInBytes, where), where, most)
         else:
-            found = read_framed(self._stored(snapshot, where), where, most)
-        if len(found) != vector.cardinality:
+            positions = read_framed(self._stored(snapshot, where), where, most)
+        if len(positions) != vector.cardinality:
             raise SourceError(
-                f"{where} names {len(found)} rows instead of {vector.cardinality}; the table is damaged"
+                f"{where} names {len(positions)} rows instead of {vector.cardinality}; the table is damaged"
             )
-        return found
+        return positions
 
     def _stored(self, snapshot: SourceSnapshot, where: str) -> bytes:
         vector = self.vector
@@ -315,12 +315,12 @@ class VectorDeletes:
 def _decode85(text: str, size: int, where: str) -> bytes:
     """Bytes in Z85, which has other characters than Python's base 85."""
     try:
-        found = base64.b85decode(text.translate(_Z85_TO_PYTHON))
+        data = base64.b85decode(text.translate(_Z85_TO_PYTHON))
     except ValueError:
         raise SourceError(f"{where} is not in base 85; the log is damaged") from None
-    if len(found) < size:
+    if len(data) < size:
         raise SourceError(f"{where} is cut short; the log is damaged")
-    return found[:size]
+    return data[:size]
 
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

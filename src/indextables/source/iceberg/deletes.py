@@ -76,8 +76,8 @@ class DeleteIndex:
             ids = tuple(file.equality_ids or ())
             if not ids:
                 raise SourceError(f"the equality delete file {file.file_path} names no columns")
-            found = DeleteFile(file.file_path, kind.name, file.file_size_in_bytes, ids)
-            self.equality.setdefault(partition if partitioned else None, []).append((sequence, found))
+            delete_file = DeleteFile(file.file_path, kind.name, file.file_size_in_bytes, ids)
+            self.equality.setdefault(partition if partitioned else None, []).append((sequence, delete_file))
             return
         extra = file._data  # noqa: SLF001 - pyiceberg reads these fields but gives them no name
         referenced = extra[_REFERENCED] if len(extra) > _REFERENCED else None
@@ -86,23 +86,23 @@ class DeleteIndex:
                 raise SourceError(
                     f"the deletion vector in {file.file_path} names no data file; it is damaged"
                 )
-            found = DeleteFile(
+            delete_file = DeleteFile(
                 file.file_path, kind.name, file.file_size_in_bytes, (), extra[_OFFSET], extra[_SIZE]
             )
             if referenced in self.vectors:
                 raise SourceError(f"{referenced} has two deletion vectors; the table is damaged")
-            self.vectors[referenced] = sequence, found
+            self.vectors[referenced] = sequence, delete_file
             return
-        found = DeleteFile(file.file_path, kind.name, file.file_size_in_bytes)
+        delete_file = DeleteFile(file.file_path, kind.name, file.file_size_in_bytes)
         path = referenced or _only_path(file)
         if path is not None:
-            self.by_path.setdefault(path, []).append((sequence, found))
+            self.by_path.setdefault(path, []).append((sequence, delete_file))
         else:
-            self.by_partition.setdefault(partition, []).append((sequence, found))
+            self.by_partition.setdefault(partition, []).append((sequence, delete_file))
 
     def of(self, path: str, sequence: int, partition: PartitionKey) -> list[DeleteFile]:
         """The delete files that apply to a data file."""
-        found = [
+        delete_files = [
             file
             for key in (None, partition)
             for number, file in self.equality.get(key, ())
@@ -110,9 +110,9 @@ class DeleteIndex:
         ]
         vector = self.vectors.get(path)
         if vector is not None and sequence <= vector[0]:
-            return [*found, vector[1]]  # replaces all position deletes of the file
+            return [*delete_files, vector[1]]  # replaces all position deletes of the file
         positions = [*self.by_path.get(path, ()), *self.by_partition.get(partition, ())]
-        return [*found, *(file for number, file in positions if sequence <= number)]
+        return [*delete_files, *(file for number, file in positions if sequence <= number)]
 
 
 def _only_path(file: DataFile) -> str | None:
@@ -156,12 +156,12 @@ class DeleteReader:
     def positions(self, snapshot: SourceSnapshot, delete: DeleteFile) -> pa.Table:
         """The rows of a position delete file: `file_path` and `pos`."""
         with self._lock:
-            known = self._tables.get(delete.path)
-        if known is None:
-            known = _read_positions(snapshot, delete)
+            table = self._tables.get(delete.path)
+        if table is None:
+            table = _read_positions(snapshot, delete)
             with self._lock:
-                self._tables[delete.path] = known
-        return known
+                self._tables[delete.path] = table
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,12 @@ class IcebergDeletes:
                 parts.append(np.asarray(own["pos"].combine_chunks(), np.int64))
         for ids, files in equality.items():
             parts.append(self._equal_rows(snapshot, file, ids, files))
-        found = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-        if len(found) and not 0 <= found[0] <= found[-1] < rows:
-            raise SourceError(f"a delete file of {file.url} names row {found[-1]}, but it has {rows} rows")
-        return found
+        positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        if len(positions) and not 0 <= positions[0] <= positions[-1] < rows:
+            raise SourceError(
+                f"a delete file of {file.url} names row {positions[-1]}, but it has {rows} rows"
+            )
+        return positions
 
     def _equal_rows(
         self, snapshot: SourceSnapshot, file: SourceFile, ids: tuple[int, ...], files: list[DeleteFile]

@@ -81,10 +81,10 @@ def newest_metadata(store: Store) -> str:
     """The newest metadata file of a table of a Hadoop catalog, relative to its folder."""
     objects, _ = store.list_folder("metadata")
     names = [info.path.rpartition("/")[2] for info in objects]
-    versions = {int(found[1]): name for name in names if (found := _METADATA_NAME.fullmatch(name))}
+    versions = {int(match[1]): name for name in names if (match := _METADATA_NAME.fullmatch(name))}
     if not versions:
         newest = max(
-            ((int(found[1]), name) for name in names if (found := _CATALOG_NAME.fullmatch(name))),
+            ((int(match[1]), name) for name in names if (match := _CATALOG_NAME.fullmatch(name))),
             default=None,
         )
         if newest is not None:
@@ -169,9 +169,9 @@ def _select(
         version = log[-1].snapshot_id
     snapshot = metadata.snapshot_by_id(version)
     if snapshot is None:
-        known = ", ".join(str(each.snapshot_id) for each in metadata.snapshots[-20:])
+        snapshot_ids = ", ".join(str(each.snapshot_id) for each in metadata.snapshots[-20:])
         raise SourceNotFoundError(
-            f"the Iceberg table at {url} has no snapshot {version}; the last are {known}"
+            f"the Iceberg table at {url} has no snapshot {version}; the last are {snapshot_ids}"
         )
     return snapshot, _snapshot_schema(metadata, snapshot)
 

@@ -4,9 +4,8 @@ Sums are pushed only where they cannot overflow: then Spark fails or wraps aroun
 Averages of integers are pushed only where a double holds their sum exactly: Spark sums them in doubles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +18,7 @@ from indextables.read.split_rows import can_order
 from indextables.schema.type_info import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values
 from indextables.spark.planner.expressions import NotPushableError
-from indextables.spark.planner.read_context import ReadContext
-
-Given: TypeAlias = Mapping[str, Any]
+from indextables.spark.planner.read_context import ReadContext, Request
 
 _LONG = 1 << 63
 _EXACT_DOUBLES = 1 << 53
@@ -30,7 +27,7 @@ _TEXT_TYPES = ("char", "varchar")
 
 
 def pushed_spec(
-    aggregation: Given, context: ReadContext, where: Predicate | None, files: pa.Table
+    aggregation: Request, context: ReadContext, where: Predicate | None, files: pa.Table
 ) -> AggregateSpec | None:
     """The specification of an aggregation that Spark offers; None if Spark has to compute it."""
     if not aggregation["groups"] and not aggregation["functions"]:
@@ -48,7 +45,7 @@ def pushed_spec(
     return replace(spec, schema=pa.schema(fields))
 
 
-def must_be_complete(aggregation: Given, spec: AggregateSpec) -> bool:
+def must_be_complete(aggregation: Request, spec: AggregateSpec) -> bool:
     """Whether Spark cannot combine partial results of the aggregation into the result.
 
     Distinct counts cannot be added. Spark splits an average into sum and count. It would cast partial sums of
@@ -90,7 +87,7 @@ def spark_schema(spec: AggregateSpec) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _group(expression: Given, context: ReadContext) -> Group:
+def _group(expression: Request, context: ReadContext) -> Group:
     if expression["kind"] != "col" or len(expression["path"]) != 1:
         raise NotPushableError
     name = expression["path"][0]
@@ -105,7 +102,7 @@ def _group(expression: Given, context: ReadContext) -> Group:
     return str(field.name)
 
 
-def _function(call: Given, number: int, context: ReadContext, files: pa.Table) -> Aggregate:
+def _function(call: Request, number: int, context: ReadContext, files: pa.Table) -> Aggregate:
     name = f"a{number}"
     if call.get("column") is None:
         return Aggregate(Function.COUNT, None, name)

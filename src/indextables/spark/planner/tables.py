@@ -69,8 +69,8 @@ class TableLocation:
     def metadata(self) -> tuple[int, Metadata]:
         """A version and its metadata, with the columns of changes if they are read."""
         if not self.options.get(streaming.READ_CHANGES):
-            found = self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
-            return found.version, found.metadata
+            snapshot = self.log.snapshot(version=self.version, timestamp=self.timestamp_ms)
+            return snapshot.version, snapshot.metadata
         end = self.log.snapshot(version=self.options.get(streaming.ENDING_VERSION))
         return end.version, change_metadata(end.metadata, end.url)
 

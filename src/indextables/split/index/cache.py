@@ -127,7 +127,7 @@ class Usage:
         self._entries = 0
         self._time = -_COUNT_AFTER_S
         self._began = 0.0
-        self._taken = 0.0
+        self._elapsed = 0.0
 
     def grow(self, size: int) -> None:
         """Count bytes that were added to the cache."""
@@ -140,7 +140,7 @@ class Usage:
             now = time.monotonic()
             self._uses += 1
             used_up = 4 * self._grown >= self._room if self._room > 0 else 8 * self._uses >= self._entries
-            late = now - self._time > max(_COUNT_AFTER_S, 20 * self._taken)
+            late = now - self._time > max(_COUNT_AFTER_S, 20 * self._elapsed)
             if used_up or late:
                 self._began = now
             return used_up or late
@@ -150,7 +150,7 @@ class Usage:
         with self._lock:
             now = time.monotonic()
             self._room, self._grown, self._uses, self._entries = room, 0, 0, entries
-            self._taken, self._time = now - self._began, now
+            self._elapsed, self._time = now - self._began, now
 
 
 def make_cache_folder(folder: Path, make: Callable[[Path], None]) -> None:

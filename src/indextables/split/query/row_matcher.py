@@ -295,8 +295,8 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     if not len(matching):
         return np.zeros(len(values), np.bool_)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
-    found: Mask = valid & matching[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
-    return found
+    mask: Mask = valid & matching[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    return mask
 
 
 def _in_blocks(text: str, blocks: Sequence[tuple[int, int]], starts: Sequence[int]) -> bool:
