@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cachetools import LRUCache
+if TYPE_CHECKING:
+    from cachetools import LRUCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -152,6 +153,9 @@ class Cache(Generic[K, V]):
         self._entries = self._empty()
 
     def _empty(self) -> "LRUCache[K, _Entry[V]]":
+        # `import indextables` imports this module, and no library.
+        from cachetools import LRUCache  # noqa: PLC0415
+
         return LRUCache(math.inf, getsizeof=lambda entry: entry.weight)
 
     def _entry(self, value: V) -> _Entry[V]:
