@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,7 +112,7 @@ class _Program(_HelpWithEpilog, click.Group):
         return list(self.commands)
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     """Hides pandas, which the program does not use; Arrow imports it where it is installed (0.25 s)."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indextables import metrics
 from indextables.cache import Cache
@@ -22,7 +22,6 @@ from indextables.errors import (
 from indextables.options import Options, cloud
 from indextables.options.companion import SOURCE_STORE
 from indextables.store.backend import Backend, Backoff, MaybeCreated, ObjectInfo, Sink
-from indextables.store.clients import Clients, MemoryClients, RemoteClients
 from indextables.store.credentials import (
     CacheScope,
     CredentialsProvider,
@@ -42,7 +41,9 @@ from indextables.store.location import (
     locate,
     relative_to,
 )
-from indextables.store.remote import RemoteBackend
+
+if TYPE_CHECKING:
+    from indextables.store.clients import Clients, MemoryClients
 
 # inside the class `list` is a method, so the types of lists are named out here
 _Parts = list[bytes]
@@ -392,8 +393,8 @@ _MAX_CLIENTS = 64
 _BEHAVIOUR = ("cloud.", "s3.")
 
 _lock = threading.Lock()
-_remotes: Cache[tuple[Any, ...], Clients] = Cache(_MAX_CLIENTS, retain_in_child=True)
-_memories: dict[str, MemoryClients] = {}
+_remotes: "Cache[tuple[Any, ...], Clients]" = Cache(_MAX_CLIENTS, retain_in_child=True)
+_memories: "dict[str, MemoryClients]" = {}
 _of_parents: list[object] = []
 
 
@@ -404,10 +405,15 @@ def connect(location: Location, identity: Identity, reader: str) -> Backend:
     """
     if location.kind is Kind.LOCAL:
         return LocalBackend()
+    # A local table needs no client of an object store, whose libraries take a tenth of a second to import.
+    from indextables.store.remote import RemoteBackend  # noqa: PLC0415
+
     return RemoteBackend(location, identity, _clients(location, identity, reader))
 
 
-def _clients(location: Location, identity: Identity, reader: str) -> Clients:
+def _clients(location: Location, identity: Identity, reader: str) -> "Clients":
+    from indextables.store.clients import MemoryClients, RemoteClients  # noqa: PLC0415
+
     with _lock:
         if location.kind is Kind.MEMORY:
             return _memories.setdefault(location.bucket, MemoryClients())
