@@ -6,11 +6,12 @@ splits. They are read from the source, and indexed in the local cache when they 
 
 import hashlib
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from indextables.errors import OptionError, SourceError
-from indextables.log.format.actions import Add
+from indextables.log.format.actions import Add, is_companion
 from indextables.log.format.files import from_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -18,17 +19,13 @@ from indextables.options import Options
 from indextables.options.companion import FRESHNESS
 from indextables.read.table_context import UNINDEXED_TAG
 from indextables.schema.values import format_values
-from indextables.source import SourceFile, SourceReader, SourceSnapshot
-from indextables.source.companion import (
-    CompanionProperties,
-    field_mapping,
-    open_companion_source,
-    source_files,
-)
-from indextables.source.description import UnindexedFile, column_identities, content_name, indexed_file
 from indextables.split.footer import PARQUET_TAG
 from indextables.store import Store
 from indextables.table_properties import indexing_properties
+
+if TYPE_CHECKING:
+    from indextables.source import SourceFile, SourceSnapshot
+    from indextables.source.companion import CompanionProperties
 
 _FOLDER = "_unindexed"
 _LATEST = "latest"
@@ -54,9 +51,14 @@ def read_snapshot(
 
 def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapshot:
     """A snapshot of a companion index with the files of its source as they are now, if that is requested."""
-    properties = CompanionProperties.of(snapshot)
-    if properties is None or options.get(FRESHNESS) != _LATEST:
+    if not is_companion(snapshot.protocol) or options.get(FRESHNESS) != _LATEST:
         return snapshot
+    # Reading other tables is imported for companion indexes only: most tables are none.
+    from indextables.source.companion import CompanionProperties, open_companion_source, source_files
+    from indextables.source.description import content_name
+
+    properties = CompanionProperties.of(snapshot)
+    assert properties is not None
     source = open_companion_source(store, properties, options)
     _check_columns(snapshot, properties, source)
     current = {content_name(file, source.url): file for file in source_files(source, properties.where)}
@@ -83,7 +85,9 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
     )
 
 
-def _check_columns(snapshot: Snapshot, properties: CompanionProperties, source: SourceSnapshot) -> None:
+def _check_columns(snapshot: Snapshot, properties: "CompanionProperties", source: "SourceSnapshot") -> None:
+    from indextables.source.description import column_identities
+
     now = column_identities(source)
     changed = [name for name in snapshot.schema.names if now.get(name) != properties.indexed.get(name)]
     if source.identity != properties.identity or changed:
@@ -96,11 +100,15 @@ def _check_columns(snapshot: Snapshot, properties: CompanionProperties, source: 
 
 def _entries(
     snapshot: Snapshot,
-    properties: CompanionProperties,
-    source: SourceSnapshot,
-    pending: dict[str, SourceFile],
+    properties: "CompanionProperties",
+    source: "SourceSnapshot",
+    pending: "dict[str, SourceFile]",
 ) -> list[Add]:
     """Entries of the file list for source files."""
+    from indextables.source import SourceReader
+    from indextables.source.companion import field_mapping
+    from indextables.source.description import UnindexedFile, indexed_file
+
     partitions = snapshot.partition_columns
     mapping = field_mapping(
         snapshot.schema, indexing_properties(snapshot.metadata), properties, partitions

@@ -15,7 +15,6 @@ from indextables.cache import Cache
 from indextables.errors import IndexTablesError, SplitError
 from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
-from indextables.read.companion_split import CompanionSplit, UnindexedSplit, close_source_readers
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.footer import Footer, read_footer
 from indextables.split.index.builder import build_index
@@ -75,6 +74,8 @@ class ParquetSplitState:
     def open(self, store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
         """The split, to be read through a store."""
         if self.footer.source_files is not None:
+            from indextables.read.companion_split import CompanionSplit
+
             return CompanionSplit(store, self.footer, self.rows, table)
         del ref
         return ParquetSplit(store, self)
@@ -204,6 +205,8 @@ _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitSta
 def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     """A split, open for reading; what was read of it before is not read again."""
     if ref.source_file is not None:
+        from indextables.read.companion_split import UnindexedSplit
+
         return UnindexedSplit(store, ref, table)
     key = (store.cache_scope, ref.path, ref.size)
     state = _splits.get(key)
@@ -224,6 +227,8 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
 
 def close_splits() -> int:
     """Close all splits and indexes that this process has open; returns the number of splits."""
+    from indextables.read.companion_split import close_source_readers
+
     count = len(_splits.clear())
     close_source_readers()
     close_indexes()

@@ -3,23 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import PredicateError, SchemaError, SplitError
+from indextables.log.format.actions import is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Predicate, Search
 from indextables.predicate.traversal import searches_of
 from indextables.schema.values import parse_values
-from indextables.source.companion import CompanionProperties
-from indextables.source.description import SourceDescription
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
 from indextables.split.quickwit import bundle_mapping
+
+if TYPE_CHECKING:
+    from indextables.source.description import SourceDescription
 
 # In `splitTags` of an entry that is no split: a source file that a companion index does not have.
 UNINDEXED_TAG = "unindexed"
@@ -50,7 +53,7 @@ class TableContext:
     mappings: tuple[Mapping, ...]
     options: Options
     # Of a companion index: the table whose rows it has.
-    source: SourceDescription | None = None
+    source: "SourceDescription | None" = None
 
     @cached_property
     def fields(self) -> SearchFields:
@@ -142,15 +145,22 @@ def table_context(snapshot: Snapshot, options: Options) -> TableContext:
 
 
 def _context(snapshot: Snapshot, mappings: tuple[Mapping, ...], options: Options) -> TableContext:
-    companion = CompanionProperties.of(snapshot)
     return TableContext(
         snapshot.url,
         snapshot.schema,
         snapshot.partition_columns,
         mappings,
         options.public(),
-        None if companion is None else companion.description(options),
+        _source(snapshot, options) if is_companion(snapshot.protocol) else None,
     )
+
+
+def _source(snapshot: Snapshot, options: Options) -> "SourceDescription | None":
+    # Reading other tables is imported for companion indexes only: most tables are none.
+    from indextables.source.companion import CompanionProperties
+
+    companion = CompanionProperties.of(snapshot)
+    return None if companion is None else companion.description(options)
 
 
 def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef]:
