@@ -20,6 +20,7 @@ from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.query.searcher import prewarm as warm_split
 from indextables.split.tantivy_layout import INDEX_COMPONENTS
 from indextables.store import Store
+from indextables.store.backend import Backoff
 
 _ALIASES = {
     "TERM_DICT": "TERM",
@@ -30,7 +31,7 @@ _ALIASES = {
     "FIELD_NORM": "FIELDNORM",
     "DOC_STORE": "STORE",
 }
-_PAUSE_S = 0.1
+_BACKOFF = Backoff(base_ms=100, max_ms=5000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ def _warm(
         except StoreError as error:
             if attempt == most:
                 return 0, attempt, str(error)
-            time.sleep(_PAUSE_S * (attempt + 1))
+            _BACKOFF.sleep(attempt + 1)
         except IndexTablesError as error:
             return 0, attempt, str(error)
     raise AssertionError("there is at least one attempt")

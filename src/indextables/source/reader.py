@@ -4,14 +4,13 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from threading import Lock
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from cachetools import LRUCache
 
+from indextables.cache import Cache
 from indextables.errors import MissingExtraError, ObjectMissingError, SourceChangedError, SourceError
 from indextables.options import Options
 from indextables.source.columns import Column, Projection
@@ -97,9 +96,8 @@ class SourceReader:
 
     def __init__(self, snapshot: SourceSnapshot) -> None:
         self.snapshot = snapshot
-        self._open: LRUCache[str, ParquetFile] = LRUCache(_OPEN_FILES)
-        self._deleted: LRUCache[tuple[str, str], Ints] = LRUCache(_OPEN_FILES)
-        self._lock = Lock()
+        self._open: Cache[str, ParquetFile] = Cache(_OPEN_FILES)
+        self._deleted: Cache[tuple[str, str], Ints] = Cache(_OPEN_FILES)
 
     def count(self, file: SourceFile) -> int:
         """The rows of a file that count: those that are not deleted."""
@@ -110,18 +108,15 @@ class SourceReader:
         """The positions of a file's deleted rows, ascending."""
         if file.deletes is None:
             return np.empty(0, np.int64)
-        with self._lock:
-            positions = self._deleted.get(file.content)
+        positions = self._deleted.get(file.content)
         if positions is None:
             positions = file.deletes.positions(self.snapshot, file)
-            with self._lock:
-                self._deleted[file.content] = positions
+            self._deleted.put(file.content, positions)
         return positions
 
     def open(self, file: SourceFile) -> ParquetFile:
         """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of."""
-        with self._lock:
-            opened = self._open.get(file.identity)
+        opened = self._open.get(file.identity)
         if opened is None:
             place = self.snapshot.locations.resolve(file.url, encoded=False)
             if file.modified_ms is not None:
@@ -134,8 +129,7 @@ class SourceReader:
             opened = ParquetFile(FileBytes(place, file.size))
             if file.records is not None and opened.num_rows != file.records:
                 raise SourceChangedError(file.url, f"has {opened.num_rows} rows instead of {file.records}")
-            with self._lock:
-                self._open[file.identity] = opened
+            self._open.put(file.identity, opened)
         return opened
 
     def read(

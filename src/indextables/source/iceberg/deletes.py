@@ -7,20 +7,19 @@ specification, "Scan Planning"). Their rows are read when a file's deleted posit
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from cachetools import LRUCache
 from pyarrow import orc
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from indextables.cache import Cache
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
 from indextables.source.columns import Column, Projection
 from indextables.source.deletion_bitmap import read_framed
@@ -128,8 +127,7 @@ class DeleteReader:
     def __init__(self, fields: Mapping[int, Column]) -> None:
         """`fields` are the snapshot's columns by id, for equality deletes."""
         self.fields = fields
-        self._tables: LRUCache[str, pa.Table] = LRUCache(_CACHED_FILES)
-        self._lock = Lock()
+        self._tables: Cache[str, pa.Table] = Cache(_CACHED_FILES)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeleteReader, (dict(self.fields),)
@@ -155,12 +153,10 @@ class DeleteReader:
 
     def positions(self, snapshot: SourceSnapshot, delete: DeleteFile) -> pa.Table:
         """The rows of a position delete file: `file_path` and `pos`."""
-        with self._lock:
-            table = self._tables.get(delete.path)
+        table = self._tables.get(delete.path)
         if table is None:
             table = _read_positions(snapshot, delete)
-            with self._lock:
-                self._tables[delete.path] = table
+            self._tables.put(delete.path, table)
         return table
 
 
