@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
     from indextables.spark.session import attach, configure
+    from indextables.standing_queries import StandingQueries
     from indextables.sync import companion
     from indextables.table import Table, repair, write
     from indextables.table import open_table as open  # noqa: A004 - the public name is short on purpose
@@ -38,6 +39,7 @@ __all__ = [
     "Histogram",
     "RangeBuckets",
     "IndexTablesError",
+    "StandingQueries",
     "Table",
     "__version__",
     "attach",
@@ -73,6 +75,7 @@ _MODULES = {
     ),
     "read": ("Bucket", "DateHistogram", "Histogram", "RangeBuckets"),
     "spark.session": ("attach", "configure"),
+    "standing_queries": ("StandingQueries",),
     "sync": ("companion",),
     "table": ("Table", "open", "repair", "write"),
 }

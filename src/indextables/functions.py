@@ -1,15 +1,22 @@
 """Search in the DataFrame API: the SQL operators and functions as functions of columns.
 
-They work in a session set up by `indextables.configure` or `indextables.attach`.
+They work in a session set up by `indextables.configure` or `indextables.attach`; `match_queries` in any.
 
 >>> from indextables.functions import indexquery, score  # doctest: +SKIP
 >>> df.where(indexquery("message", "timeout OR refused")).orderBy(score().desc()).limit(10)  # doctest: +SKIP
 """
 
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from pyspark.sql import Column
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from indextables.read.standing import MATCHING_QUERIES
+from indextables.standing_queries import StandingQueries
 
 ColumnOrName: TypeAlias = Column | str
 
@@ -23,6 +30,7 @@ __all__ = [
     "histogram",
     "date_histogram",
     "range_buckets",
+    "match_queries",
 ]
 
 
@@ -83,3 +91,48 @@ def range_buckets(column: ColumnOrName, *buckets: tuple[str, float | None, float
 
 def _column(column: ColumnOrName) -> Column:
     return F.col(column) if isinstance(column, str) else column
+
+
+def match_queries(
+    frame: DataFrame, queries: Mapping[str, object], *, options: Mapping[str, object] | None = None
+) -> DataFrame:
+    """A DataFrame, streaming or not, with the column `_matching_queries`: the ids of the queries of each row.
+
+    Rows are indexed once, up to 100,000 at a time, and each query is one search on that index. It works
+    without the bridge, too.
+
+    Args:
+        frame: the rows.
+        queries: a query in the query language for each id, or a mapping with `query` and `field`.
+        options: how columns are indexed (`indexing.*`); by default all columns of text word by word.
+    """
+    column = StructField(MATCHING_QUERIES, ArrayType(StringType()))
+    function = _MatchFunction(StandingQueries(queries, options=options))
+    with warnings.catch_warnings():
+        # It is about PySpark's own dependencies, and pandas is not used here.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return frame.mapInArrow(function, StructType([*frame.schema.fields, column]))
+
+
+class _MatchFunction:
+    """Finds the queries of the rows of a task; Spark pickles it by reference to this module."""
+
+    def __init__(self, queries: StandingQueries) -> None:
+        self._queries = queries
+
+    @property
+    def __name__(self) -> str:
+        """The name that Spark requires of functions."""
+        return "indextables_match_queries"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(batches, None)
+        if first is None:
+            return
+        with self._queries as queries:
+            yield from queries.match_batches(_prepend(first, batches), first.schema)
+
+
+def _prepend(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

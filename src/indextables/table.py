@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from indextables import read
 from indextables.errors import OptionError, VersionNotFoundError
-from indextables.log.history import HistoryEntry
+from indextables.log.history import history_table
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import OPENED, WRITTEN, Options, Where
@@ -268,6 +268,46 @@ class Table:
             if rows.num_rows:
                 yield rows
 
+    def watch(
+        self,
+        queries: Mapping[str, object],
+        *,
+        columns: Sequence[str] | None = None,
+        since: int | None = None,
+        interval: float = 1.0,
+        timeout: float | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield rows that new versions insert and that match standing queries.
+
+        The column `_matching_queries` has the ids of the queries that a row matches. Every query is one
+        search on the index of each new split.
+
+        Args:
+            queries: a query in the query language for each id, or a mapping with `query` and `field`.
+            columns: the columns to return; by default all.
+            since: the version after which to start; by default the version that is open.
+            interval: the seconds between two looks at the table.
+            timeout: end if no version is committed for so many seconds; by default never.
+
+        Raises:
+            PredicateError: a query is malformed or names an unknown field.
+            HistoryExpiredError: the changes of a version cannot be read any more.
+        """
+        from indextables.read.standing import check_queries, standing_queries, watch
+
+        parsed = standing_queries(queries)
+        check_queries(parsed, table_context(self._snapshot, self._options))
+        start = self.version if since is None else since
+        return watch(
+            self._log,
+            self._options,
+            parsed,
+            columns=columns,
+            since=start,
+            interval=interval,
+            timeout=timeout,
+        )
+
     def _changes_snapshot(self, since: int | datetime | str, until: int | datetime | str | None) -> Snapshot:
         end = self._snapshot
         if isinstance(until, int) and until > end.version:
@@ -291,7 +331,7 @@ class Table:
         Args:
             limit: the maximum number of commits.
         """
-        return _history_table(self._log.history(limit))
+        return history_table(self._log.history(limit))
 
     def restore(
         self, version: int | None = None, *, timestamp: datetime | str | None = None
@@ -646,20 +686,3 @@ def _milliseconds(moment: datetime | str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _history_table(entries: list[HistoryEntry]) -> pa.Table:
-    texts = pa.map_(pa.string(), pa.string())
-    counts = pa.map_(pa.string(), pa.int64())
-    return pa.table(
-        {
-            "version": pa.array([e.version for e in entries], pa.int64()),
-            "timestamp": pa.array([e.timestamp for e in entries], pa.timestamp("ms", tz="UTC")),
-            "operation": pa.array([e.operation for e in entries], pa.string()),
-            "parameters": pa.array([list(e.parameters.items()) for e in entries], texts),
-            "metrics": pa.array([list(e.metrics.items()) for e in entries], counts),
-            "engine": pa.array([e.engine for e in entries], pa.string()),
-            "user_metadata": pa.array([e.user_metadata for e in entries], pa.string()),
-            "token": pa.array([e.token for e in entries], pa.string()),
-        }
-    )

@@ -7,6 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import indextables
+from indextables.functions import match_queries
 
 TEXT = {"indexing.typemap.text": "text"}
 
@@ -179,3 +180,16 @@ def test_options_that_have_no_effect_on_a_stream_are_refused(spark, tmp_path, pa
         spark.read.format("indextables").option("maxFilesPerTrigger", "1").load(path).collect()
     with pytest.raises(PySparkException, match="no table at"):
         read(spark, path + "-not-there")
+
+
+def test_standing_queries_run_on_streams_and_on_other_rows(spark, tmp_path, path):
+    append(path, 0, 1, 2, 3)
+    saved = {"red": "red", "three": {"query": "3", "field": "text"}, "day": "day:b AND NOT 1"}
+    expected = [(0, []), (1, ["red"]), (2, []), (3, ["red", "three", "day"])]
+    matched = match_queries(read(spark, path), saved).select("id", "_matching_queries")
+    assert Query(matched, tmp_path).run() == [expected]
+    rows = match_queries(spark.read.format("indextables").load(path), saved).orderBy("id").collect()
+    assert [(row.id, row._matching_queries) for row in rows] == expected
+    assert rows[0].day == "a"
+    with pytest.raises(PySparkException, match="the standing query 'bad' cannot be evaluated"):
+        match_queries(spark.range(1).selectExpr("'x' AS text"), {"bad": "(("}).collect()

@@ -63,6 +63,17 @@ a query:
   time*                       words with this prefix
 docs/query-language.md has the whole language. On a terminal matches are highlighted."""
 
+_WATCH_DETAILS = """\
+FILE is YAML or JSON, a query for each id:
+  disk: disk AND (full OR failed)
+  slow:
+    query: timeout
+    field: message
+
+examples:
+  indextables watch logs queries.yaml --json
+  indextables watch logs queries.yaml --exec 'notify-on-call'"""
+
 _WRITE_DETAILS = """\
 examples:
   indextables write logs app.jsonl --text message
@@ -184,6 +195,7 @@ def program() -> click.Group:
         _count(),
         _changes(),
         _tail(),
+        _watch(),
         declared.pop("describe"),
         declared.pop("history"),
         _write(),
@@ -430,6 +442,33 @@ def _tail() -> click.Command:
         *_polling_options(),
     ]
     return _command("tail", "Follow a table: show new rows, as they are committed.", parameters, run)
+
+
+def _watch() -> click.Command:
+    def run(settings: Settings, **values: Any) -> int:  # noqa: ANN401
+        from indextables.cli.queries import watch
+
+        return watch(settings, **values)
+
+    parameters = [
+        table_argument(),
+        click.Argument(["queries"], type=click.Path(), metavar="FILE"),
+        _columns_option(),
+        click.Option(
+            ["--exec", "command"],
+            metavar="COMMAND",
+            help="Run this for each match, with the row as JSON on its standard input.",
+        ),
+        click.Option(
+            ["--since"],
+            type=click.IntRange(min=-1),
+            metavar="N",
+            help="The version after which to start (default the newest; -1 for all).",
+        ),
+        *_polling_options(),
+    ]
+    help_ = "Follow a table: show new rows that match saved queries, with the queries' ids."
+    return _command("watch", help_, parameters, run, _WATCH_DETAILS)
 
 
 def _polling_options() -> list[click.Parameter]:

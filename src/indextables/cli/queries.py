@@ -1,8 +1,11 @@
 """Commands that read: search, scan, count, changes, tail; and the overview of a table."""
 
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ import pyarrow.compute as pc
 from indextables.cli.output import (
     is_coloured_terminal,
     terminal_width,
+    to_json,
     write_record,
     write_tables,
 )
@@ -168,6 +172,56 @@ def tail(  # noqa: PLR0913 - one for each parameter of the command
         sys.stdout.flush()
         header = False
     return 0 if rows else NOTHING_FOUND
+
+
+def watch(
+    settings: Settings,
+    *,
+    path: str,
+    queries: str,
+    columns: Sequence[str] | None,
+    command: str | None,
+    since: int | None,
+    interval: float,
+    timeout: float | None,
+) -> int:
+    """Write the rows that match standing queries, or run a command for each of them."""
+    table = _open(settings, path)
+    found = table.watch(
+        _read_queries(queries), columns=columns, since=since, interval=interval, timeout=timeout
+    )
+    rows = 0
+    for result in found:
+        if command is not None:
+            for row in result.to_pylist():
+                _run_for_match(command, row)
+            rows += result.num_rows
+        else:
+            rows += write_tables([result], settings.format, sys.stdout, header=rows == 0)
+            sys.stdout.flush()
+    return 0 if rows else NOTHING_FOUND
+
+
+def _read_queries(path: str) -> Mapping[str, object]:
+    """The queries of a YAML or JSON file, by their ids."""
+    import yaml  # noqa: PLC0415 - only this command needs it
+
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} is not YAML: {error}") from error
+    if not isinstance(found, Mapping):
+        raise CommandError(f"{path} has no queries; an id and a query on each line are expected: 'id: query'")
+    return {str(key): value for key, value in found.items()}
+
+
+def _run_for_match(command: str, row: dict[str, Any]) -> None:
+    """Run a command with a row as JSON on its standard input; no shell is involved."""
+    try:
+        # The user of the program gives the command; a row is only its input.
+        subprocess.run(shlex.split(command), input=to_json(row) + "\n", text=True, check=True)  # noqa: S603
+    except subprocess.CalledProcessError as error:
+        raise CommandError(f"'{command}' ended with the code {error.returncode}; the watch ends") from error
 
 
 def _highlighted(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:

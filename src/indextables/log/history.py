@@ -60,6 +60,24 @@ def history(loader: Loader, listing: Listing, limit: int | None = None) -> list[
     return [_entry(loader, listing, version, actions.get(version)) for version in versions]
 
 
+def history_table(entries: Sequence[HistoryEntry]) -> pa.Table:
+    """The entries of a history, one per row."""
+    texts = pa.map_(pa.string(), pa.string())
+    counts = pa.map_(pa.string(), pa.int64())
+    return pa.table(
+        {
+            "version": pa.array([e.version for e in entries], pa.int64()),
+            "timestamp": pa.array([e.timestamp for e in entries], pa.timestamp("ms", tz="UTC")),
+            "operation": pa.array([e.operation for e in entries], pa.string()),
+            "parameters": pa.array([list(e.parameters.items()) for e in entries], texts),
+            "metrics": pa.array([list(e.metrics.items()) for e in entries], counts),
+            "engine": pa.array([e.engine for e in entries], pa.string()),
+            "user_metadata": pa.array([e.user_metadata for e in entries], pa.string()),
+            "token": pa.array([e.token for e in entries], pa.string()),
+        }
+    )
+
+
 def version_at(loader: Loader, listing: Listing, timestamp: int) -> int:
     """The newest version that was committed at that time or before it (milliseconds since 1970)."""
     versions = list(reachable(listing))

@@ -1,0 +1,119 @@
+"""Standing queries on splits: which of many saved queries each row matches.
+
+Every query is one search on the index of a split; no row is compared with a query.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from indextables.errors import IndexTablesError, OptionError, PredicateError
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.predicate import Column, Search, SearchKind
+from indextables.predicate.query_language import split_path
+from indextables.read.follow import inserted_splits, new_versions
+from indextables.read.split_reader import SplitReader, split_errors
+from indextables.read.table_context import TableContext, plan_splits
+
+MATCHING_QUERIES = "_matching_queries"
+MATCHING_TYPE = pa.list_(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class StandingQuery:
+    """A saved query: its id, its text, and the default field of its unqualified terms."""
+
+    id: str
+    query: str
+    field: str | None = None
+
+
+def standing_queries(given: Mapping[str, object]) -> tuple[StandingQuery, ...]:
+    """Saved queries by their ids; a value is a query, or a mapping with `query` and perhaps `field`.
+
+    Raises:
+        OptionError: there is none, or a value is something else.
+    """
+    found = []
+    for key, value in given.items():
+        members = {"query": value} if isinstance(value, str) else value
+        if not isinstance(members, Mapping) or not _is_query(members):
+            raise OptionError(
+                f"the standing query '{key}' is {value!r}, but a query, or a mapping with 'query' and "
+                "perhaps 'field', is expected"
+            )
+        found.append(StandingQuery(str(key), members["query"], members.get("field")))
+    if not found:
+        raise OptionError("there are no standing queries; give at least one, by its id")
+    return tuple(found)
+
+
+def _is_query(members: Mapping[str, object]) -> bool:
+    texts = all(isinstance(value, str) for value in members.values())
+    return texts and "query" in members and set(members) <= {"query", "field"}
+
+
+def check_queries(queries: Sequence[StandingQuery], table: TableContext) -> list[Search]:
+    """The searches of queries for a table.
+
+    Raises:
+        PredicateError: a query is malformed or names an unknown field; the message names the query.
+    """
+    names = {name.lower() for name in table.schema.names}
+    searches = []
+    for each in queries:
+        field = each.field
+        column = None if field is None else Column((field,) if field.lower() in names else split_path(field))
+        search = Search(SearchKind.INDEXQUERY, column, each.query)
+        try:
+            table.bound_query(search)
+        except IndexTablesError as error:
+            raise PredicateError(f"the standing query '{each.id}' cannot be evaluated: {error}") from error
+        searches.append(search)
+    return searches
+
+
+def matching_queries(
+    reader: SplitReader, queries: Sequence[StandingQuery], searches: Sequence[Search]
+) -> pa.ListArray:
+    """For each row of a split the ids of the queries that it matches, in the order of the queries."""
+    with split_errors(reader.table, reader.ref):
+        hits = [reader.numbers(search) for search in searches]
+    rows = np.concatenate([np.zeros(0, np.int64), *hits])
+    numbers = np.repeat(np.arange(len(searches)), [len(each) for each in hits])
+    order = np.lexsort((numbers, rows))
+    counts = np.bincount(rows, minlength=reader.source.num_records)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    ids = pa.array([each.id for each in queries], pa.string()).take(pa.array(numbers[order]))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), ids)
+
+
+def watch(
+    log: TransactionLog,
+    options: Options,
+    queries: Sequence[StandingQuery],
+    *,
+    columns: Sequence[str] | None,
+    since: int,
+    interval: float,
+    timeout: float | None,
+) -> Iterator[pa.Table]:
+    """The rows that new versions insert and that match a query, with the ids of the queries.
+
+    The index of each new split is the one that it has: nothing is indexed again.
+    """
+    for first, end in new_versions(log, since, interval=interval, timeout=timeout):
+        snapshot = inserted_splits(log, first, end)
+        table, splits = plan_splits(snapshot, None, options)
+        names = table.select_fields(end.schema.names if columns is None else columns).names
+        searches = check_queries(queries, table)
+        for ref in splits:
+            reader = SplitReader(log.store, ref, table)
+            matches = matching_queries(reader, queries, searches)
+            matched = np.flatnonzero(np.diff(matches.offsets.to_numpy()))
+            if len(matched):
+                rows = reader.rows(matched, names)
+                yield rows.append_column(MATCHING_QUERIES, matches.take(pa.array(matched)))

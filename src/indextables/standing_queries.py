@@ -1,0 +1,138 @@
+"""Thousands of saved queries evaluated on rows that are in no table yet, as in a stream.
+
+Rows are indexed once, in a temporary split, and every query runs on that index.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from indextables.ingest import SplitUploads
+from indextables.ingest.target import as_reader, new_table
+from indextables.log.format.actions import Add
+from indextables.options import Options, Where
+from indextables.options.indexing import INDEXING_PREFIX
+from indextables.read.split_reader import SplitReader
+from indextables.read.standing import (
+    MATCHING_QUERIES,
+    MATCHING_TYPE,
+    check_queries,
+    matching_queries,
+    standing_queries,
+)
+from indextables.read.table_context import SplitRef, TableContext
+from indextables.schema.conversion import cast_stream
+from indextables.split.footer import PARQUET_TAG
+from indextables.store import open_store
+
+# So many rows, or bytes, are indexed together.
+_MAX_ROWS = 100_000
+_MAX_BYTES = 64 << 20
+
+
+class StandingQueries:
+    """Saved queries, and the rows that match them.
+
+    >>> with StandingQueries({"full": "disk AND full", "slow": "slow OR timeout"}) as queries:
+    ...     found = queries.match([{"text": "the disk is full"}, {"text": "all well"}])
+    >>> found["_matching_queries"].to_pylist()
+    [['full'], []]
+    """
+
+    def __init__(self, queries: Mapping[str, object], *, options: Mapping[str, object] | None = None) -> None:
+        """Keep queries.
+
+        Args:
+            queries: a query in the query language for each id, or a mapping with `query` and `field`, the
+                default field of its unqualified terms.
+            options: how columns are indexed (`indexing.*`), as for a table. By default all columns of text
+                are indexed word by word.
+        """
+        self._queries = standing_queries(queries)
+        self._given = Options.parse(options, {Where.READ, Where.WRITE})
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def match(self, rows: object) -> pa.Table:
+        """Return rows with the column `_matching_queries`: the ids of the queries that each row matches.
+
+        Args:
+            rows: an Arrow table, batch or reader, a data frame, a list of dicts, or a dict of columns.
+
+        Raises:
+            PredicateError: a query is malformed or names an unknown field.
+        """
+        reader = as_reader(rows)
+        schema = reader.schema.append(pa.field(MATCHING_QUERIES, MATCHING_TYPE))
+        return pa.Table.from_batches(self.match_batches(reader, reader.schema), schema)
+
+    def match_batches(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The same batch by batch, in bounded memory; many small batches are indexed together."""
+        group: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            group.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= _MAX_ROWS or size >= _MAX_BYTES:
+                yield from self._matched(group, schema)
+                group, rows, size = [], 0, 0
+        yield from self._matched(group, schema)
+
+    def close(self) -> None:
+        """Delete temporary files; a later call makes new ones."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        """Delete temporary files in the end."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Delete temporary files."""
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Temporary files stay in their process."""
+        return {"_queries": self._queries, "_given": self._given, "_folder": None}
+
+    def _matched(self, group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(group, schema)
+        if not table.num_rows:
+            return
+        matches = pa.chunked_array(list(self._matches(table)), MATCHING_TYPE)
+        yield from table.append_column(MATCHING_QUERIES, matches).combine_chunks().to_batches()
+
+    def _matches(self, rows: pa.Table) -> Iterator[pa.ListArray]:
+        """The matching queries of each row, in the order of the rows."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="indextables-standing-")
+        cache = {"cache.disk.path": str(Path(self._folder.name) / "cache"), "cache.disk.maxSize": "512M"}
+        options = self._given.over(Options.parse({**cache, **self._indexing(rows.schema)}))
+        target = new_table(rows.schema, (), options, now_ms=time.time_ns() // 1_000_000)
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+            store = open_store(folder, options)
+            batches = cast_stream(iter(rows.to_batches()), target.schema)
+            adds = SplitUploads(store, target, options).write(batches)
+            context = TableContext(store.url, target.schema, (), (target.mapping,), options)
+            searches = check_queries(self._queries, context)
+            for add in adds:
+                yield matching_queries(SplitReader(store, _ref(add), context), self._queries, searches)
+
+    def _indexing(self, schema: pa.Schema) -> dict[str, str]:
+        """Index columns of text word by word, unless options say how columns are indexed."""
+        if any(key.startswith(INDEXING_PREFIX.lower()) for key in self._given.values):
+            return {}
+        texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+        return {f"indexing.typemap.{name}": "text" for name in texts}
+
+
+def _ref(add: Add) -> SplitRef:
+    parquet = PARQUET_TAG in (add.split_tags or ())
+    return SplitRef(add.path, add.size, add.footer_start_offset, add.num_records, (), parquet, 0)
