@@ -19,6 +19,7 @@ VOLATILE = frozenset(
         "target_path",
         "duration_ms",
         "timestamp",
+        "created_at",
         "job_id",
         "executor_id",
         "log_file_path",
@@ -111,6 +112,20 @@ USES = {
             }
         ],
     ),
+    "CONVERT INDEXTABLES": Use(
+        "CONVERT INDEXTABLES '{}' WHERE day < 3",
+        "convert {} --where day<3",
+        lambda t, _: t.convert(where="day < 3"),
+        lambda r: [
+            {
+                "splits_converted": r.converted,
+                "splits_left": r.left,
+                "rows_converted": r.rows,
+                "original_size_bytes": r.bytes_before,
+                "converted_size_bytes": r.bytes_after,
+            }
+        ],
+    ),
     "PURGE INDEXTABLE": Use(
         "PURGE INDEXTABLE '{}' OLDER THAN 2 DAYS TRANSACTION LOG RETENTION 100 HOURS",
         "purge {} --older-than 2d --log-retention 100h",
@@ -194,6 +209,8 @@ USES = {
                 "tombstone_ratio": r.tombstone_ratio,
                 "total_bytes": r.total_bytes,
                 "needs_compaction": r.needs_compaction,
+                "min_reader_version": r.protocol.min_reader_version,
+                "num_skipped_splits": r.skipped_splits,
             }
         ],
     ),

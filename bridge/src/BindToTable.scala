@@ -170,6 +170,7 @@ object BindToTable extends Rule[LogicalPlan] {
     val path = request.subject.map { case (column, inner) => output.find(_.exprId == column.exprId).get.name +: inner }
     request.expression match {
       case _: Score => (VirtualColumn.Score, None)
+      case _: FileMetadata => (VirtualColumn.FileMetadata, None)
       case expression =>
         val column = VirtualColumn(expression.definition(path))
         (column.name, Some(column))

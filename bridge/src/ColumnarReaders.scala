@@ -10,6 +10,8 @@ import org.apache.arrow.vector.ValueVector
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.ipc.ArrowStreamReader
 
+import org.apache.hadoop.fs.{FileSystem, LocalFileSystem}
+
 import org.apache.spark.TaskContext
 import org.apache.spark.api.python.ChainedPythonFunctions
 import org.apache.spark.sql.Row
@@ -105,8 +107,13 @@ private class AnswerReader(stream: Array[Byte]) extends PartitionReader[Columnar
   }
 }
 
-/** Rows of an Arrow stream in memory, as users see rows. */
+/** Rows of an Arrow stream in memory, as users see rows, or as Spark holds them. */
 object ArrowAnswer {
+  def internalRows(stream: Array[Byte], schema: StructType): Seq[InternalRow] = {
+    val convert = CatalystTypeConverters.createToCatalystConverter(schema)
+    rows(stream).map(row => convert(row).asInstanceOf[InternalRow])
+  }
+
   def rows(stream: Array[Byte]): Seq[Row] = {
     val reader = new AnswerReader(stream)
     try {
@@ -207,6 +214,8 @@ private class TaskReader(
       val figures = Json.parse(status.getUTF8String(0).toString)
       Option(figures.get("error")).foreach(error => throw new TaskFailure(error.asText))
       last = TaskMetric.all(figures)
+      // Spark takes the bytes that a task has read from the statistics of Hadoop's file systems.
+      FileSystem.getStatistics("file", classOf[LocalFileSystem]).incrementBytesRead(figures.get("storageBytes").asLong)
       next()
     } else {
       vectors = projection.indices.map(vector)

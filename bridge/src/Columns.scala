@@ -3,6 +3,7 @@ package org.apache.spark.sql.indextables
 import scala.util.Try
 
 import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, NamedReference, Transform}
+import org.apache.spark.sql.types.StructType
 
 /** Columns as Spark's interfaces speak of them. Spark's own makers of these would parse a name as SQL. */
 object Columns {
@@ -10,6 +11,11 @@ object Columns {
 
   /** The column that partitionBy names: Spark reads it as SQL before we see it, so odd names come in back quotes. */
   def named(text: String): String = Try(FieldReference(text).fieldNames).toOption.collect { case Array(name) => name }.getOrElse(text)
+
+  /** Columns with the comments that a catalog has for them. */
+  def withComments(columns: StructType, catalog: StructType): StructType = StructType(columns.map { column =>
+    catalog.find(_.name.equalsIgnoreCase(column.name)).flatMap(_.getComment()).map(column.withComment).getOrElse(column)
+  })
 
   def partitioning(name: String): Transform = IdentityTransform(FieldReference(Seq(name)))
 }

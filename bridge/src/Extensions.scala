@@ -5,14 +5,18 @@ import org.apache.spark.sql.SparkSessionExtensions
 /** What `spark.sql.extensions` names: everything that a session gets from indextables. */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(session: SparkSessionExtensions): Unit = {
-    session.injectParser((_, parser) => SearchParser(parser))
+    session.injectParser((active, parser) => SearchParser(active, parser))
     SearchFunctions.inject(session)
     TableChanges.inject(session)
     session.injectHintResolutionRule(TimeTravel(_))
     session.injectHintResolutionRule(PathRelation(_))
     session.injectHintResolutionRule(MergeSchema(_))
     session.injectCheckRule(TableChecks(_))
+    session.injectResolutionRule(SeveralPaths(_))
     session.injectResolutionRule(_ => HiddenColumns)
+    session.injectPostHocResolutionRule(CatalogStatements(_))
+    session.injectPostHocResolutionRule(_ => AddressComparisons)
+    session.injectPostHocResolutionRule(_ => InputFiles)
     session.injectPostHocResolutionRule(_ => BindInSubqueries)
     session.injectPlanNormalizationRule(_ => PrepareSearches)
     session.injectOptimizerRule(_ => RemoveSearchTargets)

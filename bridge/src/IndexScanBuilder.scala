@@ -42,7 +42,9 @@ class IndexScanBuilder(table: IndexTable, given: CaseInsensitiveStringMap, virtu
 
   // Fields within a column are not left out: it is read whole anyway.
   override def pruneColumns(required: StructType): Unit = projection = StructType(required.map { field =>
-    table.schema.find(_.name == field.name).getOrElse(field)
+    table.schema.find(_.name == field.name).getOrElse {
+      if (field.name == VirtualColumn.FileMetadata) field.copy(dataType = VirtualColumn.FileMetadataType) else field
+    }
   })
 
   override def pushLimit(most: Int): Boolean = {

@@ -2,12 +2,14 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
-import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.connector.catalog.{TableInfo => _, _}
 import org.apache.spark.sql.connector.catalog.TableCapability._
-import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, Transform}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, LiteralValue, Transform}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write.{LogicalWriteInfo, WriteBuilder}
+import org.apache.spark.sql.execution.python.indextables.ArrowAnswer
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
@@ -21,14 +23,30 @@ class IndexTable(
     override val schema: StructType,
     override val partitioning: Array[Transform],
     override val properties: util.Map[String, String],
+    known: Option[TableInfo] = None,
     val mode: Option[String] = None,
     val partitionBy: Option[Array[String]] = None,
     written: Boolean = false,
-    val batch: Option[StreamBatch] = None)
-    extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns {
+    val batch: Option[StreamBatch] = None,
+    val isDescribed: Boolean = false)
+    extends Table with SupportsRead with SupportsWrite with SupportsDeleteV2 with SupportsMetadataColumns
+    with SupportsPartitionManagement {
 
   /** Whether it is a table of a catalog. */
   def named: Boolean = properties.containsKey(TableCatalog.PROP_PROVIDER)
+
+  private def options: util.Map[String, String] = SessionOptions.merged(properties, util.Collections.emptyMap())
+
+  private lazy val info: Option[TableInfo] = known.orElse(if (named) None else TableInfo.of(options))
+
+  /** Whether a column, in lower case, is indexed as addresses. */
+  def addresses(column: String): Boolean = info.exists(_.addresses(column))
+
+  /** The options by which the columns of the table are indexed. */
+  def indexing: util.Map[String, String] = info.map(_.indexing).getOrElse(util.Collections.emptyMap())
+
+  /** The columns that rows are partitioned by. */
+  def partitionNames: Seq[String] = partitioning.toSeq.collect { case IdentityTransform(FieldReference(Seq(column))) => column }
 
   /** The partition columns, if the writer names them; a catalog does. */
   def declaredPartitions: Option[Array[String]] = partitionBy.orElse(
@@ -41,11 +59,16 @@ class IndexTable(
     }))
 
   def withSchema(wider: StructType): IndexTable =
-    new IndexTable(wider, partitioning, properties, mode, partitionBy, written, batch)
+    new IndexTable(wider, partitioning, properties, known, mode, partitionBy, written, batch)
 
-  def writable: IndexTable = new IndexTable(schema, partitioning, properties, mode, partitionBy, written = true)
+  def writable: IndexTable = new IndexTable(schema, partitioning, properties, known, mode, partitionBy, written = true)
 
-  override def name(): String = s"${Provider.Name} ${properties.getOrDefault("path", "")}".trim
+  /** The table with the properties that statements about it show. */
+  def withProperties(shown: util.Map[String, String]): IndexTable =
+    new IndexTable(schema, partitioning, shown, known, mode, partitionBy, written, batch, isDescribed = true)
+
+  override def name(): String =
+    s"${Provider.Name} ${properties.getOrDefault("path", properties.getOrDefault(TableCatalog.PROP_LOCATION, ""))}".trim
 
   override def capabilities(): util.Set[TableCapability] = {
     val all = util.EnumSet.of(BATCH_READ, MICRO_BATCH_READ, TRUNCATE, OVERWRITE_BY_FILTER, OVERWRITE_DYNAMIC)
@@ -67,8 +90,37 @@ class IndexTable(
   override def canDeleteWhere(predicates: Array[Predicate]): Boolean = true
 
   override def deleteWhere(predicates: Array[Predicate]): Unit = Rpc("delete", Json.obj(
-    "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
-    "filters" -> ExpressionJson.all(predicates)))
+    "options" -> options, "filters" -> ExpressionJson.all(predicates)))
+
+  // --- partitions ------------------------------------------------------------------------------------
+
+  override def partitionSchema(): StructType = StructType(partitionNames.flatMap(name => schema.find(_.name == name)))
+
+  override def listPartitionIdentifiers(names: Array[String], given: InternalRow): Array[InternalRow] = {
+    val columns = partitionSchema()
+    val all = ArrowAnswer.internalRows(Rpc("partitions", Json.obj("options" -> options)).blobs.head, columns)
+    val places = names.map(name => (columns.fieldIndex(name), columns(name).dataType))
+    all.filter(row => places.zipWithIndex.forall { case ((place, dataType), number) =>
+      row.get(place, dataType) == given.get(number, dataType)
+    }).toArray
+  }
+
+  override def dropPartition(identifier: InternalRow): Boolean = {
+    deleteWhere(partitionSchema().fields.zipWithIndex.map { case (field, place) =>
+      val column = Columns.reference(field.name)
+      if (identifier.isNullAt(place)) new Predicate("IS_NULL", Array(column))
+      else new Predicate("=", Array(column, LiteralValue(identifier.get(place, field.dataType), field.dataType)))
+    })
+    true
+  }
+
+  override def createPartition(identifier: InternalRow, properties: util.Map[String, String]): Unit = throw new Failure(
+    "a partition of a table of indextables is there while rows are in it; write rows instead of ADD PARTITION")
+
+  override def replacePartitionMetadata(identifier: InternalRow, properties: util.Map[String, String]): Unit =
+    throw new Failure("a partition of a table of indextables has no properties of its own")
+
+  override def loadPartitionMetadata(identifier: InternalRow): util.Map[String, String] = util.Collections.emptyMap()
 
   // Equal tables let Spark drop cached results after a write, and share equal parts of a plan.
   override def equals(other: Any): Boolean = other match {

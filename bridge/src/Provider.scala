@@ -1,6 +1,7 @@
 package org.apache.spark.sql.indextables
 
 import java.util
+import java.util.Locale
 
 import scala.jdk.CollectionConverters._
 
@@ -26,7 +27,11 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
   override def supportsExternalMetadata(): Boolean = true
 
   override def inferSchema(options: CaseInsensitiveStringMap): StructType = {
-    val merged = SessionOptions.merged(StreamOptions.removed(options))
+    val merged = SeveralTables.paths(options.asCaseSensitiveMap).headOption match {
+      case Some(path) =>
+        SessionOptions.merged(util.Collections.emptyMap(), SeveralTables.withPath(options.asCaseSensitiveMap, path))
+      case None => SessionOptions.merged(StreamOptions.removed(options))
+    }
     lookup(merged).getOrElse(throw Provider.missing(merged)).schema
   }
 
@@ -37,11 +42,15 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
 
   override def getTable(
       schema: StructType, partitioning: Array[Transform], properties: util.Map[String, String]): Table = {
-    val declared = new IndexTable(schema, partitioning, properties)
-    if (!declared.named) declared
+    val declared = new IndexTable(schema, partitioning, properties, lastLookup.flatMap(_._2))
+    val paths = SeveralTables.paths(properties)
+    if (paths.nonEmpty) new SeveralTables(schema, paths, properties)
+    else if (!declared.named) declared
     else {
       // A catalog has the schema of the table's creation; the log, once there is one, has the current schema.
-      TableInfo.ofCatalog(properties).map(info => new IndexTable(info.schema, info.partitioning, properties)).getOrElse(declared)
+      TableInfo.ofCatalog(properties, schema, declared.partitionNames).map { info =>
+        new IndexTable(Columns.withComments(info.schema, schema), info.partitioning, properties, Some(info))
+      }.getOrElse(declared)
     }
   }
 
@@ -67,6 +76,12 @@ class Provider extends TableProvider with DataSourceRegister with CreatableRelat
 
 object Provider {
   val Name = "indextables"
+  // As IndexTables for Scala calls it.
+  private val names = Set(
+    Name, "io.indextables.provider.indextablesprovider", "io.indextables.spark.core.indextables4sparktableprovider")
+
+  /** Whether a table of a catalog is one of indextables, by the provider that the catalog stores. */
+  def isName(provider: Option[String]): Boolean = provider.exists(name => names(name.toLowerCase(Locale.ROOT)))
 
   def missing(options: util.Map[String, String]): Failure =
     new Failure(s"no table at ${options.get("path")}: check the path, or write a table there first")
@@ -77,6 +92,16 @@ class TableInfo(json: JsonNode) {
   val schema: StructType = DataType.fromJson(json.get("schema").asText).asInstanceOf[StructType]
   val partitionColumns: Seq[String] = json.get("partitions").asScala.map(_.asText).toSeq
   def partitioning: Array[Transform] = partitionColumns.map(Columns.partitioning).toArray
+
+  /** The columns, in lower case, that are indexed as addresses. */
+  val addresses: Set[String] = json.get("addresses").asScala.map(_.asText).toSet
+
+  /** The options by which columns are indexed. */
+  val indexing: util.Map[String, String] = {
+    val all = new util.TreeMap[String, String]()
+    json.get("indexing").properties.forEach(entry => all.put(entry.getKey, entry.getValue.asText))
+    all
+  }
 }
 
 object TableInfo {
@@ -86,11 +111,19 @@ object TableInfo {
     if (json.has("schema")) Some(new TableInfo(json)) else None
   }
 
-  /** The same for a table of a catalog. It has no path while it is created; what it keeps must not be secret. */
-  def ofCatalog(properties: util.Map[String, String]): Option[TableInfo] = {
+  /**
+   * The same for a table of a catalog. It has no path while it is created; what it keeps must not be secret, and has to fit
+   * the columns. `changed`: whether the properties are about to be changed, and have to fit the rows of the table, too.
+   */
+  def ofCatalog(
+      properties: util.Map[String, String], declared: StructType, partitions: Seq[String], changed: Boolean = false)
+      : Option[TableInfo] = {
     val json = Rpc("schema", Json.obj(
       "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
-      "kept" -> SessionOptions.kept(properties).keySet)).json
+      "kept" -> SessionOptions.kept(properties).keySet,
+      "declared" -> declared.json,
+      "partitions" -> partitions.toArray,
+      "changed" -> changed)).json
     if (json.has("schema")) Some(new TableInfo(json)) else None
   }
 }

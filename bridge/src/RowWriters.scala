@@ -4,6 +4,7 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.metric.CustomMetric
 import org.apache.spark.sql.connector.write.{DataWriter, DataWriterFactory, WriterCommitMessage}
@@ -28,6 +29,10 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
       evaluators.createEvaluator().eval(0, rows.asScala).foreach { row =>
         if (!row.isNullAt(1)) throw new TaskFailure(row.getUTF8String(1).toString)
         written = Some(TaskCommit(row.getBinary(0)))
+        Option(TaskContext.get()).foreach { context =>
+          context.taskMetrics().outputMetrics.setRecordsWritten(row.getLong(2))
+          context.taskMetrics().outputMetrics.setBytesWritten(row.getLong(3))
+        }
       }
     }
 
@@ -43,7 +48,8 @@ class RowWriters(source: UserDefinedPythonDataSource, function: Array[Byte], sch
 }
 
 object RowWriters {
-  private val Result = new StructType().add("message", BinaryType).add("error", StringType)
+  private val Result = new StructType()
+    .add("message", BinaryType).add("error", StringType).add("rows", LongType).add("bytes", LongType)
 }
 
 /** The types in which rows are sent to Python: an interval of months is an integer, because Arrow in Python has no such type. */

@@ -1,13 +1,14 @@
 package org.apache.spark.sql.indextables
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
-import java.util.concurrent.{ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
+import java.util.concurrent.{ConcurrentHashMap, ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
 
 import scala.annotation.tailrec
 
 import com.fasterxml.jackson.databind.JsonNode
 import net.razorvine.pickle.Pickler
 
+import org.apache.spark.internal.Logging
 import org.apache.spark.api.python.{PythonFunction, PythonWorkerUtils, SpecialLengths}
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
 import org.apache.spark.sql.execution.python.PythonPlannerRunner
@@ -54,6 +55,7 @@ object Rpc {
   def apply(op: String, request: Any, blobs: Array[Byte]*): Reply = {
     KeepAlive.used()
     val reply = attempted(op, Json.text(request), blobs, Attempts, IdleProcesses)
+    Option(reply.json.get("warnings")).foreach(_.forEach(sentence => Warnings.once(sentence.asText)))
     val error = reply.json.get("error")
     if (error != null) throw new Failure(error.asText)
     reply
@@ -152,4 +154,11 @@ object Rpc {
       number
     }
   }
+}
+
+/** Warnings of the planner processes, each once in an application. */
+private object Warnings extends Logging {
+  private val seen = ConcurrentHashMap.newKeySet[String]()
+
+  def once(sentence: String): Unit = if (seen.add(sentence)) logWarning(sentence)
 }

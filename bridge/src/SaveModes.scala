@@ -39,6 +39,7 @@ object SaveModes {
         data.schema.asNullable,
         partitionBy.getOrElse(Array.empty[String]).map(Columns.partitioning),
         util.Map.of(),
+        None,
         Some(mode.toString.toLowerCase),
         partitionBy,
         written = true,

@@ -22,6 +22,9 @@ class SplitsPrunedByStatistics extends SumMetric("splitsPrunedByStatistics", "sp
 class SplitsRead extends SumMetric("splitsRead", "splits read")
 class RowsRead extends SumMetric("rowsRead", "rows returned by splits")
 class BytesRead extends SumMetric("bytesRead", "bytes returned by splits")
+class StorageBytes extends SumMetric("storageBytes", "bytes fetched from storage")
+class IndexTime extends SumMetric("indexTime", "time to open and search indexes (ms)")
+class RowTime extends SumMetric("rowTime", "time to read rows (ms)")
 class CacheHits extends SumMetric("cacheHits", "indexes at hand")
 class CacheMisses extends SumMetric("cacheMisses", "indexes fetched")
 class PlanningTime extends SumMetric("planningTime", "planning time (ms)")
@@ -29,5 +32,5 @@ class PlanningTime extends SumMetric("planningTime", "planning time (ms)")
 object ScanMetrics {
   def all: Array[CustomMetric] = Array(
     new SplitsConsidered, new SplitsPrunedByPartition, new SplitsPrunedByStatistics, new SplitsRead, new RowsRead,
-    new BytesRead, new CacheHits, new CacheMisses, new PlanningTime)
+    new BytesRead, new StorageBytes, new IndexTime, new RowTime, new CacheHits, new CacheMisses, new PlanningTime)
 }

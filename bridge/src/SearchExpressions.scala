@@ -117,3 +117,13 @@ case class Highlight(column: Expression) extends UnaryExpression with IndexExpre
   override def shown: String = s"highlight(${column.sql})"
   override protected def withNewChildInternal(newChild: Expression): Expression = copy(column = newChild)
 }
+
+/** Path, name and size of the split that a row is in. */
+case class FileMetadata() extends LeafExpression with IndexExpression with Unevaluable {
+  override def dataType: DataType = VirtualColumn.FileMetadataType
+  override def nullable: Boolean = true
+  override def subject: Option[Expression] = None
+  override def outerJoinDefault: Option[Any] = None
+  override def definition(path: Option[Seq[String]]): Seq[(String, Any)] = Nil
+  override def shown: String = "input_file_name()"
+}

@@ -2,14 +2,17 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.catalyst.FunctionIdentifier
-import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo}
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
+import org.apache.spark.sql.catalyst.expressions.{Cast, Expression, ExpressionInfo, Literal}
 import org.apache.spark.sql.types.{DoubleType, StringType}
+import org.apache.spark.unsafe.types.UTF8String
 
 /** The functions that a session gets. */
 object SearchFunctions {
   private type Builder = Seq[Expression] => Expression
 
   val Kinds: Seq[String] = Seq("indexquery", "textsearch", "fieldmatch")
+  private val Original = "tantivy4spark"
 
   def inject(session: SparkSessionExtensions): Unit = all.foreach { case (name, usage, builder) =>
     val info = new ExpressionInfo(getClass.getName.stripSuffix("$"), null, name, usage, "")
@@ -22,6 +25,14 @@ object SearchFunctions {
     })) ++
     Kinds.map(kind => (s"${kind}all", "_FUNC_(query) - whether a search over all fields finds the row",
       exactly(s"${kind}all", 1, "a query") { case Seq(query) => SearchAll(kind, query) })) ++
+    Kinds.map(kind => (s"${Original}_$kind", "_FUNC_(column, query) - whether a search finds the row",
+      exactly(s"${Original}_$kind", 2, "a column and a query") {
+        // IndexTables for Scala takes the name of the column as a text.
+        case Seq(Literal(name: UTF8String, StringType), query) => Search(kind, UnresolvedAttribute.quotedString(name.toString), query)
+        case Seq(column, query) => Search(kind, column, query)
+      })) ++
+    Kinds.map(kind => (s"${Original}_${kind}all", "_FUNC_(query) - whether a search over all fields finds the row",
+      exactly(s"${Original}_${kind}all", 1, "a query") { case Seq(query) => SearchAll(kind, query) })) ++
     Seq("score", "indextables_score").map(name =>
       (name, "_FUNC_() - how well the row matches the searches of the query", exactly(name, 0, "nothing") { case _ => Score() })) ++
     Seq("highlight", "indextables_highlight").map(name =>
@@ -39,12 +50,18 @@ object SearchFunctions {
   private def histogram(arguments: Seq[Expression]): Expression = arguments match {
     case Seq(column, interval) => checked(Histogram(column, double(interval), 0))
     case Seq(column, interval, offset) => checked(Histogram(column, double(interval), double(offset)))
+    case Seq(column, interval, offset, least) =>
+      checkLeast(least)
+      checked(Histogram(column, double(interval), double(offset)))
     case _ => throw wrong("indextables_histogram", "a column, an interval and perhaps an offset", arguments)
   }
 
   private def dateHistogram(arguments: Seq[Expression]): Expression = arguments match {
     case Seq(column, interval) => dateHistogram(column, text(interval), "0s")
     case Seq(column, interval, offset) => dateHistogram(column, text(interval), text(offset))
+    case Seq(column, interval, offset, least) =>
+      checkLeast(least)
+      dateHistogram(column, text(interval), text(offset))
     case _ => throw wrong("indextables_date_histogram", "a column, an interval as '15m' and perhaps an offset", arguments)
   }
 
@@ -70,9 +87,16 @@ object SearchFunctions {
   private def check(buckets: Buckets) =
     Rpc("buckets", Json.obj("kind" -> buckets.kind, "arguments" -> buckets.arguments)).json
 
-  private def wrong(name: String, what: String, arguments: Seq[Expression]): Failure = new Failure(
-    s"$name takes $what, not ${arguments.size} arguments" +
-      (if (arguments.size == 4) "; to leave out small groups write HAVING count(*) >= n" else ""))
+  /** The argument min_doc_count of IndexTables for Scala: a group has at least one row. */
+  private def checkLeast(argument: Expression): Unit = {
+    val least = double(argument)
+    if (least != 0 && least != 1) throw new Failure(
+      s"the fourth argument, the smallest number of rows of a bucket, is 0 or 1, not ${argument.sql}; to leave out small " +
+        "groups write HAVING count(*) >= n")
+  }
+
+  private def wrong(name: String, what: String, arguments: Seq[Expression]): Failure =
+    new Failure(s"$name takes $what, not ${arguments.size} arguments")
 
   private def constant(argument: Expression): Any = {
     if (!argument.resolved || !argument.foldable) {

@@ -2,6 +2,7 @@ package org.apache.spark.sql.indextables
 
 import java.lang.reflect.{InvocationHandler, InvocationTargetException, Method, Proxy}
 
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface}
 
 /**
@@ -14,10 +15,10 @@ object SearchParser {
   private val statements = Set("parsePlan", "parsePlanWithParameters")
   private val texts = statements ++ Set("parseQuery", "parseExpression")
 
-  def apply(inner: ParserInterface): ParserInterface = Proxy.newProxyInstance(
-    getClass.getClassLoader, Array(classOf[ParserInterface]), new Handler(inner)).asInstanceOf[ParserInterface]
+  def apply(session: SparkSession, inner: ParserInterface): ParserInterface = Proxy.newProxyInstance(
+    getClass.getClassLoader, Array(classOf[ParserInterface]), new Handler(session, inner)).asInstanceOf[ParserInterface]
 
-  private class Handler(inner: ParserInterface) extends InvocationHandler {
+  private class Handler(session: SparkSession, inner: ParserInterface) extends InvocationHandler {
     override def invoke(proxy: Object, method: Method, parameters: Array[Object]): Object = {
       val arguments = Option(parameters).getOrElse(Array.empty[Object])
       if (texts(method.getName)) parsed(method, arguments) else call(method, arguments)
@@ -37,7 +38,7 @@ object SearchParser {
 
     // A parser throws no other errors than its own.
     private def command(sql: String): Option[Object] =
-      try Statements.parse(sql) catch { case error: Failure => throw new SyntaxFailure(error.getMessage) }
+      try Statements.parse(session, sql) catch { case error: Failure => throw new SyntaxFailure(error.getMessage) }
 
     private def call(method: Method, arguments: Array[Object]): Object =
       try method.invoke(inner, arguments: _*)

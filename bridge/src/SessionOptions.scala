@@ -21,6 +21,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 object SessionOptions {
   private val Prefix = "spark.indextables."
   private val HadoopPrefix = "spark.hadoop."
+  private val Indexing = "indexing."
   // Before the key of an option that a catalog table keeps, and that was not given to this one read or write.
   val Stored = "option."
   // What says where a table is, and which version of it; the planner takes them for no options.
@@ -57,11 +58,18 @@ object SessionOptions {
   def kept(properties: util.Map[String, String]): util.Map[String, String] = {
     val ours = new util.LinkedHashMap[String, String]()
     val all = properties.asScala
-    all.foreach { case (key, value) => if (key.startsWith(Prefix)) ours.put(plain(key), value) }
+    all.foreach { case (key, value) => if (isOurs(key)) ours.put(plain(key), value) }
     all.foreach { case (key, value) => if (key.startsWith(Stored)) ours.put(plain(key.stripPrefix(Stored)), value) }
     all.get("path").orElse(all.get("location")).foreach(ours.put("path", _))
     ours
   }
+
+  /** The options that a table keeps and a call gives, without those of the session: their columns have to exist. */
+  def own(properties: util.Map[String, String], options: util.Map[String, String]): Array[String] =
+    (kept(properties).keySet.asScala ++ options.keySet.asScala.map(key => plain(key.stripPrefix(Stored)))).toArray
+
+  /** Whether a property of a table is an option; other properties are the user's own. */
+  private def isOurs(key: String): Boolean = key.startsWith(Prefix) || key.toLowerCase(Locale.ROOT).startsWith(Indexing)
 
   /** Two spellings of one key are one option. */
   private def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(Prefix).stripPrefix(HadoopPrefix)
@@ -72,7 +80,7 @@ object SessionOptions {
  * store, or in the session. Hadoop's own defaults are left out; the planner says which keys have a counterpart.
  */
 object HadoopOptions {
-  private val Prefixes = Seq("fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS")
+  private val Prefixes = Seq("fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS", "spark.indextables.")
   private val CredentialStores = "hadoop.security.credential.provider.path"
   private val CredentialsMillis = 60000L
 

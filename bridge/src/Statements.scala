@@ -1,7 +1,12 @@
 package org.apache.spark.sql.indextables
 
+import java.util
 import java.util.Locale
 
+import scala.util.Try
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer.{BACKQUOTED_IDENTIFIER, DOUBLEQUOTED_STRING, STRING_LITERAL}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
 /** Statements that may be commands of indextables; only those are sent to the planner. */
@@ -9,14 +14,41 @@ object Statements {
   private val words = Set("indextables", "indextable", "indexfiles", "splits", "tantivy4spark")
   // A word of ours stands among the first ones: WAIT FOR INDEXTABLES ...
   private val lookedAt = 4
+  // Statements of Delta, which are ours if their table is.
+  private val shared = Seq(Seq("optimize"), Seq("vacuum"), Seq("restore", "table"), Seq("restore"),
+    Seq("describe", "history"), Seq("desc", "history"))
 
-  def parse(sql: String): Option[LogicalPlan] = {
+  def parse(session: SparkSession, sql: String): Option[LogicalPlan] = {
     val lower = sql.toLowerCase(Locale.ROOT)
-    if (!words.exists(lower.contains)) None
+    if (!words.exists(lower.contains) && !shared.exists(_.forall(lower.contains))) None
     else {
       val tokens = new Tokens(sql)
-      val first = (1 until math.min(lookedAt, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
-      if (first.exists(words)) Command.of(sql) else None
+      val first = (0 until math.min(lookedAt, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
+      if (first.drop(1).exists(words)) Command.of(sql)
+      else shared.find(first.startsWith(_)).filter(opening => isOurs(session, tokens, opening.size)).flatMap(_ => Command.of(sql))
     }
+  }
+
+  /** Whether the table that is named here is one of ours. */
+  private def isOurs(session: SparkSession, tokens: Tokens, place: Int): Boolean =
+    if (tokens.kind(place) == STRING_LITERAL || tokens.kind(place) == DOUBLEQUOTED_STRING) {
+      val path = tokens.text(place).drop(1).dropRight(1)
+      val options = SessionOptions.merged(util.Collections.emptyMap(), util.Map.of("path", path))
+      Try(TableInfo.of(options)).toOption.flatten.nonEmpty
+    } else {
+      val names = parts(tokens, place)
+      names match {
+        case Seq(format, path) if path.contains("/") => format.equalsIgnoreCase(Provider.Name)
+        case _ => names.nonEmpty && TimeTravel(session).kept(names).nonEmpty
+      }
+    }
+
+  /** A name and the names before it, without their quotes. */
+  private def parts(tokens: Tokens, place: Int): Seq[String] = {
+    val name = if (tokens.kind(place) == BACKQUOTED_IDENTIFIER) tokens.text(place).drop(1).dropRight(1).replace("``", "`")
+      else tokens.text(place)
+    if (name.isEmpty) Nil
+    else if (tokens.text(place + 1) == ".") name +: parts(tokens, place + 2)
+    else Seq(name)
   }
 }

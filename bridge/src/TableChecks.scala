@@ -10,12 +10,16 @@ import org.apache.spark.sql.catalyst.plans.logical._
 case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   override def apply(plan: LogicalPlan): Unit = plan match {
     case create: CreateTableAsSelect if !create.ignoreIfExists => create.tableSpec match {
-      case spec: TableSpec if spec.provider.exists(_.equalsIgnoreCase(Provider.Name)) =>
+      case spec: TableSpec if Provider.isName(spec.provider) =>
         spec.location.filter(at => TableInfo.of(options(at)).nonEmpty).foreach { at =>
           throw new Failure(s"a table exists at $at; insert into it, or choose another location")
         }
       case _ =>
     }
+    case SetTableProperties(ResolvedTable(_, _, table: IndexTable, _), given) =>
+      val all = new util.HashMap[String, String](table.properties)
+      given.foreach { case (key, value) => all.put(key, value) }
+      TableInfo.ofCatalog(all, table.schema, table.partitionNames, changed = true)
     case change: AlterTableCommand if changesColumns(change) => change.table match {
       case ResolvedTable(_, _, _: IndexTable, _) => throw new Failure(
         "the columns of a table of indextables are what was written to it: write rows with the option mergeSchema " +
@@ -26,7 +30,11 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   }
 
   private def changesColumns(change: AlterTableCommand): Boolean = change match {
-    case _: AddColumns | _: DropColumns | _: RenameColumn | _: ReplaceColumns | _: AlterColumns => true
+    // A catalog keeps the comments of columns.
+    case alter: AlterColumns => alter.specs.exists { spec =>
+      spec.newComment.isEmpty || spec.newDataType.nonEmpty || spec.newNullability.nonEmpty || spec.newPosition.nonEmpty
+    }
+    case _: AddColumns | _: DropColumns | _: RenameColumn | _: ReplaceColumns => true
     case _ => false
   }
 

@@ -69,7 +69,8 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
     }
   }
 
-  private def kept(names: Seq[String]): Option[CatalogTable] = {
+  /** The table of ours that a catalog has under a name. */
+  def kept(names: Seq[String]): Option[CatalogTable] = {
     val catalog = classicSession.sessionState.catalog
     val own = if (names.size == 3 && names.head.equalsIgnoreCase(CatalogManager.SESSION_CATALOG_NAME)) names.tail else names
     val identifier = own match {
@@ -78,7 +79,7 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
       case _ => None
     }
     identifier.flatMap(name => Try(catalog.getTableMetadata(name)).toOption)
-      .filter(_.provider.exists(_.equalsIgnoreCase(Provider.Name)))
+      .filter(table => Provider.isName(table.provider))
   }
 
   /** A table by its name or path, read with some more options; None if it is no table of ours. */

@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsRead, Tab
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.types.{DataType, FloatType, StringType, StructType}
+import org.apache.spark.sql.types.{DataType, FloatType, LongType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A column that a query adds to a table: whether a search finds the row, a fragment of a text, a bucket. */
@@ -26,11 +26,15 @@ object VirtualColumn {
   val Prefix = "_indextables_"
   val Score = "_score"
   val AllFields = "_indexall"
+  val FileMetadata = "_metadata"
+  val FileMetadataType: StructType =
+    new StructType().add("file_path", StringType).add("file_name", StringType).add("file_size", LongType)
 
   /** What every table has besides its columns. */
   val metadata: Array[MetadataColumn] = Array(
     column(Score, FloatType, "How well the row matches the searches of the query"),
-    column(AllFields, StringType, "All text-like fields, to be searched"))
+    column(AllFields, StringType, "All text-like fields, to be searched"),
+    column(FileMetadata, FileMetadataType, "Path, name and size of the split that the row is in"))
 
   private def column(called: String, of: DataType, about: String): MetadataColumn = new MetadataColumn {
     override def name(): String = called

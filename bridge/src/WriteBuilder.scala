@@ -44,6 +44,7 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
     val options = SessionOptions.merged(table.properties, given.asCaseSensitiveMap)
     val request = Json.obj(
       "options" -> options,
+      "own" -> SessionOptions.own(table.properties, info.options.asCaseSensitiveMap),
       "schema" -> info.schema.json,
       "declared" -> (if (table.named) Some(table.schema.json) else None),
       "partitions" -> table.declaredPartitions,

@@ -129,7 +129,7 @@ def storage_read() -> StorageRead:
 
 
 def environment(*, options: OptionValues = None) -> list[Property]:
-    """Return options, cloud and Spark variables, library versions and memory; secrets are masked."""
+    """Return options, variables, library versions, memory and metrics of this process; secrets are masked."""
     checked = options if isinstance(options, Options) else Options.parse(options)
     settings = [
         Property("spark", _with_prefix(key), MASK if is_secret(key) else value)
@@ -151,6 +151,10 @@ def environment(*, options: OptionValues = None) -> list[Property]:
         *(Property("library", name, number) for name in _LIBRARIES if (number := _version(name)) is not None),
         Property("native_memory", "arrow_bytes", str(pa.total_allocated_bytes())),
         Property("native_memory", "peak_rss_bytes", str(peak_bytes)),
+        *(
+            Property("metric", name, f"last={figure.last:g} total={figure.total:g} count={figure.count}")
+            for name, figure in metrics.figures().items()
+        ),
     ]
 
 

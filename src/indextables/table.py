@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from indextables.diagnostics import Invalidated
     from indextables.log.checkpoint import CheckpointResult
     from indextables.log.history import CommitOutcome, LogFileActions
+    from indextables.maintain.convert import Conversion
     from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
     from indextables.maintain.jobs import Job
     from indextables.maintain.merge import MergeOutcome
@@ -392,6 +393,23 @@ class Table:
             max_sources=max_sources,
         )
         return merge(self._log, self._options, merge_options, progress=progress)
+
+    def convert(
+        self, *, where: str | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> "Conversion":
+        """Convert the splits of IndexTables for Scala into Parquet splits, in place.
+
+        No row changes, and earlier versions can still be read. A conversion that was interrupted continues
+        when it is run again.
+
+        Args:
+            where: a condition on partition columns: only splits of these partitions.
+            dry_run: only report the splits that would be converted, as `left`.
+            progress: called with the number of finished splits and the number of all.
+        """
+        from indextables.maintain.convert import convert
+
+        return convert(self._log, self._options, where, dry_run=dry_run, progress=progress)
 
     def purge(
         self,

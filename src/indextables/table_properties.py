@@ -1,16 +1,30 @@
 """Table properties: the indexing options that a table keeps in its configuration."""
 
+from collections.abc import Mapping, Sequence
+
 import pyarrow as pa
 
-from indextables.errors import SplitError
+from indextables.errors import SchemaError, SplitError
 from indextables.log.conflict import without_registry
 from indextables.log.format.actions import Metadata
+from indextables.log.format.schema_registry import registry_of
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
+from indextables.schema.spark import to_arrow
 from indextables.split.mapping import Kind, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
+
+
+def indexing_of(metadata: Metadata) -> Options:
+    """Return the same from the metadata alone."""
+    schema = to_arrow(metadata.schema_string)
+    properties = indexing_properties(metadata)
+    registry = registry_of(metadata, {})
+    return Options.parse(
+        properties or _from_document_mappings(registry, schema, metadata.partition_columns or ())
+    )
 
 
 def indexing_options(snapshot: Snapshot) -> Options:
@@ -19,7 +33,14 @@ def indexing_options(snapshot: Snapshot) -> Options:
     A table of IndexTables for Scala has none; they are derived from its document mappings.
     """
     properties = indexing_properties(snapshot.metadata)
-    return Options.parse(properties or _from_document_mappings(snapshot))
+    if properties:
+        return Options.parse(properties)
+    registry = snapshot.registry
+    if not registry and snapshot.num_files:
+        # Old releases write the document mapping of each split beside it.
+        texts = snapshot.files()["docMappingJson"].unique().drop_null().to_pylist()
+        registry = {str(number): text for number, text in enumerate(texts)}
+    return Options.parse(_from_document_mappings(registry, snapshot.schema, snapshot.partition_columns))
 
 
 def address_columns(snapshot: Snapshot) -> frozenset[str]:
@@ -34,16 +55,38 @@ def indexing_properties(metadata: Metadata) -> dict[str, str]:
     return {k: v for k, v in sorted(properties.items()) if k.startswith(INDEXING_PREFIX)}
 
 
-def _from_document_mappings(snapshot: Snapshot) -> dict[str, str]:
+def _from_document_mappings(
+    registry: Mapping[str, str], schema: pa.Schema, partition_columns: Sequence[str]
+) -> dict[str, str]:
     """Return the indexing options that match the document mappings of the original, if there are any."""
-    for text in snapshot.registry.values():
+    for text in registry.values():
         try:
             FieldMapping.from_json(text)
         except SplitError:
-            return options_for_mapping(
-                bundle_mapping(text, snapshot.schema, snapshot.partition_columns), snapshot.schema
-            )
+            return options_for_mapping(bundle_mapping(text, schema, tuple(partition_columns)), schema)
     return {}
+
+
+def check_indexing(snapshot: Snapshot, options: Options) -> None:
+    """Refuse options that would index columns of the table in another way than its rows are indexed.
+
+    Raises:
+        OptionError: an option names an unknown column, or does not fit its type.
+        SchemaError: the table has rows that are indexed in another way.
+    """
+    known = indexing_options(snapshot)
+    fields = mapping_for(snapshot.schema, options.over(known), snapshot.partition_columns).fields
+    before = mapping_for(snapshot.schema, known, snapshot.partition_columns).fields
+    if not snapshot.num_files:
+        return
+    for column in snapshot.schema.names:
+        old = [f for f in before if f.column == column]
+        if old != [f for f in fields if f.column == column]:
+            kinds = " and ".join(f.kind for f in old) or "nothing"
+            raise SchemaError(
+                f"column {column} of the table at {snapshot.url} is indexed as {kinds} in all rows; leave "
+                "the indexing options out, or overwrite the table to index the column in another way"
+            )
 
 
 def options_for_mapping(mapping: FieldMapping, schema: pa.Schema) -> dict[str, str]:

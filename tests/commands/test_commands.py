@@ -26,7 +26,7 @@ DOCUMENTED = {
     "PURGE INDEXTABLE": "table_path s, metrics {status s, orphaned_files_found l, orphaned_files_deleted l, size_mb_deleted d, retention_hours l, tx_log_files_deleted l, expired_states_found l, expired_states_deleted l, dry_run b, duration_ms l, message s}",
     "CHECKPOINT INDEXTABLES": "table_path s, status s, checkpoint_version l, num_actions l, num_files l, protocol_version l, is_multi_part b",
     "TRUNCATE INDEXTABLES TIME TRAVEL": "table_path s, status s, checkpoint_version l, versions_deleted l, checkpoints_deleted l, files_preserved l, message s",
-    "DESCRIBE INDEXTABLES STATE": "table_path s, format s, version l, num_files l, num_manifests i, num_tombstones i, tombstone_ratio d, total_bytes l, needs_compaction b, status s",
+    "DESCRIBE INDEXTABLES STATE": "table_path s, format s, version l, num_files l, num_manifests i, num_tombstones i, tombstone_ratio d, total_bytes l, needs_compaction b, status s, created_at t, min_reader_version i, min_writer_version i, reader_features s, writer_features s, num_skipped_splits l",
     "REPAIR INDEXFILES TRANSACTION LOG": "source_path s, target_path s, source_version l, total_splits i, valid_splits i, missing_splits i, status s",
     "PREWARM INDEXTABLES CACHE": "host s, assigned_host s, locality_hits i, locality_misses i, splits_prewarmed i, segments s, fields s, duration_ms l, status s, skipped_fields s, retries i, failed_splits_by_host s, job_id s, async_mode b",
     "DROP INDEXTABLES PARTITIONS FROM": "table_path s, status s, partitions_dropped l, splits_removed l, total_size_bytes l, message s",

@@ -12,6 +12,7 @@ import pytest
 import indextables as it
 from indextables.errors import ProtocolError
 from indextables.log.snapshot_cache import invalidate
+from indextables.read import split_source
 
 ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3"
 EXPECTED = json.loads((ORIGINAL / "expected.json").read_text()) if ORIGINAL.exists() else {}
@@ -96,6 +97,22 @@ def test_partition_values_are_those_of_the_rows(cache):
     table = it.open(ORIGINAL / "odd-partitions", options=cache)
     values = {dict(entry)["region"] for entry in table.files()["partitionValues"].to_pylist()}
     assert values == {"50%", "a/b", "eu west", "größe", "q'uote", "x=y"}
+
+
+def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(split_source, "_MANY_ROWS", 1)
+    monkeypatch.setattr(split_source, "_REPORT_SECONDS", 0.0)
+    table = it.open(ORIGINAL / "text", options={"cache.disk.path": str(tmp_path)})
+    split_source.close_splits()
+    table.search("a OR b")
+    messages = [record.getMessage() for record in caplog.records]
+    assert (
+        sum("was written by IndexTables for Scala" in m and "CONVERT INDEXTABLES" in m for m in messages) == 4
+    )
+    assert any("rows are indexed" in message for message in messages)
+    caplog.clear()
+    table.search("a OR b")
+    assert not caplog.records
 
 
 def test_a_companion_table_is_refused():

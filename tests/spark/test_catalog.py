@@ -180,8 +180,7 @@ def test_delete_and_truncate_take_whole_partitions(spark, partitioned):
 
 def test_dropping_a_managed_table_deletes_its_data(spark, name):
     spark.sql(f"CREATE TABLE {name} USING indextables AS SELECT 1 AS id")
-    place = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Table Properties'").collect()[0][1]
-    path = place.split("path=", 1)[1].rstrip("]").split(",")[0]
+    path = spark.sql(f"DESCRIBE EXTENDED {name}").where("col_name = 'Location'").collect()[0][1]
     assert indextables.open(path).count() == 1
     spark.sql(f"DROP TABLE {name}")
     with pytest.raises(indextables.IndexTablesError, match="no table at"):

@@ -64,7 +64,8 @@ class Clause:
         placeholder: what stands for the value in the syntax of SQL; by default that of the kind.
         minimum: the smallest number or size.
         required: whether the command needs it.
-        refusal: why a clause of IndexTables for Scala is not accepted; it exists in SQL only.
+        refusal: why a clause of IndexTables for Scala or Delta is not accepted; it exists in SQL only.
+        synonym: what begins the clause in the SQL of Delta.
     """
 
     keywords: str
@@ -76,11 +77,13 @@ class Clause:
     minimum: int = 0
     required: bool = False
     refusal: str = ""
+    synonym: str = ""
 
     @property
     def syntax(self) -> str:
         """The clause as the reference page shows it, without brackets."""
-        return f"{self.keywords} {self.placeholder or _SQL_PLACEHOLDERS[self.kind]}".strip()
+        keywords = f"{{{self.keywords} | {self.synonym}}}" if self.synonym else self.keywords
+        return f"{keywords} {self.placeholder or _SQL_PLACEHOLDERS[self.kind]}".strip()
 
     @property
     def option(self) -> str:
@@ -144,7 +147,7 @@ _DRY_RUN = Clause("DRY RUN", "dry_run", ValueKind.FLAG, "only report what would 
 
 _MAINTENANCE = (
     Command(
-        openings=("MERGE SPLITS",),
+        openings=("MERGE SPLITS", "OPTIMIZE"),
         program="merge",
         python="Table.merge",
         implementation="maintenance.MERGE",
@@ -187,10 +190,16 @@ examples:
                 ValueKind.FLAG,
                 refusal="PRECOMMIT never did anything, so it is not accepted; leave it out",
             ),
+            Clause(
+                "ZORDER BY",
+                "zorder",
+                ValueKind.NAMES,
+                refusal="splits are searched by their indexes, rows are not sorted; leave ZORDER BY out",
+            ),
         ),
     ),
     Command(
-        openings=("PURGE INDEXTABLE",),
+        openings=("PURGE INDEXTABLE", "VACUUM"),
         program="purge",
         python="Table.purge",
         implementation="maintenance.PURGE",
@@ -208,6 +217,7 @@ examples:
                 "older_than",
                 ValueKind.HOURS,
                 "delete only files older than this, such as 7d (default 7d, at least 24h)",
+                synonym="RETAIN",
             ),
             Clause(
                 "TRANSACTION LOG RETENTION",
@@ -244,7 +254,7 @@ examples:
         ),
     ),
     Command(
-        openings=("RESTORE INDEXTABLES",),
+        openings=("RESTORE INDEXTABLES", "RESTORE TABLE", "RESTORE"),
         program="restore",
         python="Table.restore",
         implementation="maintenance.RESTORE",
@@ -260,6 +270,21 @@ examples:
             ),
         ),
         one_of=("version", "timestamp"),
+    ),
+    Command(
+        openings=("CONVERT INDEXTABLES",),
+        program="convert",
+        python="Table.convert",
+        implementation="maintenance.CONVERT",
+        help="Convert the splits of IndexTables for Scala into Parquet splits, in place.",
+        details="""\
+No row changes, and earlier versions can still be read. A conversion that was interrupted continues when it
+is run again. IndexTables for Scala cannot open the table any more: stop its writers first.
+
+examples:
+  indextables convert logs --where "day >= DATE '2026-05-01'"
+  indextables convert logs --dry-run""",
+        clauses=(_PARTITIONS, _DRY_RUN),
     ),
     Command(
         openings=("REPAIR INDEXFILES TRANSACTION LOG",),
@@ -287,7 +312,7 @@ _DESCRIBE = (
         help="Size and shape of the newest checkpoint, and whether it should be compacted.",
     ),
     Command(
-        openings=("DESCRIBE INDEXTABLES HISTORY",),
+        openings=("DESCRIBE INDEXTABLES HISTORY", "DESCRIBE HISTORY"),
         program="history",
         python="Table.history",
         implementation="describe.HISTORY",

@@ -27,6 +27,12 @@ _STATE = pa.schema(
         "total_bytes": pa.int64(),
         "needs_compaction": pa.bool_(),
         "status": pa.string(),
+        "created_at": pa.timestamp("us", tz="UTC"),
+        "min_reader_version": pa.int32(),
+        "min_writer_version": pa.int32(),
+        "reader_features": pa.string(),
+        "writer_features": pa.string(),
+        "num_skipped_splits": pa.int64(),
     }
 )
 _HISTORY = pa.schema(
@@ -135,6 +141,12 @@ def _state(context: CommandContext, arguments: Arguments) -> pa.Table:
         "total_bytes": figures.total_bytes,
         "needs_compaction": figures.needs_compaction,
         "status": "No checkpoint found" if figures.version is None else "OK",
+        "created_at": None if figures.created_ms is None else figures.created_ms * 1000,
+        "min_reader_version": figures.protocol.min_reader_version,
+        "min_writer_version": figures.protocol.min_writer_version,
+        "reader_features": ",".join(figures.protocol.reader_features or ()),
+        "writer_features": ",".join(figures.protocol.writer_features or ()),
+        "num_skipped_splits": figures.skipped_splits,
     }
     return table_of(_STATE, row)
 

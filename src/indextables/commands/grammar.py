@@ -29,6 +29,8 @@ _SIMILAR_CLAUSE = 0.6
 _MAX_DIGITS = 18
 _SIZE_UNITS = ("K", "M", "G", "T", "KB", "MB", "GB", "TB")
 _HOURS_PER_DAY = 24
+# Commands of IndexTables for Scala that have no counterpart.
+_PROFILER = ("ENABLE", "DISABLE", "RESET", "DESCRIBE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,12 @@ def parse_statement(text: str) -> Statement | None:
     for opening, command in openings:
         if cursor.accept_words(opening):
             return _statement(cursor, command)
+    if any(cursor.next_is(f"{verb} INDEXTABLES PROFILER") for verb in _PROFILER):
+        raise cursor.wrong(
+            "there is no profiler to switch on: Spark's SQL page shows the time of each phase of a scan, and "
+            "DESCRIBE INDEXTABLES ENVIRONMENT the metrics of processes",
+            0,
+        )
     error = _misspelling(cursor, [opening for opening, _ in openings])
     if error is not None:
         raise error
@@ -221,7 +229,8 @@ def _arguments(cursor: _CommandCursor, command: Command) -> dict[str, Any]:
         exclusive = clause.name in command.one_of and not values.keys().isdisjoint(command.one_of)
         if clause.name in values or exclusive:
             raise cursor.wrong(f"{clause.keywords} is given twice, or against another clause", start)
-        cursor.accept_words(clause.keywords)
+        if not cursor.accept_words(clause.keywords):
+            cursor.accept_words(clause.synonym)
         if clause.refusal:
             raise cursor.wrong(clause.refusal)
         values[clause.name] = _value(cursor, clause, command)
@@ -341,7 +350,11 @@ def _condition(cursor: _CommandCursor, command: Command) -> Condition:
 
 
 def _next_clause(cursor: _CommandCursor, command: Command) -> Clause | None:
-    matching = [clause for clause in command.clauses if cursor.next_is(clause.keywords)]
+    matching = [
+        clause
+        for clause in command.clauses
+        if cursor.next_is(clause.keywords) or (clause.synonym and cursor.next_is(clause.synonym))
+    ]
     return max(matching, key=lambda clause: len(clause.keywords), default=None)
 
 

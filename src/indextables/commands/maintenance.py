@@ -1,4 +1,4 @@
-"""Maintenance commands: MERGE, PURGE, CHECKPOINT, TRUNCATE, DROP PARTITIONS, RESTORE and REPAIR."""
+"""Maintenance commands: MERGE, CONVERT, PURGE, CHECKPOINT, TRUNCATE, DROP PARTITIONS, RESTORE and REPAIR."""
 
 import tempfile
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ import pyarrow as pa
 from indextables.commands.declarations import Arguments
 from indextables.commands.execute import CommandContext, Implementation, table_of
 from indextables.commands.grammar import condition
+from indextables.maintain import convert as converting
 from indextables.maintain import merge as merging
 from indextables.maintain import on_write
 from indextables.maintain import purge as purging
@@ -62,6 +63,18 @@ _PURGE = pa.schema(
             ),
         ),
     ]
+)
+_CONVERT = pa.schema(
+    {
+        "table_path": pa.string(),
+        "status": pa.string(),
+        "splits_converted": pa.int64(),
+        "splits_left": pa.int64(),
+        "rows_converted": pa.int64(),
+        "original_size_bytes": pa.int64(),
+        "converted_size_bytes": pa.int64(),
+        "message": pa.string(),
+    }
 )
 _CHECKPOINT = pa.schema(
     {
@@ -184,6 +197,55 @@ def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: 
         "heap_size_bytes": context.options.get(HEAP_SIZE),
     }
     return table_of(_MERGE, row)
+
+
+# --- CONVERT ---------------------------------------------------------------------------------------
+
+
+def _convert(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
+    with condition(arguments) as text:
+        where = converting.condition(context.log.snapshot(), text)
+    if arguments.get("dry_run"):
+        conversion = converting.planned_conversion(context.log, where)
+        return _convert_row(context, conversion, "dry_run", f"{conversion.left} splits would be converted")
+    planned = converting.plan_conversion(context.log, context.options, where, owner=context.owner)
+    return planned if isinstance(planned, TaskSet) else _finished_row(context, planned)
+
+
+def _finish_conversion(
+    context: CommandContext,
+    arguments: Arguments,
+    state: merging.MergePass,
+    results: Iterable[merging.MergeTaskResult],
+) -> pa.Table | TaskSet:
+    del arguments
+    finished = converting.finish_conversion(context.log, context.options, state, results)
+    return finished if isinstance(finished, TaskSet) else _finished_row(context, finished)
+
+
+def _finished_row(context: CommandContext, conversion: converting.Conversion) -> pa.Table:
+    status = "partial_success" if conversion.left else "success" if conversion.converted else "no_action"
+    message = f"{conversion.converted} splits were converted, {conversion.left} are left"
+    if conversion.problems:
+        path, reason = conversion.problems[0]
+        message += f"; {len(conversion.problems)} could not be converted, one is {path}: {reason}"
+    return _convert_row(context, conversion, status, message)
+
+
+def _convert_row(
+    context: CommandContext, conversion: converting.Conversion, status: str, message: str
+) -> pa.Table:
+    row = {
+        "table_path": context.store.url,
+        "status": status,
+        "splits_converted": conversion.converted,
+        "splits_left": conversion.left,
+        "rows_converted": conversion.rows,
+        "original_size_bytes": conversion.bytes_before,
+        "converted_size_bytes": conversion.bytes_after,
+        "message": message,
+    }
+    return table_of(_CONVERT, row)
 
 
 # --- PURGE -----------------------------------------------------------------------------------------
@@ -351,6 +413,7 @@ def _purge_on_write(context: CommandContext, arguments: Arguments) -> pa.Table:
 
 
 MERGE = Implementation(_MERGE, _merge, _finish_merge)
+CONVERT = Implementation(_CONVERT, _convert, _finish_conversion)
 PURGE = Implementation(_PURGE, _purge)
 CHECKPOINT = Implementation(_CHECKPOINT, _checkpoint)
 TRUNCATE = Implementation(_TRUNCATE, _truncate)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import SplitError
 from indextables.log.checkpoint import needs_compaction
+from indextables.log.format.actions import Protocol
 from indextables.log.snapshot import Snapshot
 from indextables.maintain.listing import in_partitions
 from indextables.options import Options
@@ -127,29 +128,34 @@ class StateFigures:
     tombstone_ratio: float
     total_bytes: int
     needs_compaction: bool
+    created_ms: int | None
+    protocol: Protocol
+    skipped_splits: int
 
 
 def state_figures(snapshot: Snapshot, options: Options) -> StateFigures:
     """The figures of the newest state; where there is none, those of the table."""
-    base = snapshot.base
-    if base.state is not None:
-        state = base.state
-        return StateFigures(
-            "avro-state",
-            base.version,
-            state.num_files,
-            len(state.manifests),
-            len(state.tombstones),
-            len(state.tombstones) / max(state.num_files, 1),
-            state.total_bytes,
-            needs_compaction(snapshot, options),
-        )
-    files, total = snapshot.num_files, snapshot.total_bytes
-    if base.version < 0:
-        return StateFigures("none", None, files, 0, 0, 0.0, total, needs_compaction=False)
-    many = _has_parts(snapshot, base.version)
-    kind = "json-multipart" if many else "json"
-    return StateFigures(kind, base.version, files, 0, 0, 0.0, total, needs_compaction=True)
+    base, state = snapshot.base, snapshot.base.state
+    kind, files, total, created = "none", snapshot.num_files, snapshot.total_bytes, None
+    manifests = tombstones = 0
+    if state is not None:
+        kind, files, total, created = "avro-state", state.num_files, state.total_bytes, state.created_at
+        manifests, tombstones = len(state.manifests), len(state.tombstones)
+    elif base.version >= 0:
+        kind = "json-multipart" if _has_parts(snapshot, base.version) else "json"
+    return StateFigures(
+        format=kind,
+        version=None if kind == "none" else base.version,
+        num_files=files,
+        num_manifests=manifests,
+        num_tombstones=tombstones,
+        tombstone_ratio=tombstones / max(files, 1),
+        total_bytes=total,
+        needs_compaction=needs_compaction(snapshot, options) if state is not None else kind != "none",
+        created_ms=created,
+        protocol=snapshot.protocol,
+        skipped_splits=len(snapshot.skips),
+    )
 
 
 def _has_parts(snapshot: Snapshot, version: int) -> bool:

@@ -72,11 +72,12 @@ class SourceRef:
     path: str
     size: int
     ours: bool
+    num_records: int | None = None
 
     @classmethod
     def of(cls, add: Add) -> "SourceRef":
         """From the action that added it."""
-        return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()))
+        return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()), add.num_records)
 
 
 def open_merge_input(
@@ -164,6 +165,7 @@ class MergeOutcome:
     versions: tuple[int, ...] = ()
     unavailable: tuple[tuple[str, str], ...] = ()
     failed: tuple[str, ...] = ()
+    rows: int = 0
 
     def then(
         self, results: Sequence[MergeTaskResult], sizes: dict[str, int], version: int | None
@@ -179,6 +181,7 @@ class MergeOutcome:
             self.versions if version is None else (*self.versions, version),
             self.unavailable + tuple(s for r in results for s in r.unavailable),
             self.failed + tuple(reason for r in results for reason in r.failed),
+            self.rows + sum(r.add.num_records or 0 for r in done if r.add),
         )
 
 
@@ -245,7 +248,12 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
 
 
 def finish(
-    log: TransactionLog, snapshot: Snapshot, results: Sequence[MergeTaskResult], options: Options, now_ms: int
+    log: TransactionLog,
+    snapshot: Snapshot,
+    results: Sequence[MergeTaskResult],
+    options: Options,
+    now_ms: int,
+    operation: str = MERGE,
 ) -> Snapshot:
     """One version: merged splits in, their sources out, unreadable ones marked."""
     gone = pa.array([path for r in results if r.add for path in r.paths], pa.string())
@@ -256,7 +264,7 @@ def finish(
     if not adds and not skips:
         return snapshot
     draft = Draft(
-        operation=MERGE,
+        operation=operation,
         adds=adds,
         removes=file_lists.removes_of(removed, timestamp=now_ms, data_change=False),
         skips=skips,
@@ -328,6 +336,7 @@ class MergePass:
     before: MergeOutcome
     passes_left: int
     job: str
+    operation: str = MERGE
 
 
 def plan_merge(
@@ -426,7 +435,7 @@ def finish_pass(
             if not batch:
                 return outcome
             committing, batch = batch, []
-            version = commit_batch(log, base, committing, options, merge_pass.now_ms)
+            version = commit_batch(log, base, committing, options, merge_pass.now_ms, merge_pass.operation)
             jobs.batch_done(merge_pass.job)
             outcome = outcome.then(committing, merge_pass.sizes, version)
     except BaseException:
@@ -467,11 +476,16 @@ def _base_of(log: TransactionLog, merge_pass: MergePass) -> Snapshot:
 
 
 def commit_batch(
-    log: TransactionLog, snapshot: Snapshot, results: Sequence[MergeTaskResult], options: Options, now_ms: int
+    log: TransactionLog,
+    snapshot: Snapshot,
+    results: Sequence[MergeTaskResult],
+    options: Options,
+    now_ms: int,
+    operation: str = MERGE,
 ) -> int | None:
     """The version that a batch makes; none if nothing came of it."""
     try:
-        after = finish(log, snapshot, results, options, now_ms)
+        after = finish(log, snapshot, results, options, now_ms, operation)
     except IndexTablesError as error:
         if error.not_committed:
             delete_uncommitted(log.store, [r.add.path for r in results if r.add])

@@ -263,6 +263,11 @@ def _with_column(group: Group, column: str) -> Group:
 
 # The column that holds the relevance of a row.
 SCORE = "_score"
+# The column that holds the path, the name and the size of a row's split.
+FILE_METADATA = "_metadata"
+FILE_METADATA_TYPE = pa.struct(
+    [("file_path", pa.string()), ("file_name", pa.string()), ("file_size", pa.int64())]
+)
 # The length of the fragments in which matches are highlighted, in characters.
 FRAGMENT_LENGTH = 150
 
@@ -351,16 +356,25 @@ class ScanSpec:
             return virtual_type(self.virtual[name], self.table.schema)
         if self.is_score(name):
             return pa.float32()
+        if self.is_file_metadata(name):
+            return FILE_METADATA_TYPE
         return self.table.column(name).type
 
     def is_score(self, name: str) -> bool:
         """Whether a name is the score's, and not that of a column of the table."""
         return name == SCORE and SCORE not in self.table.schema.names
 
+    def is_file_metadata(self, name: str) -> bool:
+        """Whether a name is that of the metadata of splits, and not that of a column of the table."""
+        return name == FILE_METADATA and FILE_METADATA not in self.table.schema.names
+
+    def _is_computed(self, name: str) -> bool:
+        return name in self.virtual or self.is_score(name) or self.is_file_metadata(name)
+
     @property
     def is_plain(self) -> bool:
         """Whether all columns are the table's own, in no order."""
-        return not self.order and not any(n in self.virtual or self.is_score(n) for n in self.columns)
+        return not self.order and not any(map(self._is_computed, self.columns))
 
     @cached_property
     def read_columns(self) -> Sequence[str]:
@@ -369,7 +383,7 @@ class ScanSpec:
         for name in self.columns:
             virtual = self.virtual.get(name)
             if virtual is None:
-                needed += [] if self.is_score(name) else [self.table.column(name).name]
+                needed += [] if self._is_computed(name) else [self.table.column(name).name]
             elif not isinstance(virtual, Search):
                 needed.append(virtual.column)
         return list(dict.fromkeys(needed))

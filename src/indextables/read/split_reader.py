@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from indextables import metrics
 from indextables.errors import IndexCacheError, SplitError
 from indextables.options import reading
 from indextables.predicate import (
@@ -102,6 +103,8 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 
 _logger = logging.getLogger(__name__)
 
+# The time in milliseconds that indexes are opened and searched.
+INDEX_TIME = "indextables.read.index_ms"
 # For longer IN lists an index is not fetched: it would leave most rows to be compared.
 _FEW_VALUES = 1024
 # A list is hashed for every batch of rows, so long lists are compared with large batches.
@@ -242,7 +245,8 @@ class SplitReader:
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
         """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
         try:
-            return compile_query()
+            with metrics.timed(INDEX_TIME):
+                return compile_query()
         except IndexCacheError as error:
             if has_search(condition):
                 raise

@@ -11,7 +11,7 @@ from indextables.predicate import And, Predicate, Search
 from indextables.read.aggregation.from_split import group_values
 from indextables.read.aggregation.partials import float_order
 from indextables.read.search import RankedSearch, best_rows
-from indextables.read.spec import FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
+from indextables.read.spec import FILE_METADATA_TYPE, FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
 from indextables.read.split_reader import SplitReader
 from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, info_of, kind_of
@@ -72,6 +72,8 @@ class _Projection:
         if (virtual := self.spec.virtual.get(name)) is None:
             if self.spec.is_score(name):
                 return pa.array(self.scores(numbers))
+            if self.spec.is_file_metadata(name):
+                return pa.repeat(self._file_metadata(), len(numbers))
             return batch.column(self.spec.table.column(name).name)
         match virtual:
             case Search():
@@ -80,6 +82,12 @@ class _Projection:
                 return self._fragments(column, batch)
             case _:
                 return group_values(virtual, batch.column(virtual.column))
+
+    def _file_metadata(self) -> pa.Scalar:
+        ref, path = self.reader.ref, self.reader.ref.path
+        url = path if "://" in path else f"{self.spec.table.url.rstrip('/')}/{path}"
+        values = {"file_path": url, "file_name": path.rpartition("/")[2], "file_size": ref.size}
+        return pa.scalar(values, FILE_METADATA_TYPE)
 
     def _is_match(self, search: Search, numbers: Numbers) -> np.ndarray:
         if search not in self._matches:

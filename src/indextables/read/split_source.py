@@ -4,6 +4,8 @@ Footers and page indexes are cached in the process. The cache holds no store, an
 with the credentials that they were read with.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -34,6 +36,11 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _MAX_CACHED = 512
 # Pages of a split have few rows: rows that are spread evenly lie in all of them above this share.
 DENSE = 0.01
+
+_logger = logging.getLogger(__name__)
+# Splits of IndexTables for Scala with fewer rows are indexed without a word.
+_MANY_ROWS = 50_000
+_REPORT_SECONDS = 5.0
 
 
 class SplitSource(Protocol):
@@ -189,6 +196,8 @@ class QuickwitSplit:
     def _build(self) -> Path:
         columns = {each.column for each in self._mapping.fields}
         batches = self._rows([name for name in self.schema.names if name in columns])
+        progress = _BuildProgress(self._store.url, self._ref.path, self.num_records)
+        batches = progress.count(batches)
         return build_index(
             self._mapping, self._options, batches, f"{self._store.url}/{self._ref.path}: its rows", SplitError
         )
@@ -197,6 +206,30 @@ class QuickwitSplit:
         return Footer.without_index(
             self._ref.path, self._ref.size, self.schema, self._mapping, self.num_records
         )
+
+
+class _BuildProgress:
+    """Warns that a split of IndexTables for Scala is indexed before it can be searched, and how far it is."""
+
+    def __init__(self, url: str, path: str, rows: int) -> None:
+        self._path, self._rows = path, rows
+        self._done = 0
+        self._reported = time.monotonic()
+        if rows >= _MANY_ROWS:
+            _logger.warning(
+                "%s/%s was written by IndexTables for Scala: its %d rows are indexed on this machine before "
+                "they can be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
+                url, path, rows, url,
+            )  # fmt: skip
+
+    def count(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; now and then the number of their rows is reported."""
+        for batch in batches:
+            yield batch
+            self._done += batch.num_rows
+            if time.monotonic() - self._reported >= _REPORT_SECONDS:
+                self._reported = time.monotonic()
+                _logger.warning("%s: %d of %d rows are indexed", self._path, self._done, self._rows)
 
 
 _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()

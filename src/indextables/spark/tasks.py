@@ -7,6 +7,7 @@ import gc
 import io
 import json
 import pickle
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -19,10 +20,13 @@ from indextables.ingest import SplitUploads, WritePlan
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.read import AggregateSpec, ScanSpec, execute
+from indextables.read.split_reader import INDEX_TIME
 from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, kind_of
+from indextables.split.parquet.reader import MAPPED
 from indextables.split.query.searcher import CACHE_HIT, CACHE_MISS
 from indextables.store import Store, StoreWithCredentials
+from indextables.store.handle import FETCHED
 
 _TIME = pa.time64("ns")
 
@@ -89,7 +93,11 @@ ERROR = "error"
 METRICS = "_metrics"
 _ready = False
 MESSAGE = "message"
-_WRITE_SCHEMA = pa.schema([(MESSAGE, pa.binary()), (ERROR, pa.string())])
+ROWS = "rows"
+BYTES = "bytes"
+_WRITE_SCHEMA = pa.schema(
+    [(MESSAGE, pa.binary()), (ERROR, pa.string()), (ROWS, pa.int64()), (BYTES, pa.int64())]
+)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Add])
 RESULT = "result"
@@ -133,7 +141,7 @@ def _with_metrics(
     schema = pa.schema([*wire, pa.field(METRICS, pa.string())])
     error = ""
     try:
-        for batch in execute(spec, splits, store):
+        for batch in metrics.timed(execute(spec, splits, store)):
             if batch.num_rows:
                 converted = to_wire(batch, wire)
                 metrics.add(converted)
@@ -157,6 +165,17 @@ class TaskMetrics:
         self._splits = splits
         self._rows = 0
         self._bytes = 0
+        self._seconds = 0.0
+
+    def timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; the time that it takes to make them is counted."""
+        while True:
+            started = time.perf_counter()
+            batch = next(batches, None)
+            self._seconds += time.perf_counter() - started
+            if batch is None:
+                return
+            yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch."""
@@ -169,6 +188,9 @@ class TaskMetrics:
             "splitsRead": self._splits,
             "rowsRead": self._rows,
             "bytesRead": self._bytes,
+            "storageBytes": round(self._added(FETCHED) + self._added(MAPPED)),
+            "indexTime": round(self._added(INDEX_TIME)),
+            "rowTime": max(round(self._seconds * 1000 - self._added(INDEX_TIME)), 0),
             "cacheHits": self._since(CACHE_HIT),
             "cacheMisses": self._since(CACHE_MISS),
         }
@@ -176,6 +198,10 @@ class TaskMetrics:
     def _since(self, name: str) -> int:
         now, before = metrics.figures().get(name), self._before.get(name)
         return (now.count if now else 0) - (before.count if before else 0)
+
+    def _added(self, name: str) -> float:
+        now, before = metrics.figures().get(name), self._before.get(name)
+        return (now.total if now else 0.0) - (before.total if before else 0.0)
 
 
 def _make_ready() -> None:
@@ -220,7 +246,7 @@ class WriteFunction:
         except IndexTablesError as error:
             yield _message_batch(None, str(error))
         else:
-            yield _message_batch(_encoder.encode(adds), None)
+            yield _message_batch(_encoder.encode(adds), None, adds)
 
     def _written(self, planned: WritePlan, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         uploads = SplitUploads(self._table_store.open(), planned.target, self._options)
@@ -253,8 +279,10 @@ def _holds_text(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
-def _message_batch(message: bytes | None, error: str | None) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{MESSAGE: message, ERROR: error}], _WRITE_SCHEMA)
+def _message_batch(message: bytes | None, error: str | None, adds: Sequence[Add] = ()) -> pa.RecordBatch:
+    rows = sum(add.num_records or 0 for add in adds)
+    row = {MESSAGE: message, ERROR: error, ROWS: rows, BYTES: sum(add.size for add in adds)}
+    return pa.RecordBatch.from_pylist([row], _WRITE_SCHEMA)
 
 
 def adds_of(messages: Sequence[bytes]) -> list[Add]:

@@ -7,7 +7,7 @@ column names never collide with other fields. Two fields belong to the split its
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -223,6 +223,36 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
         for field in _fields_of(column, indexing)
     ]
     return Mapping(tuple(fields))
+
+
+def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -> Options:
+    """The options without indexing options that are defaults for other columns.
+
+    Args:
+        options: all options.
+        columns: the columns that defaults may be for.
+        own: keys that are no defaults; they are kept as they are.
+    """
+    names = {name.lower() for name in columns}
+    lists = {option.key.lower() for option in (FAST_FIELDS, NON_FAST_FIELDS, STORE_ONLY_FIELDS)}
+    families = {
+        TYPEMAP.key.lower(): parse_types,
+        TOKENIZER.key.lower(): parse_tokenizer,
+        RECORD.key.lower(): parse_record,
+        TOKEN_LENGTH.key.lower(): parse_token_length,
+    }
+    values = {}
+    for key, text in options.values.items():
+        family = next((family for family in families if key.startswith(f"{family}.")), None)
+        suffix = "" if family is None else key.removeprefix(f"{family}.")
+        is_list = key in lists or (family is not None and _parses(families[family], suffix))
+        if key in own or suffix in names or (family is None and key not in lists):
+            values[key] = text
+        elif is_list:
+            listed = [name.strip() for name in text.split(",")]
+            if rest := [name for name in listed if name.lower().partition(".")[0] in names]:
+                values[key] = ",".join(rest)
+    return Options(values)
 
 
 class _IndexingOptions:

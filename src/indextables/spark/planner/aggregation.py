@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 from indextables.errors import PredicateError, SchemaError
 from indextables.predicate import Predicate, Search
 from indextables.predicate.tree import resolve
-from indextables.read.spec import SCORE, Aggregate, AggregateSpec, Function, Group, Highlight, aggregate_spec
+from indextables.read.spec import (
+    FILE_METADATA,
+    SCORE,
+    Aggregate,
+    AggregateSpec,
+    Function,
+    Group,
+    Highlight,
+    aggregate_spec,
+)
 from indextables.read.split_rows import can_order
 from indextables.schema.type_info import TYPE_KEY, is_collated
 from indextables.schema.values import parse_values
@@ -92,7 +101,7 @@ def _group(expression: Request, context: ReadContext) -> Group:
         raise NotPushableError
     name = expression["path"][0]
     virtual = context.virtual.get(name)
-    if isinstance(virtual, Search | Highlight) or name == SCORE:
+    if isinstance(virtual, Search | Highlight) or name in (SCORE, FILE_METADATA):
         raise NotPushableError
     if virtual is not None:
         return virtual

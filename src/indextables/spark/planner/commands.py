@@ -13,13 +13,22 @@ from indextables.commands.declarations import Arguments
 from indextables.commands.execute import CommandContext, Implementation, implementation_of
 from indextables.commands.grammar import parse_statement
 from indextables.commands.maintenance import AFTER_WRITE
-from indextables.errors import CommandError
+from indextables.errors import CommandError, TableNotFoundError
 from indextables.maintain import jobs
 from indextables.maintain.jobs import TaskSet
+from indextables.options import Options
+from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.log import STATS_COLUMNS
 from indextables.options.maintenance import JOBS_AT_ONCE
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.split_assignment import preferred_executor
-from indextables.spark.planner.tables import locate_table, session_options
+from indextables.spark.planner.tables import (
+    TableLocation,
+    arrow_stream,
+    locate_table,
+    session_options,
+    with_statistics_of,
+)
 from indextables.spark.tasks import ERROR, RESULT, CommandFunction
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -66,7 +75,7 @@ def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
 
 def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
     if not isinstance(planned, TaskSet):
-        return {"done": True}, [_stream(planned)]
+        return {"done": True}, [arrow_stream(planned)]
     function = CommandFunction(context.store.with_credentials() if context.table else None, planned.run)
     tasks = [pickle.dumps(task) for task in planned.tasks]
     reply: dict[str, Any] = {"done": False}
@@ -77,7 +86,7 @@ def _answer(context: CommandContext, planned: pa.Table | TaskSet) -> Answer:
     first = []
     if planned.immediate_result is not None:
         reply["background"] = context.options.get(JOBS_AT_ONCE)
-        first = [_stream(planned.immediate_result)]
+        first = [arrow_stream(planned.immediate_result)]
     state = pickle.dumps((planned.job, planned.state))
     return reply, [*first, pickle.dumps((function, _RESULT)), state, *tasks]
 
@@ -90,6 +99,8 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
     statement = parse_statement(request["statement"])
     if statement is None:
         raise CommandError(f"this is not a command: {request['statement']}")
+    # A table is indexed as its properties say; defaults of the session are for writes.
+    options = {key: text for key, text in request["options"].items() if not key.startswith(INDEXING_PREFIX)}
     implementation = implementation_of(statement.command)
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
@@ -104,7 +115,7 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
     table = locate_table({"options": options})
     # A planner may end before the work does; the process that starts planners lives as long as the driver.
     return CommandContext(
-        table.options,
+        _table_options(table),
         table.log,
         owner=os.getppid(),
         executor_of=partial(preferred_executor, executors=request.get("executors", ())),
@@ -112,8 +123,12 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
     )
 
 
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+def _table_options(table: TableLocation) -> Options:
+    """The options of a command on a table: defaults of the session hold for columns that the table has."""
+    if not table.options.is_set(STATS_COLUMNS):
+        return table.options
+    try:
+        columns = {name.lower() for name in table.snapshot().schema.names}
+    except TableNotFoundError:
+        return table.options
+    return with_statistics_of(table.options, columns)

@@ -1,6 +1,7 @@
 """The operations by name, and the reply to one call."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from indextables.spark.planner.commands import command_finish, command_plan, com
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
 from indextables.spark.planner.scan_plan import plan
 from indextables.spark.planner.stream import stream_latest, stream_start
-from indextables.spark.planner.tables import check_options, schema, snapshot
+from indextables.spark.planner.tables import addresses, check_options, partitions, schema, snapshot
 from indextables.spark.planner.write import abort, commit, delete, merge_here, write
 
 Request = Mapping[str, Any]
@@ -25,6 +26,7 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
 OPERATIONS: Mapping[str, Handler] = {
     "abort": abort,
     "accept": accept,
+    "addresses": addresses,
     "aggregate": aggregate,
     "buckets": buckets,
     "command_finish": command_finish,
@@ -37,6 +39,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "merge_here": merge_here,
     "options": check_options,
     "order": order,
+    "partitions": partitions,
     "ping": _ping,
     "plan": plan,
     "schema": schema,
@@ -47,10 +50,31 @@ OPERATIONS: Mapping[str, Handler] = {
 }
 
 
+class _Warnings(logging.Handler):
+    """Collects warnings, so that the bridge shows each of them once, whichever process it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.sentences: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the sentence for the reply to the call."""
+        self.sentences.append(record.getMessage())
+
+
 def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
     """The reply to one call; an IndexTablesError is a reply that has only its message."""
+    logger = logging.getLogger("indextables.options")
+    warnings, propagate = _Warnings(), logger.propagate
+    logger.addHandler(warnings)
+    logger.propagate = False
     try:
         reply, reply_blobs = OPERATIONS[operation](json.loads(request), blobs)
     except IndexTablesError as error:
         reply, reply_blobs = {"error": str(error)}, ()
+    finally:
+        logger.removeHandler(warnings)
+        logger.propagate = propagate
+    if warnings.sentences:
+        reply = {**reply, "warnings": warnings.sentences}
     return json.dumps(reply).encode(), reply_blobs

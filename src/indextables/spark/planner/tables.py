@@ -1,8 +1,10 @@
 """Tables of requests, and snapshots of queries: the operations `options`, `schema` and `snapshot`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow as pa
 
 from indextables.cache import Cache
 from indextables.errors import (
@@ -19,10 +21,16 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where, check_scope, cloud, streaming
 from indextables.options.declare import is_secret, plain_key
+from indextables.options.log import STATS_COLUMNS
+from indextables.predicate import Op
+from indextables.predicate.addresses import address_comparison
 from indextables.read.freshness import read_snapshot
+from indextables.read.table_context import partition_values
 from indextables.schema.calendar import parse_timestamp_literal
-from indextables.schema.spark import column_difference
+from indextables.schema.spark import column_difference, to_arrow
+from indextables.split.mapping import Kind, applicable, mapping_for
 from indextables.store import Store, open_store
+from indextables.table_properties import check_indexing, indexing_of
 from indextables.version import ENGINE
 
 _PATH = "path"
@@ -186,23 +194,110 @@ def check_options(
 
 
 def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """The schema (`StructType.json`) and the partition columns; neither where there is no table."""
+    """The schema (`StructType.json`), the partition columns and the indexing; nothing if there is no table.
+
+    The options that a catalog keeps have to fit the columns that it declares, as long as there is no table,
+    and the rows of the table if they are about to be changed.
+    """
     del blobs
     _check_catalog_options(request.get("kept") or ())
     if "kept" in request and "path" not in request["options"]:
         session_options(request["options"])
+        _check_declared(request)
         return {}, ()
     table = locate_table(request)
     try:
         version, metadata = table.metadata()
     except TableNotFoundError:
+        _check_declared(request)
         return {"url": table.store.url}, ()
+    indexing = indexing_of(metadata)
+    if request.get("changed"):
+        check_indexing(table.snapshot(), _kept_options(request))
+    mapping = mapping_for(to_arrow(metadata.schema_string), indexing, metadata.partition_columns or ())
     return {
         "url": table.store.url,
         "schema": metadata.schema_string,
         "partitions": metadata.partition_columns or [],
         "version": version,
+        "indexing": dict(indexing.values),
+        "addresses": [field.column.lower() for field in mapping.fields if field.kind is Kind.IP],
     }, ()
+
+
+def partitions(
+    request: Mapping[str, Any], blobs: Sequence[bytes]
+) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """The values of the partition columns of all partitions, as an Arrow stream."""
+    del blobs
+    table = locate_table(request)
+    try:
+        snapshot = table.snapshot()
+    except TableNotFoundError:
+        return {}, [arrow_stream(pa.table({}))]
+    values = partition_values(snapshot.files(), snapshot.schema, snapshot.partition_columns)
+    distinct = pa.table(values).group_by(list(values)).aggregate([]) if values else pa.table({})
+    return {}, [
+        arrow_stream(distinct.sort_by([(name, "ascending") for name in values]) if values else distinct)
+    ]
+
+
+def addresses(
+    request: Mapping[str, Any], blobs: Sequence[bytes]
+) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """What a comparison of a column of addresses with texts means: a query, and texts to compare as such."""
+    del blobs
+    meaning = address_comparison(request["column"], Op(request["op"]), request["values"])
+    return {} if meaning.query is None else {"query": meaning.query, "texts": list(meaning.texts)}, ()
+
+
+def without_defaults(table: TableLocation, incoming: pa.Schema, own: Collection[str]) -> Options:
+    """The options of a write, with indexing defaults of the session for its new columns only.
+
+    Args:
+        table: the table, with all options.
+        incoming: the columns that are written.
+        own: the keys of options that the write or the catalog gives; these are kept as they are.
+    """
+    try:
+        known = {name.lower() for name in table.snapshot().schema.names}
+    except TableNotFoundError:
+        known = set()
+    own_keys = {key.lower() for key in own}
+    new = [name for name in incoming.names if name.lower() not in known]
+    options = applicable(table.options, new, own_keys)
+    if STATS_COLUMNS.key.lower() in own_keys:
+        return options
+    return with_statistics_of(options, {*known, *(name.lower() for name in incoming.names)})
+
+
+def with_statistics_of(options: Options, columns: Collection[str]) -> Options:
+    """The options, with `dataSkippingStatsColumns` for these columns (in lower case) only."""
+    names = options.get(STATS_COLUMNS)
+    rest = [name for name in names if name.lower() in columns]
+    if len(rest) == len(names):
+        return options
+    values = {key: text for key, text in options.values.items() if key != STATS_COLUMNS.key.lower()}
+    return Options({**values, **({STATS_COLUMNS.key.lower(): ",".join(rest)} if rest else {})})
+
+
+def _kept_options(request: Mapping[str, Any]) -> Options:
+    options = request["options"]
+    return Options.parse({key: options[key] for key in request["kept"] if key in options and key != _PATH})
+
+
+def _check_declared(request: Mapping[str, Any]) -> None:
+    """Reject indexing options of a catalog that do not fit the columns that it declares."""
+    if "declared" in request:
+        mapping_for(to_arrow(request["declared"]), _kept_options(request), request["partitions"])
+
+
+def arrow_stream(table: pa.Table) -> bytes:
+    """A table as the bytes of an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 # Options that decide where credentials come from, or where they are sent.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
 from indextables.data_files import delete_uncommitted
 from indextables.errors import CommitConflictError, OptionError, PredicateError, TableNotFoundError
@@ -24,8 +24,8 @@ from indextables.predicate import Always, Predicate, to_sql
 from indextables.schema.spark import to_arrow
 from indextables.source.companion import refuse_companion
 from indextables.spark.planner.expressions import Expression, Scope, condition, conjunction
-from indextables.spark.planner.tables import locate_table
-from indextables.spark.tasks import ERROR, MESSAGE, WriteFunction, adds_of
+from indextables.spark.planner.tables import locate_table, without_defaults
+from indextables.spark.tasks import BYTES, ERROR, MESSAGE, ROWS, WriteFunction, adds_of
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
@@ -34,20 +34,28 @@ Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
 
-_RESULT = StructType().add(MESSAGE, BinaryType()).add(ERROR, StringType())
+_RESULT = (
+    StructType()
+    .add(MESSAGE, BinaryType())
+    .add(ERROR, StringType())
+    .add(ROWS, LongType())
+    .add(BYTES, LongType())
+)
 
 
 def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Plan a write: the distribution of rows, the function of its tasks, and the plan for `commit`."""
     del blobs
     table = locate_table(request)
-    options = _stream_options(table.options, request)
+    incoming = to_arrow(request["schema"])
+    options = without_defaults(table, incoming, request["own"]) if "own" in request else table.options
+    options = _stream_options(options, request)
     on_write.check(options)
     replace, filters = request.get("replace"), request.get("filters")
     declared = request.get("declared")
     planned, _ = plan_write(
         table.log,
-        to_arrow(request["schema"]),
+        incoming,
         mode=Mode.of(request["mode"]),
         partition_by=request.get("partitions") or (),
         options=options,

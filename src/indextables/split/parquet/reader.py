@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from indextables import metrics
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import ROW_COLUMN, Footer
@@ -46,6 +47,10 @@ _PageChoices: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - threads do not survive a fork
     return ThreadPoolExecutor(cpu_count(), thread_name_prefix="indextables-pages")
+
+
+# Bytes that are read from splits on the local disk.
+MAPPED = "indextables.split.mapped_bytes"
 
 
 def cpu_count() -> int:
@@ -374,6 +379,7 @@ class RowReader:
     def _ranges(self, ranges: list[tuple[int, int]]) -> Sequence[bytes | memoryview]:
         if self._map is not None:
             whole = self._map.bytes()
+            metrics.record(MAPPED, sum(end - start for start, end in ranges))
             return [whole[start:end] for start, end in ranges]
         return self._store.get_ranges(self._path, ranges) if ranges else []
 

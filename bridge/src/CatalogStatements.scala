@@ -1,0 +1,58 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.ResolvedTable
+import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogTableType}
+import org.apache.spark.sql.catalyst.plans.logical.{AnalyzeColumn, AnalyzeTable, LogicalPlan}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.connector.catalog.{CatalogManager, TableCatalog}
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
+
+/**
+ * Statements of Spark's catalog about tables of ours.
+ *
+ * DESCRIBE, SHOW CREATE TABLE and SHOW TBLPROPERTIES show what the catalog knows besides the properties that it hands over
+ * (location and comment), and the index settings in the table's log. ANALYZE TABLE has nothing to compute: the log has the
+ * statistics of every version.
+ */
+case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
+    case AnalyzeTable(ResolvedTable(_, _, table: IndexTable, _), _, _) => StatisticsInLog(table, Nil)
+    case AnalyzeColumn(ResolvedTable(_, _, table: IndexTable, _), columns, _) => StatisticsInLog(table, columns.getOrElse(Nil))
+    case resolved @ ResolvedTable(catalog, identifier, table: IndexTable, _)
+        if catalog.name == CatalogManager.SESSION_CATALOG_NAME && !table.isDescribed && identifier.namespace.length == 1 =>
+      val name = TableIdentifier(identifier.name, identifier.namespace.headOption)
+      val stored = Try(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(name)).toOption
+      stored.map(found => resolved.copy(table = table.withProperties(described(table, found)))).getOrElse(resolved)
+  }
+
+  private def described(table: IndexTable, stored: CatalogTable): util.Map[String, String] = {
+    val all = new util.LinkedHashMap[String, String](table.properties)
+    all.remove("path")
+    stored.storage.locationUri.foreach(uri => all.put(TableCatalog.PROP_LOCATION, uri.toString))
+    if (stored.tableType == CatalogTableType.MANAGED) all.put(TableCatalog.PROP_IS_MANAGED_LOCATION, "true")
+    stored.comment.foreach(all.put(TableCatalog.PROP_COMMENT, _))
+    val given = SessionOptions.kept(table.properties)
+    table.indexing.asScala.foreach { case (key, value) => if (!given.containsKey(key)) all.put(key, value) }
+    all
+  }
+}
+
+/** ANALYZE TABLE: checks that the table, and columns that are named, are there. */
+case class StatisticsInLog(table: IndexTable, columns: Seq[String]) extends LeafRunnableCommand {
+  override def run(session: SparkSession): Seq[Row] = {
+    val conf = session.asInstanceOf[classic.SparkSession].sessionState.conf
+    columns.find(name => !table.schema.fieldNames.exists(conf.resolver(_, name))).foreach { name =>
+      throw new Failure(s"no column '$name'; the columns are: ${table.schema.fieldNames.mkString(", ")}")
+    }
+    Rpc("schema", Json.obj("options" -> SessionOptions.merged(table.properties, util.Collections.emptyMap())))
+    Nil
+  }
+}

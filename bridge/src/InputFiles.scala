@@ -1,0 +1,79 @@
+package org.apache.spark.sql.indextables
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, GetStructField, InputFileName}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic
+import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/** `input_file_name()` over a table of ours: the path of the split that the row is in. */
+object InputFiles extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
+    case node if node.expressions.exists(_.exists(_.isInstanceOf[InputFileName])) && isOverOneTable(node) =>
+      node.transformExpressions { case _: InputFileName => GetStructField(FileMetadata(), 0, Some("file_path")) }
+  }
+
+  private def isOverOneTable(node: LogicalPlan): Boolean = node.collectLeaves() match {
+    case Seq(relation: DataSourceV2Relation) => IndexTables.unapply(relation.table).nonEmpty
+    case _ => false
+  }
+}
+
+/** Several tables that are read as one: `load([path, path])`. `SeveralPaths` replaces it by their union. */
+class SeveralTables(override val schema: StructType, val paths: Seq[String], val options: java.util.Map[String, String])
+    extends Table with SupportsRead {
+  override def name(): String = s"${Provider.Name} ${paths.mkString(", ")}"
+  override def capabilities(): java.util.Set[TableCapability] = java.util.EnumSet.of(TableCapability.BATCH_READ)
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    throw new Failure("several tables are read through their union; this is a defect of indextables")
+}
+
+object SeveralTables {
+  private val Option = "paths"
+
+  /** The paths of a read of several tables. */
+  def paths(options: java.util.Map[String, String]): Seq[String] = {
+    val given = new CaseInsensitiveStringMap(options)
+    if (given.containsKey("path") || !given.containsKey(Option)) Nil
+    else {
+      val found = Seq.newBuilder[String]
+      Json.parse(given.get(Option).getBytes("UTF-8")).forEach(path => found += path.asText)
+      found.result()
+    }
+  }
+
+  /** The options of a read without its paths, and with one. */
+  def withPath(options: java.util.Map[String, String], path: String): java.util.Map[String, String] = {
+    val one = new java.util.HashMap[String, String]()
+    options.forEach((key, value) => if (!key.equalsIgnoreCase(Option)) one.put(key, value))
+    one.put("path", path)
+    one
+  }
+}
+
+case class SeveralPaths(session: SparkSession) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
+    case relation: DataSourceV2Relation if relation.table.isInstanceOf[SeveralTables] =>
+      val table = relation.table.asInstanceOf[SeveralTables]
+      val parts = table.paths.map(path => (path, loaded(SeveralTables.withPath(table.options, path))))
+      parts.tail.find { case (_, part) => columns(part) != columns(parts.head._2) }.foreach { case (path, _) =>
+        throw new Failure(s"the table at $path has other columns than the one at ${parts.head._1}; load them one by one, " +
+          "and combine them by unionByName")
+      }
+      val first = Project(
+        relation.output.zip(parts.head._2.output).map { case (column, own) => Alias(own, column.name)(exprId = column.exprId) },
+        parts.head._2)
+      if (parts.size == 1) first else Union(first +: parts.tail.map(_._2))
+  }
+
+  private def columns(plan: LogicalPlan) = plan.output.map((column: Attribute) => (column.name, column.dataType))
+
+  private def loaded(options: java.util.Map[String, String]): LogicalPlan =
+    session.asInstanceOf[classic.SparkSession].read.format(Provider.Name).options(options).load()
+      .asInstanceOf[classic.Dataset[_]].logicalPlan
+}

@@ -1,0 +1,103 @@
+"""Where a row comes from, several tables as one, and what tasks have read and written."""
+
+import pytest
+from pyspark.errors import AnalysisException
+
+import indextables
+
+
+@pytest.fixture(scope="module")
+def paths(spark, tmp_path_factory):
+    """Two tables of the same columns, the first with two splits."""
+    folder = tmp_path_factory.mktemp("paths")
+    first, second = str(folder / "first"), str(folder / "second")
+    rows = spark.range(0, 20, 1, 2).selectExpr("id", "concat('w', id, ' word') AS message")
+    for path, part in ((first, rows), (second, rows.where("id < 5").coalesce(1))):
+        part.write.format("indextables").option("indexing.typemap.message", "text").save(path)
+    return first, second
+
+
+def load(spark, path, **options):
+    return spark.read.format("indextables").options(**options).load(path)
+
+
+@pytest.mark.parametrize("inline", ["0", "1000"])
+def test_metadata_columns_tell_the_split_of_a_row(spark, paths, inline):
+    files = indextables.open(paths[0]).files()
+    expected = {
+        f"file://{paths[0]}/{path}": (path, size, rows)
+        for path, size, rows in zip(
+            files["path"].to_pylist(), files["size"].to_pylist(), files["numRecords"].to_pylist(), strict=True
+        )
+    }
+    frame = load(spark, paths[0], **{"read.inline.maxRows": inline})
+    found = (
+        frame.groupBy("_metadata.file_path", "_metadata.file_name", "_metadata.file_size").count().collect()
+    )
+    assert {row[0]: (row[1], row[2], row[3]) for row in found} == expected
+    assert frame.columns == ["id", "message"]
+    row = frame.where("message INDEXQUERY 'w3'").select("id", "_metadata").first()
+    assert (row.id, row._metadata.file_path in expected) == (3, True)
+    names = {row[0] for row in frame.selectExpr("input_file_name()").collect()}
+    assert names == set(expected)
+    assert frame.where(f"input_file_name() = '{max(expected)}'").count() == expected[max(expected)][2]
+    assert (
+        frame.where(f"_metadata.file_name = '{expected[max(expected)][0]}'").count()
+        == expected[max(expected)][2]
+    )
+
+
+def test_input_file_name_of_other_sources_is_theirs(spark, paths, tmp_path):
+    spark.range(3).write.parquet(str(tmp_path / "p"))
+    name = spark.read.parquet(str(tmp_path / "p")).selectExpr("input_file_name()").first()[0]
+    assert name.endswith(".parquet")
+
+
+def test_several_tables_are_loaded_as_one(spark, paths):
+    both = load(spark, list(paths))
+    assert both.count() == 25
+    assert both.columns == ["id", "message"]
+    assert sorted(row.id for row in both.where("message INDEXQUERY 'w3'").collect()) == [3, 3]
+    assert both.where("id = 19").count() == 1
+    assert both.agg({"id": "max"}).first()[0] == 19
+    assert load(spark, [paths[1]]).count() == 5
+
+
+def test_several_tables_have_to_have_the_same_columns(spark, paths, tmp_path):
+    other = str(tmp_path / "other")
+    indextables.write(other, [{"id": 1, "text": "a"}])
+    with pytest.raises(
+        AnalysisException, match=r"has other columns than the one at .*; load them one by one"
+    ):
+        load(spark, [paths[0], other])
+    with pytest.raises(AnalysisException, match="no table at"):
+        load(spark, [paths[0], str(tmp_path / "nowhere")])
+
+
+def stages(spark):
+    """Input and output figures of all stages: bytes read, rows read, bytes written, rows written."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    store = spark.sparkContext._jsc.sc().statusStore()
+    found = []
+    for number in range(10_000):
+        try:
+            stage = store.lastStageAttempt(number)
+        except Exception:  # noqa: BLE001 - the store has no other way to say that there is none
+            break
+        found.append((stage.inputBytes(), stage.inputRecords(), stage.outputBytes(), stage.outputRecords()))
+    return found
+
+
+def test_tasks_show_what_they_read_and_wrote(spark, paths, tmp_path):
+    before = len(stages(spark))
+    rows = load(spark, paths[0], **{"read.inline.maxRows": "0"})
+    rows.write.format("indextables").save(str(tmp_path / "t"))
+    figures = stages(spark)[before:]
+    read_bytes, read_rows, written_bytes, written_rows = (
+        sum(column) for column in zip(*figures, strict=True)
+    )
+    assert read_rows == 20
+    assert read_bytes > 0
+    files = indextables.open(tmp_path / "t").files()
+    assert written_rows == 20
+    assert written_bytes == sum(files["size"].to_pylist())
