@@ -190,7 +190,6 @@ def test_every_module_that_a_page_names_exists() -> None:
 # Names in code spans of pages that belong to Spark, Parquet or a provider of storage, or are examples of a form.
 FOREIGN_NAMES = {
     *(
-        "AWS_ROLE_ARN",
         "AZURE_CLIENT_ID",
         "CacheManager",
         "MapInBatchEvaluator",

@@ -80,7 +80,10 @@ object SessionOptions {
  * store, or in the session. Hadoop's own defaults are left out; the planner says which keys have a counterpart.
  */
 object HadoopOptions {
-  private val Prefixes = Seq("fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS", "spark.indextables.")
+  private val Prefixes = Seq(
+    "fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS", "spark.indextables.", "dfs.ha.namenodes.",
+    "dfs.namenode.rpc-address.", "dfs.client.use.datanode.hostname", "dfs.client.socket-timeout",
+    "dfs.data.transfer.protection")
   private val CredentialStores = "hadoop.security.credential.provider.path"
   private val CredentialsMillis = 60000L
 

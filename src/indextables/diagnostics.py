@@ -210,7 +210,7 @@ def _url(path: Path | None, options: OptionValues) -> str | None:
 
 
 def _with_prefix(key: str) -> str:
-    return f"{HADOOP_PREFIX if key.startswith('fs.') else PREFIX}{key}"
+    return f"{HADOOP_PREFIX if key.startswith(('fs.', 'dfs.')) else PREFIX}{key}"
 
 
 def _is_public(name: str) -> bool:

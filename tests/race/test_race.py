@@ -105,7 +105,7 @@ def test_mixed_commits_of_eight_processes_on_the_local_disk(pool, make_store_url
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", ["s3", "azure"])
+@pytest.mark.parametrize("kind", ["s3", "azure", pytest.param("hdfs", marks=pytest.mark.connectors)])
 def test_appends_of_eight_processes_on_an_object_store(pool, make_store_url, kind):
     check_appends(pool, *make_store_url(kind), commits=6, step=7)
 

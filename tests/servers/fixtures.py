@@ -8,7 +8,7 @@ import pytest
 
 from indextables.options import Options
 from indextables.store import Store, open_store
-from tests.servers import azure, s3
+from tests.servers import azure, hdfs, s3
 from tests.servers.proxy import Proxy, google_to_s3, ignore_conditions, proxy, s3_to_google
 
 StoreUrl = Callable[[str], tuple[str, dict[str, str]]]
@@ -18,6 +18,7 @@ KINDS = [
     "memory",
     pytest.param("s3", marks=pytest.mark.server),
     pytest.param("azure", marks=pytest.mark.server),
+    pytest.param("hdfs", marks=pytest.mark.connectors),
 ]
 
 
@@ -38,6 +39,12 @@ def azurite_server(tmp_path_factory) -> Iterator[azure.AzureServer]:
     if (reason := azure.missing()) is not None:
         pytest.skip(reason)
     with azure.azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory) -> Iterator[hdfs.HdfsServer]:
+    with hdfs.mini_cluster(tmp_path_factory.mktemp("hdfs")) as server:
         yield server
 
 
@@ -66,7 +73,7 @@ def careless_s3(moto_server) -> Iterator[Proxy]:
 def make_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> StoreUrl:
     """A function from a kind of store to an empty, unique URL there and the options that open it.
 
-    Kinds: local, memory, s3 (moto), seaweed, azure (Azurite), gcs (a shim). Servers start when first asked for.
+    Kinds: local, memory, s3 (moto), seaweed, azure (Azurite), gcs (a shim), hdfs (a cluster). Servers start when first asked for.
     """
 
     def make(kind: str) -> tuple[str, dict[str, str]]:
@@ -81,6 +88,8 @@ def make_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> StoreUrl:
         if kind == "azure":
             server = request.getfixturevalue("azurite_server")
             return f"az://{azure.CONTAINER}/{name}/table", server.options()
+        if kind == "hdfs":
+            return f"{request.getfixturevalue('hdfs_server').url}/{name}/table", {}
         if kind == "gcs":
             port = request.getfixturevalue("gcs_proxy").port
             key = '{"gcs_base_url":"http://127.0.0.1:%d","disable_oauth":true,"client_email":"","private_key":"","private_key_id":""}'

@@ -78,13 +78,15 @@ def test_head_tells_size_and_time(any_store, request):
 
 
 def test_every_name_survives_every_way(any_store):
-    paths = sorted(f"{name}/{name}.x" for name in NAMES)
+    # HDFS allows no colons, and says so (tests/store/test_hdfs.py)
+    names = [name for name in NAMES if not (any_store.url.startswith("hdfs:") and ":" in name)]
+    paths = sorted(f"{name}/{name}.x" for name in names)
     for path in paths:
         any_store.put(path, path.encode())
     assert [info.path for info in any_store.list()] == paths
     assert [any_store.get(path).decode() for path in paths] == paths
-    assert any_store.list_folder()[1] == sorted(NAMES)
-    for name in NAMES:
+    assert any_store.list_folder()[1] == sorted(names)
+    for name in names:
         assert [info.path for info in any_store.list(name)] == [f"{name}/{name}.x"]
         assert [info.path for info in any_store.at(name).list()] == [f"{name}.x"]
     any_store.delete(paths)

@@ -47,7 +47,7 @@ def test_every_spelling_has_one_normal_form_that_reads_back(given_url, normal):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "hdfs://h/x", "http://h/x", "dbfs:/x", "s3://", "s3:///x", "s3:/b/x", "s3://b//x", "s3://b/../x", "file://host/x", "s3://b b/x",
+    ["", "viewfs://h/x", "http://h/x", "dbfs:/x", "s3://", "s3:///x", "s3:/b/x", "s3://b//x", "s3://b/../x", "file://host/x", "s3://b b/x",
      "abfss://c@account/x", "az://c@a@b.c.d/x"],
 )  # fmt: skip
 def test_what_is_no_place_is_refused(url):

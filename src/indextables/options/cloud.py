@@ -387,6 +387,13 @@ HADOOP_GS = frozenset(
         "storage.root.url",
     }
 )
+HADOOP_HDFS = (
+    "ha.namenodes.",
+    "namenode.rpc-address.",
+    "client.use.datanode.hostname",
+    "client.socket-timeout",
+    "data.transfer.protection",
+)
 _HADOOP_PUBLIC = (
     "endpoint",
     "region",
@@ -416,6 +423,8 @@ def hadoop_key(key: str) -> bool:
         return any(rest == name or rest.startswith(f"{name}.") for name in HADOOP_AZURE)
     if key.startswith("fs.gs."):
         return key.removeprefix("fs.gs.") in HADOOP_GS
+    if key.startswith("dfs."):
+        return key.removeprefix("dfs.").startswith(HADOOP_HDFS)
     return key == "fs.defaultfs"
 
 
@@ -441,6 +450,7 @@ def _hadoop_family(key: str, suffix: str, what: str) -> None:
 _hadoop_family("fs.s3a", "<key>", "S3A")
 _hadoop_family("fs.azure", "<key>", "Azure")
 _hadoop_family("fs.gs", "<key>", "Google")
+_hadoop_family("dfs", "<key>", "HDFS")
 DEFAULT_FILE_SYSTEM = option(
     "fs.defaultFS",
     optional_text,

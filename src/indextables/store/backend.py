@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,15 @@ class ObjectInfo:
     size: int
     modified_ms: int
     etag: str = ""
+
+
+# Names of files that get their final name by a rename or a link; listings do not show them.
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
+
+
+def temporary_name(token: str) -> str:
+    """The name of a temporary file; `token` has 32 hexadecimal digits."""
+    return f".{token}.indextables-part"
 
 
 class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the handle answers it

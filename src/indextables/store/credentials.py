@@ -27,6 +27,7 @@ _WHAT_TO_SET = {
     "azure.tenantId with azure.clientId and azure.clientSecret, or the AZURE_ variables",
     Kind.GCS: "set gcp.credentialsFile or gcp.serviceAccountKey, or GOOGLE_APPLICATION_CREDENTIALS",
     Kind.MEMORY: "a memory has none",
+    Kind.HDFS: "set HADOOP_USER_NAME, or get a Kerberos ticket, or change the permissions of the folder",
     Kind.LOCAL: "change the permissions of the folder",
 }
 
@@ -96,8 +97,8 @@ class StaticKeys:
         }
 
 
-_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.")
-_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.", "dfs.")
+_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "KRB5")
 # Digests are never written anywhere, and are salted, so that secrets cannot be tried against one.
 _SALT = secrets.token_bytes(32)
 

@@ -33,6 +33,8 @@ def default_path(url: str | os.PathLike[str], options: Options) -> str | os.Path
     """
     default = options.get(cloud.DEFAULT_FILE_SYSTEM)
     text = os.fspath(url)
+    if default and default.lower().startswith("hdfs://") and re.match(r"hdfs:/(//)?[^/]", text):
+        text = "/" + text.removeprefix("hdfs:").lstrip("/")
     if not default or not text or has_scheme(text):
         return url
     if default.lower().partition(":")[0] == "file":

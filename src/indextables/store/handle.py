@@ -406,6 +406,10 @@ def connect(location: Location, identity: Identity, reader: str) -> Backend:
     if location.kind is Kind.LOCAL:
         return LocalBackend()
     # A local table needs no client of an object store, whose libraries take a tenth of a second to import.
+    if location.kind is Kind.HDFS:
+        from indextables.store.hdfs import HdfsBackend  # noqa: PLC0415
+
+        return HdfsBackend(location, identity, reader)
     from indextables.store.remote import RemoteBackend  # noqa: PLC0415
 
     return RemoteBackend(location, identity, _clients(location, identity, reader))

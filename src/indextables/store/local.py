@@ -11,7 +11,6 @@ process leaves at most its temporary file, which listings do not show.
 
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,9 @@ from indextables.errors import (
     StoreError,
     UnsafeStoreError,
 )
-from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
+from indextables.store.backend import TEMPORARY, MaybeCreated, ObjectInfo, Sink, temporary_name
 from indextables.store.location import check_size, join
 
-_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.indextables-part")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 # Errors of link() that mean that nothing was done; after any other error the name may exist.
 _NOT_LINKED = {
@@ -138,7 +136,7 @@ class LocalBackend:
             if path != _path(folder) and other_tables in folders:
                 folders.clear()
                 continue
-            for name in filter(_TEMPORARY.fullmatch, names):
+            for name in filter(TEMPORARY.fullmatch, names):
                 full = os.path.join(path, name)
                 with _translate_os_errors(full[1:]):
                     try:
@@ -162,7 +160,7 @@ class LocalBackend:
             except (FileNotFoundError, NotADirectoryError):
                 return []
         return sorted(
-            ((name, e) for name, e in entries if _TEMPORARY.fullmatch(name) is None), key=lambda pair: pair[0]
+            ((name, e) for name, e in entries if TEMPORARY.fullmatch(name) is None), key=lambda pair: pair[0]
         )
 
 
@@ -268,7 +266,7 @@ def _write(key: str, fill: Fill, publish: Publish) -> int:
 
 def _open_temporary(target: str) -> tuple[str, IO[bytes]]:
     folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".{secrets.token_hex(16)}.indextables-part")
+    temporary = os.path.join(folder, temporary_name(secrets.token_hex(16)))
     while True:
         _make_folder(folder)
         try:

@@ -15,7 +15,8 @@ from indextables.limits import MAX_OBJECT
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
-_FORMS = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://"
+_NAME_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:\d{1,5})?")
+_FORMS = "a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs://, hdfs:// or memory://"
 
 
 class Kind(StrEnum):
@@ -26,6 +27,7 @@ class Kind(StrEnum):
     S3 = "s3"
     AZURE = "azure"
     GCS = "gcs"
+    HDFS = "hdfs"
 
 
 _KINDS = {
@@ -42,6 +44,7 @@ _KINDS = {
     "wasbs": Kind.AZURE,
     "gs": Kind.GCS,
     "gcs": Kind.GCS,
+    "hdfs": Kind.HDFS,
 }
 
 
@@ -49,9 +52,9 @@ _KINDS = {
 class Location:
     """A place in a store.
 
-    `bucket` is the bucket, the container, the name of a memory, or empty on the local disk; `host` is the
-    account's host where an Azure URL names it; `root` is the path within, without slashes around it.
-    `hierarchical` is true if it may be ADLS Gen2, where listings have another order.
+    `bucket` is the bucket, the container, the name of a memory, a name node or name service of HDFS, or empty
+    on the local disk; `host` is the account's host where an Azure URL names it; `root` is the path within,
+    without slashes around it. `hierarchical` is true if it may be ADLS Gen2, where listings have another order.
     """
 
     kind: Kind
@@ -71,6 +74,8 @@ class Location:
             return f"s3://{self.bucket}"
         if self.kind is Kind.GCS:
             return f"gs://{self.bucket}"
+        if self.kind is Kind.HDFS:
+            return f"hdfs://{self.bucket}"
         if self.host:
             return f"abfss://{self.bucket}@{self.host}"
         return f"{'abfss' if self.hierarchical else 'az'}://{self.bucket}"
@@ -97,9 +102,9 @@ def locate(url: str | os.PathLike[str]) -> Location:
     's3://bucket/tables/t'
     >>> locate("wasbs://data@acme.blob.core.windows.net/t").url
     'abfss://data@acme.dfs.core.windows.net/t'
-    >>> locate("hdfs://name/t")
+    >>> locate("ftp://name/t")
     Traceback (most recent call last):
-    indextables.errors.StoreError: 'hdfs://name/t' has the scheme 'hdfs', which is not one of ours; use a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs:// or memory://
+    indextables.errors.StoreError: 'ftp://name/t' has the scheme 'ftp', which is not one of ours; use a path, file://, s3://, s3a://, az://, abfss://, wasbs://, gs://, hdfs:// or memory://
     """  # noqa: E501 - the sentence as it is raised
     text = os.fspath(url)
     if not text:
@@ -129,6 +134,8 @@ def locate(url: str | os.PathLike[str]) -> Location:
             f"a {scheme} URL has an '@' before its bucket; credentials do not belong into a URL: "
             "give them as options or in the environment"
         )
+    if kind is Kind.HDFS:
+        return Location(kind, _name_node(authority), root)
     return Location(kind, _bucket(authority, scheme), root)
 
 
@@ -223,6 +230,15 @@ def _azure(scheme: str, authority: str, root: str) -> Location:
         )
     host = host.lower().replace(".blob.", ".dfs.", 1)
     return Location(Kind.AZURE, _bucket(container, scheme), root, host, hierarchical=True)
+
+
+def _name_node(authority: str) -> str:
+    if _NAME_NODE.fullmatch(authority) is None:
+        raise StoreError(
+            "an hdfs URL is expected as hdfs://host:port/path or hdfs://name-service/path; without both, set "
+            "fs.defaultFS"
+        )
+    return authority
 
 
 def _bucket(name: str, scheme: str) -> str:

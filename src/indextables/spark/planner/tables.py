@@ -162,7 +162,7 @@ def session_options(raw: Mapping[str, str]) -> Options:
 
 
 def _is_hadoop(key: str) -> bool:
-    return key.startswith("fs.")
+    return key.startswith(("fs.", "dfs."))
 
 
 def starting_version(table: TableLocation, newest: Snapshot) -> int | None:
@@ -306,6 +306,7 @@ _DESTINATIONS = (
     "databricks.",
     "fs.azure.",
     "fs.gs.",
+    "dfs.",
     "azure.endpoint",
     "azure.authorityhost",
     "azure.identityendpoint",

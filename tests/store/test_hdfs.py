@@ -1,0 +1,310 @@
+"""HDFS: atomic creates on a real cluster, under races, lost answers and kills. Run by `make matrix`."""
+
+import multiprocessing
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+
+import pytest
+
+import indextables
+from indextables.errors import CredentialsError, ObjectMissingError, StoreError
+from indextables.options import Options
+from indextables.store import Store, open_store
+from indextables.store.hdfs import HdfsBackend
+
+cluster = pytest.mark.connectors
+
+
+@pytest.fixture
+def store(make_store_url) -> Store:
+    url, _ = make_store_url("hdfs")
+    return open_store(url)
+
+
+def temporaries(store: Store) -> list[str]:
+    """Temporary files below a store's root, which its own listings do not show."""
+    from hdfs_native import Client  # noqa: PLC0415 - optional
+
+    base, root = store._location.base, store._location.root
+    try:
+        return [
+            each.path
+            for each in Client(base).list_status(f"/{root}", True)
+            if "indextables-part" in each.path
+        ]
+    except FileNotFoundError:
+        return []
+
+
+# --- atomic creates --------------------------------------------------------------------------------
+
+
+def claim_all(url: str, who: int, names: list[str]) -> list[str]:
+    """Try to create every name; those that were ours."""
+    store = open_store(url)
+    return [name for name in names if store.create(name, f"{who} {name} {secrets.token_hex(8)}".encode())]
+
+
+@cluster
+def test_one_of_many_processes_wins_every_name(store):
+    names = [f"v{number}" for number in range(8)]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(6, context) as pool:
+        jobs = [pool.submit(claim_all, store.url, who, names) for who in range(6)]
+        won = [job.result(timeout=300) for job in jobs]
+    assert sorted(name for each in won for name in each) == names
+    for who, each in enumerate(won):
+        for name in each:
+            assert store.get(name).startswith(f"{who} {name} ".encode())
+    assert temporaries(store) == []
+
+
+class LossyNameNode:
+    """A proxy of the name node that breaks a connection at each of the next renames.
+
+    "request": the name node never sees it. "answer": it has done it, and the client is not told.
+    """
+
+    def __init__(self, upstream: int) -> None:
+        self.upstream = upstream
+        self.port = 0
+        self.losses: list[str] = []
+        self.lost: list[str] = []
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    @contextmanager
+    def running(self) -> Iterator["LossyNameNode"]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = server.getsockname()[1]
+            acceptor = threading.Thread(target=self._accept, args=(server,))
+            acceptor.start()
+            try:
+                yield self
+            finally:
+                _close(server)
+                acceptor.join()
+                for connection in self._connections:
+                    _close(connection)
+                for thread in self._threads:
+                    thread.join()
+                for connection in self._connections:
+                    connection.close()
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            name_node = socket.create_connection(("127.0.0.1", self.upstream))
+            self._connections += [client, name_node]
+            swallow = threading.Event()
+            for target in (self._requests, self._answers):
+                self._threads.append(threading.Thread(target=target, args=(client, name_node, swallow)))
+                self._threads[-1].start()
+
+    def _requests(self, client: socket.socket, name_node: socket.socket, swallow: threading.Event) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                if b"rename2" in data and self.losses:
+                    self.lost.append(self.losses.pop(0))
+                    if self.lost[-1] == "request":
+                        break
+                    swallow.set()
+                name_node.sendall(data)
+        _close(name_node)
+        _close(client)
+
+    def _answers(self, client: socket.socket, name_node: socket.socket, swallow: threading.Event) -> None:
+        with suppress(OSError):
+            while (data := name_node.recv(1 << 16)) and not swallow.is_set():
+                client.sendall(data)
+        _close(client)
+        _close(name_node)
+
+
+def _close(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def lossy(hdfs_server) -> Iterator[LossyNameNode]:
+    with LossyNameNode(hdfs_server.port).running() as proxy:
+        yield proxy
+
+
+@cluster
+@pytest.mark.parametrize(
+    "losses", [["request"], ["answer"], ["answer", "answer"], ["request", "answer", "request"]]
+)
+def test_a_create_whose_answer_was_lost_is_decided_by_the_bytes(store, lossy, losses):
+    path = store._location.root
+    through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{path}")
+    through.put("other", b"warm")
+    lossy.losses = list(losses)
+    assert through.create("v1", b"ours") is True
+    assert lossy.lost == losses[: len(lossy.lost)]
+    assert lossy.lost
+    assert store.get("v1") == b"ours"
+    # the same name for another: lost, however many answers are
+    lossy.losses = list(losses)
+    assert through.create("v1", b"theirs") is False
+    assert store.get("v1") == b"ours"
+    lossy.losses = []
+    assert temporaries(store) == []
+
+
+@cluster
+def test_without_retries_the_outcome_is_still_right(store, lossy):
+    options = Options.parse({"cloud.maxRetries": "0"})
+    through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{store._location.root}", options)
+    through.put("other", b"warm")
+    lossy.losses = ["answer"]
+    assert through.create("v1", b"ours") is True
+    assert store.get("v1") == b"ours"
+
+
+@cluster
+def test_a_killed_writer_leaves_only_a_hidden_file(store):
+    script = (
+        "import sys, time\n"
+        "from indextables.store import open_store\n"
+        f"sink = open_store({store.url!r}).open_upload('big')\n"
+        "sink.write(b'x' * 100000)\n"
+        "print('writing', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        writer.send_signal(signal.SIGKILL)
+    assert list(store.list()) == []
+    assert len(temporaries(store)) == 1
+    assert store.create("big", b"1")
+    soon = store.head("big").modified_ms + 3_600_000
+    assert store.remove_abandoned(before_ms=0) == 0
+    assert store.remove_abandoned(before_ms=soon) == 1
+    assert temporaries(store) == []
+    assert store.get("big") == b"1"
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+
+@cluster
+def test_a_table_is_written_searched_merged_and_purged(store, tmp_path):
+    options = {"cache.disk.path": str(tmp_path / "cache")}
+    rows = [
+        {"id": number, "day": f"2024-01-01 1{number % 2}:00", "t": f"word{number} all"} for number in range(6)
+    ]
+    for part in (rows[:3], rows[3:]):
+        indextables.write(
+            store.url, part, partition_by=["day"], options={**options, "indexing.typemap.t": "text"}
+        )
+    table = indextables.open(store.url, options=options)
+    assert table.count("t INDEXQUERY 'word4 OR word1'") == 2
+    table.merge()
+    table = table.refresh()
+    assert sorted(table.scan(["id"])["id"].to_pylist()) == [0, 1, 2, 3, 4, 5]
+    assert indextables.open(store.url, version=1, options=options).count() == 3
+    assert indextables.sql(f"CHECKPOINT INDEXTABLES '{store.url}'", options=options).num_rows == 1
+    assert indextables.sql(f"PURGE INDEXTABLE '{store.url}' DRY RUN", options=options).num_rows == 1
+    assert temporaries(store) == []
+
+
+@cluster
+@pytest.mark.spark
+def test_spark_reads_and_writes_hdfs_by_url_and_as_default_file_system(spark, hdfs_server):
+    session = spark.newSession()
+    path = f"/spark-{secrets.token_hex(6)}/t"
+    session.range(0, 6, 1, 2).write.format("indextables").save(f"{hdfs_server.url}{path}")
+    assert session.read.format("indextables").load(f"{hdfs_server.url}{path}").where("id > 3").count() == 2
+    session.conf.set("fs.defaultFS", hdfs_server.url)
+    session.range(6, 8, 1, 1).write.format("indextables").mode("append").save(path)
+    frame = session.read.format("indextables").load(f"hdfs://{path}")
+    assert sorted(row.id for row in frame.collect()) == list(range(8))
+
+
+# --- refusals --------------------------------------------------------------------------------------
+
+
+@cluster
+def test_who_may_not_write_is_told_so(store, monkeypatch):
+    from hdfs_native import Client  # noqa: PLC0415 - optional
+
+    store.put("x", b"1")
+    Client(store._location.base).set_permission(f"/{store._location.root}", 0o755)
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    stranger = open_store(store.url)
+    assert stranger.cache_scope != store.cache_scope
+    assert stranger.get("x") == b"1"
+    for write in (
+        lambda: stranger.put("y", b"1"),
+        lambda: stranger.create("y", b"1"),
+        lambda: stranger.delete(["x"]),
+    ):
+        with pytest.raises(CredentialsError, match=r"HDFS refused us: .*stranger") as caught:
+            write()
+        assert "FSPermissionChecker" not in str(caught.value)  # nothing of the name node's trace
+    assert [info.path for info in store.list()] == ["x"]
+
+
+@cluster
+def test_names_that_hdfs_does_not_allow_are_refused(store):
+    for write in (
+        lambda: store.put("a:b", b""),
+        lambda: store.create("a:b", b""),
+        lambda: store.open_upload("a:b"),
+    ):
+        with pytest.raises(StoreError, match="has a colon, which HDFS does not allow"):
+            write()
+
+
+def test_a_name_node_that_is_down_is_named():
+    store = open_store("hdfs://127.0.0.1:9/t", Options.parse({"cloud.maxRetries": "0"}))
+    for call in (lambda: store.get("x"), lambda: store.create("x", b""), lambda: list(store.list())):
+        with pytest.raises(StoreError, match=r"hdfs://127\.0\.0\.1:9/t.*check the name node") as caught:
+            call()
+        assert not isinstance(caught.value, ObjectMissingError)
+
+
+def test_a_name_service_is_found_in_the_options():
+    with pytest.raises(StoreError, match="name a host and port, or a name service"):
+        open_store("hdfs://Lake/t").get("x")
+    given = {
+        "spark.hadoop.dfs.ha.namenodes.Lake": "NN1,NN2",
+        "dfs.namenode.rpc-address.Lake.NN1": "127.0.0.1:9",
+        "dfs.namenode.rpc-address.Lake.NN2": "127.0.0.1:9",
+        "cloud.maxRetries": "1",
+    }
+    with pytest.raises(StoreError, match="check the name node"):
+        open_store("hdfs://Lake/t", Options.parse(given)).get("x")
+
+
+def test_without_the_package_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(StoreError, match=r"needs the package hdfs-native; install it: pip install"):
+        open_store("hdfs://nowhere:1/t").get("x")
+
+
+@pytest.mark.parametrize("url", ["hdfs:///t", "hdfs://", "hdfs://a b/t", "hdfs://host:port/t"])
+def test_an_hdfs_url_needs_a_name_node(url):
+    with pytest.raises(StoreError, match="hdfs://host:port/path"):
+        open_store(url)
+
+
+def test_an_hdfs_url_without_a_host_follows_the_default_file_system():
+    options = Options.parse({"fs.defaultFS": "hdfs://lake:8020/"})
+    for path in ("/t", "hdfs:///t", "hdfs:/t"):
+        assert open_store(path, options).url == "hdfs://lake:8020/t"
+    assert open_store("hdfs://other:8020/t", options).url == "hdfs://other:8020/t"
+    assert isinstance(open_store("/t", options)._backend, HdfsBackend)
