@@ -36,6 +36,10 @@ TESTS = [
 ]
 
 
+# Tests on a real HDFS: Hadoop's mini-cluster from Maven. They do not depend on the version of Spark.
+HDFS_TESTS = ["tests/store/test_hdfs.py", "tests/store/test_contract.py", "tests/race/test_race.py"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="*", choices=[*VERSIONS, []], help="minor versions (default: all)")
@@ -53,6 +57,8 @@ def main() -> int:
         codes = [_pytest(python, run) for run in runs]
         print(f"matrix: Spark {VERSIONS[minor]} in {time.monotonic() - started:.0f} s", flush=True)
         failed += [minor] if any(codes) else []
+    if not arguments.versions:
+        failed += ["(HDFS)"] if _pytest(Path(sys.executable), [*HDFS_TESTS, "-m", "connectors"]) else []
     if failed:
         print(f"matrix: failed on Spark {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

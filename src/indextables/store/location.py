@@ -54,7 +54,7 @@ class Location:
 
     `bucket` is the bucket, the container, the name of a memory, a name node or name service of HDFS, or empty
     on the local disk; `host` is the account's host where an Azure URL names it; `root` is the path within,
-    without slashes around it. `hierarchical` is true if it may be ADLS Gen2, where listings have another order.
+    without slashes around it. `hierarchical` is true if it may be ADLS Gen2, whose listings differ in order.
     """
 
     kind: Kind
