@@ -7,6 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import indextables as it
 from indextables.commands import COMMANDS, Command
 from tests.maintenance_tables import appended, orphan
@@ -18,6 +21,9 @@ VOLATILE = frozenset(
         "source_path",
         "target_path",
         "duration_ms",
+        "split_bytes_uploaded",
+        "source_version",
+        "set_timestamp",
         "timestamp",
         "created_at",
         "job_id",
@@ -79,6 +85,18 @@ def _merged(path: Path, options: Mapping[str, object]) -> None:
 def _cached(path: Path, options: Mapping[str, object]) -> None:
     it.flush_disk_cache(options=options)
     it.open(path, options=options).prewarm()
+
+
+def _lake(path: Path, options: Mapping[str, object]) -> None:
+    folder = path.with_name(f"{path.name}-lake")
+    folder.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "message": ["disk full", "all well"]}), folder / "a.parquet")
+    shutil.rmtree(path)
+
+
+def _companion(path: Path, options: Mapping[str, object]) -> None:
+    _lake(path, options)
+    it.companion(f"{path}-lake", at=path, roots={"eu": "/copies/eu"})
 
 
 def _jobs(found: Any) -> list[Row]:
@@ -194,6 +212,51 @@ USES = {
             }
         ],
         _lost,
+    ),
+    "BUILD INDEXTABLES COMPANION FOR PARQUET": Use(
+        "BUILD INDEXTABLES COMPANION FOR PARQUET '{0}-lake' INDEXING MODES ('message':'text') "
+        "TABLE ROOTS ('eu'='/copies/eu') TARGET INPUT SIZE 10M WRITER HEAP SIZE 32M AT LOCATION '{0}'",
+        "companion {0}-lake --modes message=text --roots eu=/copies/eu --target-size 10M --heap-size 32M "
+        "--at {0}",
+        lambda t, _: it.companion(
+            f"{t.url}-lake",
+            at=t.url,
+            modes={"message": "text"},
+            roots={"eu": "/copies/eu"},
+            target_size=10 << 20,
+            heap_size=32 << 20,
+        ),
+        lambda r: [
+            {
+                "status": r.status,
+                "splits_created": r.splits_created,
+                "splits_invalidated": r.splits_invalidated,
+                "parquet_files_indexed": r.files_indexed,
+                "parquet_bytes_downloaded": r.source_bytes,
+            }
+        ],
+        _lake,
+    ),
+    "SET INDEXTABLES TABLE": Use(
+        "SET INDEXTABLES TABLE ROOT 'us' = '/copies/us' AT '{}'",
+        "root {} set --root us=/copies/us",
+        lambda t, _: t.set_root("us", "/copies/us"),
+        lambda r: [{"status": r}],
+        _companion,
+    ),
+    "UNSET INDEXTABLES TABLE": Use(
+        "UNSET INDEXTABLES TABLE ROOT 'eu' AT '{}'",
+        "root {} unset --name eu",
+        lambda t, _: t.unset_root("eu"),
+        lambda r: [{"status": r}],
+        _companion,
+    ),
+    "DESCRIBE INDEXTABLES TABLE ROOTS": Use(
+        "DESCRIBE INDEXTABLES TABLE ROOTS AT '{}'",
+        "root {}",
+        lambda t, _: t.roots(),
+        lambda r: [{"root_name": name, "root_path": root.path} for name, root in r.items()],
+        _companion,
     ),
     "DESCRIBE INDEXTABLES STATE": Use(
         "DESCRIBE INDEXTABLES STATE '{}'",

@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.page_examples import Example, examples, table_below
 
 GUIDES = [
-    *("README.md", "docs/guide/start.md", "docs/guide/streaming.md"),
+    *("README.md", "docs/guide/start.md", "docs/guide/streaming.md", "docs/guide/companion.md"),
     *("docs/indexing.md", "docs/operations/storage.md"),
 ]
 

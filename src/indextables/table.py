@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from indextables.maintain.prewarm import PrewarmPlan, Warmed
     from indextables.maintain.purge import PurgeOutcome
     from indextables.maintain.repair import Repaired
+    from indextables.source.companion import TableRoot
     from indextables.split.index.cache import CacheStats
 
 __all__ = ["Table", "open_table", "repair", "write"]
@@ -461,6 +462,36 @@ class Table:
         from indextables.maintain.metadata_changes import drop_partitions
 
         return drop_partitions(self._log, where)
+
+    # --- companion indexes ---------------------------------------------------------------------------
+
+    def set_root(self, root: str, path: str) -> str:
+        """Name another place at which the files of a companion index's source can be read.
+
+        Args:
+            root: the name, which `companion.tableRootDesignator` selects.
+            path: the place of the source: a folder or a URL.
+
+        Returns:
+            What was done, as a sentence.
+        """
+        from indextables.sync.roots import set_root
+
+        return set_root(self._log, root, path)
+
+    def unset_root(self, name: str) -> str:
+        """Remove the name of a place, and return what was done as a sentence."""
+        from indextables.sync.roots import unset_root
+
+        return unset_root(self._log, name)
+
+    def roots(self) -> "dict[str, TableRoot]":
+        """Return the places at which the files of a companion index's source can be read, by name."""
+        from indextables.sync.roots import table_roots
+
+        return table_roots(self._log)
+
+    # --- caches --------------------------------------------------------------------------------------
 
     def prewarm(
         self,

@@ -114,6 +114,8 @@ PROGRAMS = [
     "drop",
     "restore",
     "repair",
+    "companion",
+    "root",
     "prewarm",
     "wait",
     "jobs",

@@ -43,7 +43,7 @@ def test_a_declaration_is_all_that_sql_program_and_python_need(
 
 
 def test_each_interface_names_a_command_once() -> None:
-    assert len({c.program for c in COMMANDS}) == len({c.python for c in COMMANDS}) == len(COMMANDS) == 23
+    assert len({c.program for c in COMMANDS}) == len({c.python for c in COMMANDS}) == len(COMMANDS) == 27
     assert sorted(command_uses.USES) == sorted(OPENINGS)
 
 

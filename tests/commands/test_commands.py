@@ -28,6 +28,10 @@ DOCUMENTED = {
     "TRUNCATE INDEXTABLES TIME TRAVEL": "table_path s, status s, checkpoint_version l, versions_deleted l, checkpoints_deleted l, files_preserved l, message s",
     "DESCRIBE INDEXTABLES STATE": "table_path s, format s, version l, num_files l, num_manifests i, num_tombstones i, tombstone_ratio d, total_bytes l, needs_compaction b, status s, created_at t, min_reader_version i, min_writer_version i, reader_features s, writer_features s, num_skipped_splits l",
     "REPAIR INDEXFILES TRANSACTION LOG": "source_path s, target_path s, source_version l, total_splits i, valid_splits i, missing_splits i, status s",
+    "BUILD INDEXTABLES COMPANION FOR DELTA": "table_path s, source_path s, status s, source_version l, splits_created i, splits_invalidated i, parquet_files_indexed i, parquet_bytes_downloaded l, split_bytes_uploaded l, duration_ms l, message s",
+    "SET INDEXTABLES TABLE": "status s",
+    "UNSET INDEXTABLES TABLE": "status s",
+    "DESCRIBE INDEXTABLES TABLE ROOTS": "root_name s, root_path s, set_timestamp s",
     "PREWARM INDEXTABLES CACHE": "host s, assigned_host s, locality_hits i, locality_misses i, splits_prewarmed i, segments s, fields s, duration_ms l, status s, skipped_fields s, retries i, failed_splits_by_host s, job_id s, async_mode b",
     "DROP INDEXTABLES PARTITIONS FROM": "table_path s, status s, partitions_dropped l, splits_removed l, total_size_bytes l, message s",
     "FLUSH INDEXTABLES SEARCHER CACHE": "cache_type s, status s, cleared_entries l, message s",
@@ -408,9 +412,12 @@ def test_secrets_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     "command", [c for c in COMMANDS if c.table is TableArgument.REQUIRED], ids=lambda c: c.openings[0]
 )
 def test_no_table_is_an_error_and_not_a_row(tmp_path: Path, command) -> None:
-    rest = {"DROP": "WHERE a = 1", "RESTORE": "TO VERSION 1"}.get(command.openings[0].split()[0], "")
+    verb = command.openings[0].split()[0]
+    rest = {"DROP": "WHERE a = 1", "RESTORE": "TO VERSION 1"}.get(verb, "")
+    first = {"SET": "ROOT 'a' = 'b'", "UNSET": "ROOT 'a'"}.get(verb, "")
+    first += f" {command.before_table}"
     with pytest.raises(TableNotFoundError):
-        execute(f"{command.openings[0]} '{tmp_path}/nothing' {rest}")
+        execute(f"{command.openings[0]} {first} '{tmp_path}/nothing' {rest}")
     assert not (tmp_path / "nothing").exists()
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import indextables as it
@@ -31,6 +33,8 @@ def test_examples_of_sql_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     for day in range(1, 13):
         it.write("logs", [{"day": day, "message": f"day {day}"}], partition_by=["day"], options=TEXT)
+    Path("events").mkdir()
+    pq.write_table(pa.table({"id": [1], "message": ["disk full"]}), "events/part-1.parquet")
     found = statements(page)
     assert len(found) >= 2
     for text in found:

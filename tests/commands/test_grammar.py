@@ -200,7 +200,7 @@ def test_a_name_needs_a_catalog() -> None:
 
 
 def test_syntax_and_help_are_there_for_all() -> None:
-    assert len(COMMANDS) == 23
+    assert len(COMMANDS) == 27
     for command in COMMANDS:
         assert command.help.endswith(".")
         assert command.syntax

@@ -51,8 +51,11 @@ def test_any_text_is_understood_left_alone_or_refused_with_a_place(text: str) ->
 @settings(max_examples=100)
 def test_a_command_is_understood_in_any_case(command, data) -> None:
     opening = data.draw(st.sampled_from(command.openings))
-    rest = " '/t'" if command.table in (TableArgument.REQUIRED, TableArgument.PATH) else ""
-    rest += {"DROP": " where a = 1", "RESTORE": " to version 1"}.get(opening.split(maxsplit=1)[0], "")
+    rest = {"SET": " root 'a' = 'b'", "UNSET": " root 'a'"}.get(opening.split(maxsplit=1)[0], "")
+    rest += f" {command.before_table}" if command.before_table == "AT" else ""
+    rest += " '/t'" if command.table in (TableArgument.REQUIRED, TableArgument.PATH) else ""
+    more = {"DROP": " where a = 1", "RESTORE": " to version 1", "BUILD": " at location '/i'"}
+    rest += more.get(opening.split(maxsplit=1)[0], "")
     mixed = "".join(data.draw(st.sampled_from([char.lower(), char.upper()])) for char in opening)
     found = parse_statement(mixed + rest)
     assert found is not None

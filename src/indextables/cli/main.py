@@ -95,6 +95,7 @@ _GROUPS = {
     "describe": ("Describe what a table is made of.", "table"),
     "jobs": ("List merge or prewarm jobs of this machine, running and recently ended.", "merge"),
     "cache": ("Show or empty caches.", "show"),
+    "root": ("List or change the places at which a companion index's source is read.", "list"),
 }
 _DESCRIBE_TABLE = {
     "table": "Columns, rows and size.",
@@ -288,6 +289,9 @@ def _declared_group(word: str, commands: Sequence[Command]) -> click.Command:
 
     def run(settings: Settings, what: str, path: str | None = None, **values: Any) -> int:  # noqa: ANN401
         if what in by_choice:
+            for clause in by_choice[what].clauses:
+                if clause.required and values[clause.name] is None:
+                    raise click.UsageError(f"'{_NAME} {word} {what}' needs {clause.option}.")
             from indextables.cli.statements import run_command
 
             return run_command(by_choice[what], settings, path, values)
@@ -302,7 +306,8 @@ def _declared_group(word: str, commands: Sequence[Command]) -> click.Command:
         parameters.insert(0, table_argument())
     elif any(command.table is TableArgument.OPTIONAL for command in commands):
         parameters.append(table_argument(required=False))
-    parameters += clause_options(clause for command in commands for clause in command.clauses)
+    clauses = (clause for command in commands for clause in command.clauses)
+    parameters += clause_options(clauses, check_required=False)
     width = max(map(len, described))
     lines = (
         f"  {name.ljust(width)}  {text}{' (default)' * (name == default)}" for name, text in described.items()

@@ -31,6 +31,7 @@ class Settings:
     format: OutputFormat
 
 
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _HOURS = {"h": 1.0, "d": 24.0, "w": 168.0}
 
 
@@ -70,6 +71,22 @@ def _key_value(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _key_values(text: str | dict[str, str]) -> dict[str, str]:
+    return text if isinstance(text, dict) else dict(_key_value(pair) for pair in text.split(","))
+
+
+def _seconds(text: str | float) -> float:
+    if isinstance(text, float):
+        return text
+    try:
+        seconds = float(text[:-1]) * _SECONDS[text[-1:].lower()]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if seconds <= 0:
+        raise click.BadParameter(f"'{text}' is not a time span such as 30s or 5m.")
+    return seconds
+
+
 def table_argument(*, required: bool = True) -> click.Argument:
     """Return the argument for the table."""
     return click.Argument(["path"], required=required, type=click.Path())
@@ -100,19 +117,19 @@ def settings_of(values: dict[str, Any]) -> Settings:
     return Settings(dict(values.pop("options")), values.pop("quiet"), form)
 
 
-def clause_options(clauses: Iterable[Clause]) -> list[click.Parameter]:
+def clause_options(clauses: Iterable[Clause], *, check_required: bool = True) -> list[click.Parameter]:
     """Return one option for each clause that the command line has; clauses of one name count once."""
     unique = {clause.name: clause for clause in clauses if not clause.refusal}
-    return [_option(clause) for clause in unique.values()]
+    return [_option(clause, required=clause.required and check_required) for clause in unique.values()]
 
 
-def _option(clause: Clause) -> click.Option:
+def _option(clause: Clause, *, required: bool) -> click.Option:
     names = [clause.option, clause.name]
     help_ = clause.help[:1].upper() + clause.help[1:] + "."
     if clause.kind is ValueKind.FLAG:
         return click.Option(names, is_flag=True, help=help_)
     kind, metavar = _type(clause)
-    return click.Option(names, type=kind, metavar=metavar, required=clause.required, help=help_)
+    return click.Option(names, type=kind, metavar=metavar, required=required, help=help_)
 
 
 def _type(clause: Clause) -> tuple[click.ParamType[Any] | Callable[[str], object], str]:
@@ -131,6 +148,12 @@ def _type(clause: Clause) -> tuple[click.ParamType[Any] | Callable[[str], object
             return click.STRING, "CONDITION"
         case ValueKind.TIMESTAMP:
             return _timestamp, "TIME"
+        case ValueKind.SECONDS:
+            return _seconds, "SPAN"
+        case ValueKind.PAIR:
+            return _key_value, "NAME=VALUE"
+        case ValueKind.PAIRS:
+            return _key_values, "A=B,C=D"
         case ValueKind.FLAG:
             raise AssertionError("a flag has no value")
         case _:

@@ -36,6 +36,9 @@ class ValueKind(StrEnum):
     CONDITION = "condition"
     VERSION = "version"
     TIMESTAMP = "timestamp"
+    SECONDS = "seconds"
+    PAIR = "pair"
+    PAIRS = "pairs"
 
 
 _SQL_PLACEHOLDERS = {
@@ -48,6 +51,9 @@ _SQL_PLACEHOLDERS = {
     ValueKind.CONDITION: "condition",
     ValueKind.VERSION: "[AS OF] n",
     ValueKind.TIMESTAMP: "[AS OF] 'time'",
+    ValueKind.SECONDS: "n {SECONDS | MINUTES}",
+    ValueKind.PAIR: "'name' = 'value'",
+    ValueKind.PAIRS: "('name' = 'value', ...)",
 }
 
 
@@ -106,6 +112,8 @@ class Command:
         before_table: a keyword before the table in SQL.
         clauses: its other arguments.
         one_of: the names of arguments of which exactly one must be given.
+        opening_argument: the argument whose value is the last keyword of the opening.
+        clauses_first: whether clauses stand before the table in SQL.
     """
 
     openings: tuple[str, ...]
@@ -118,6 +126,8 @@ class Command:
     before_table: str = ""
     clauses: tuple[Clause, ...] = ()
     one_of: tuple[str, ...] = ()
+    opening_argument: str = ""
+    clauses_first: bool = False
 
     @property
     def syntax(self) -> str:
@@ -129,10 +139,16 @@ class Command:
         yield f"{{{verbs}}}" if len(self.openings) > 1 else verbs
         argument = "'path'" if self.table is TableArgument.PATH else "table"
         table = f"{self.before_table} {argument}".strip()
+        if self.clauses_first:
+            yield from self._clause_parts()
         if self.table is TableArgument.OPTIONAL:
             yield f"[{table}]"
         elif self.table is not TableArgument.NONE:
             yield table
+        if not self.clauses_first:
+            yield from self._clause_parts()
+
+    def _clause_parts(self) -> Iterator[str]:
         if self.one_of:
             yield "{" + " | ".join(c.syntax for c in self.clauses if c.name in self.one_of) + "}"
         for clause in self.clauses:
@@ -472,4 +488,151 @@ _CACHES = (
     ),
 )
 
-COMMANDS: tuple[Command, ...] = (*_MAINTENANCE, *_DESCRIBE, *_PREWARM, *_CACHES)
+_FIELDS_REFUSAL = (
+    "which values the index holds in columns follows indexing.fastfields and indexing.nonfastfields, so this "
+    "clause is not accepted; leave it out"
+)
+_CATALOG_REFUSAL = (
+    "tables are opened by their path, so this clause is not accepted; give the table's folder, or of an "
+    "Iceberg table its current metadata file"
+)
+_COMPANION = (
+    Command(
+        openings=(
+            "BUILD INDEXTABLES COMPANION FOR PARQUET",
+            "BUILD INDEXTABLES COMPANION FOR DELTA",
+            "BUILD INDEXTABLES COMPANION FOR ICEBERG",
+        ),
+        program="companion",
+        python="companion",
+        implementation="companion.BUILD",
+        help="Build an index beside a Delta, Iceberg or Parquet table, or sync it with that table.",
+        details="""\
+No rows are copied: the index refers to the files of the table at PATH, whose format is recognised. Only new
+and changed files are indexed.
+
+examples:
+  indextables companion s3://lake/logs --at s3://indexes/logs --modes message=text
+  indextables companion s3://lake/logs --at s3://indexes/logs
+  indextables companion s3://lake/logs --at s3://indexes/logs --every 30s""",
+        table=TableArgument.PATH,
+        clauses=(
+            Clause(
+                "AT LOCATION", "at", ValueKind.TEXT, "where the index is", placeholder="'path'", required=True
+            ),
+            Clause("INCLUDE COLUMNS", "include", ValueKind.NAMES, "the columns to index (default all)"),
+            Clause("EXCLUDE COLUMNS", "exclude", ValueKind.NAMES, "columns not to index"),
+            Clause(
+                "INDEXING MODES",
+                "modes",
+                ValueKind.PAIRS,
+                "how columns are indexed: text, string, exact_only, json, ip",
+                placeholder="('column':'mode', ...)",
+            ),
+            Clause(
+                "WHERE", "where", ValueKind.CONDITION, "a condition on partition columns: only their files"
+            ),
+            Clause(
+                "TARGET INPUT SIZE",
+                "target_size",
+                ValueKind.SIZE,
+                "the size of source files that become one split (default 2G)",
+                minimum=1,
+            ),
+            Clause(
+                "WRITER HEAP SIZE",
+                "heap_size",
+                ValueKind.SIZE,
+                "the memory for an index that is built (default 128M)",
+                minimum=16 << 20,
+            ),
+            Clause(
+                "FROM VERSION", "version", ValueKind.NUMBER, "the version or snapshot of the source to index"
+            ),
+            Clause(
+                "FROM SNAPSHOT", "version", ValueKind.NUMBER, "the version or snapshot of the source to index"
+            ),
+            Clause(
+                "SCHEMA SOURCE",
+                "schema_file",
+                ValueKind.TEXT,
+                "folders: a file whose columns are the table's",
+                placeholder="'path'",
+            ),
+            Clause("MERGE SCHEMA", "merge_schema", ValueKind.FLAG, "folders: unite the columns of all files"),
+            Clause(
+                "TIME ZONE",
+                "time_zone",
+                ValueKind.TEXT,
+                "the zone of partition values without one (default UTC)",
+            ),
+            Clause(
+                "TABLE ROOTS",
+                "roots",
+                ValueKind.PAIRS,
+                "other places of the source's files, by name",
+            ),
+            Clause("INVALIDATE ALL PARTITIONS", "rebuild", ValueKind.FLAG, "index all files anew"),
+            Clause("DRY RUN", "dry_run", ValueKind.FLAG, "only report what would be done"),
+            Clause(
+                "WITH STREAMING POLL INTERVAL",
+                "every",
+                ValueKind.SECONDS,
+                "sync again after this time, such as 30s or 5m, until interrupted",
+            ),
+            Clause("FASTFIELDS MODE", "fast_fields", ValueKind.FLAG, refusal=_FIELDS_REFUSAL),
+            Clause("HASHED FASTFIELDS", "hashed_fields", ValueKind.FLAG, refusal=_FIELDS_REFUSAL),
+            Clause("CATALOG", "catalog", ValueKind.FLAG, refusal=_CATALOG_REFUSAL),
+            Clause("WAREHOUSE", "warehouse", ValueKind.FLAG, refusal=_CATALOG_REFUSAL),
+        ),
+        opening_argument="format",
+    ),
+    Command(
+        openings=("SET INDEXTABLES TABLE",),
+        program="root set",
+        python="Table.set_root",
+        implementation="companion.SET_ROOT",
+        help="Name another place at which the files of a companion index's source can be read.",
+        before_table="AT",
+        clauses=(
+            Clause(
+                "ROOT",
+                "root",
+                ValueKind.PAIR,
+                "for set: the name and the place of a root",
+                placeholder="'name' = 'path'",
+                required=True,
+            ),
+        ),
+        clauses_first=True,
+    ),
+    Command(
+        openings=("UNSET INDEXTABLES TABLE",),
+        program="root unset",
+        python="Table.unset_root",
+        implementation="companion.UNSET_ROOT",
+        help="Remove the name of a place of a companion index's source.",
+        before_table="AT",
+        clauses=(
+            Clause(
+                "ROOT",
+                "name",
+                ValueKind.TEXT,
+                "for unset: the name of the root",
+                placeholder="'name'",
+                required=True,
+            ),
+        ),
+        clauses_first=True,
+    ),
+    Command(
+        openings=("DESCRIBE INDEXTABLES TABLE ROOTS",),
+        program="root list",
+        python="Table.roots",
+        implementation="companion.ROOTS",
+        help="List the places at which the files of a companion index's source can be read.",
+        before_table="AT",
+    ),
+)
+
+COMMANDS: tuple[Command, ...] = (*_MAINTENANCE, *_COMPANION, *_DESCRIBE, *_PREWARM, *_CACHES)

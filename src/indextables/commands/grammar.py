@@ -22,6 +22,8 @@ _SYNONYMS = {
     "DESCRIBE": ("DESCRIBE", "DESC"),
     "DAYS": ("DAYS", "DAY"),
     "HOURS": ("HOURS", "HOUR"),
+    "MINUTES": ("MINUTES", "MINUTE"),
+    "SECONDS": ("SECONDS", "SECOND"),
 }
 # How similar a first word, or a clause, must be to count as a misspelling of ours.
 _SIMILAR_VERB = 0.8
@@ -90,7 +92,7 @@ def parse_statement(text: str) -> Statement | None:
     openings = sorted(((o, c) for c in COMMANDS for o in c.openings), key=lambda pair: -len(pair[0].split()))
     for opening, command in openings:
         if cursor.accept_words(opening):
-            return _statement(cursor, command)
+            return _statement(cursor, command, opening)
     if any(cursor.next_is(f"{verb} INDEXTABLES PROFILER") for verb in _PROFILER):
         raise cursor.wrong(
             "there is no profiler to switch on: Spark's SQL page shows the time of each phase of a scan, and "
@@ -166,10 +168,13 @@ class _CommandCursor(Cursor):
 # --- the table -------------------------------------------------------------------------------------
 
 
-def _statement(cursor: _CommandCursor, command: Command) -> Statement:
+def _statement(cursor: _CommandCursor, command: Command, opening: str) -> Statement:
     try:
+        values = _clauses(cursor, command, {}, before_table=True) if command.clauses_first else {}
         target = _target(cursor, command)
-        arguments = _arguments(cursor, command)
+        arguments = _arguments(cursor, command, values)
+        if command.opening_argument:
+            arguments = {**arguments, command.opening_argument: opening.rsplit(maxsplit=1)[-1].lower()}
         if command.table is TableArgument.PATH:
             target, arguments = Target(), {**arguments, "path": target.path}
     except CommandError as error:
@@ -217,9 +222,26 @@ def _table(cursor: _CommandCursor, command: Command) -> Target:
 # --- clauses ---------------------------------------------------------------------------------------
 
 
-def _arguments(cursor: _CommandCursor, command: Command) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    while not cursor.at_end():
+def _arguments(cursor: _CommandCursor, command: Command, first: dict[str, Any]) -> dict[str, Any]:
+    values = _clauses(cursor, command, first)
+    while cursor.accept_symbol(";"):
+        pass
+    if not cursor.ended():
+        raise cursor.wrong("one command at a time: nothing may follow the semicolon")
+    for clause in command.clauses:
+        if clause.required and clause.name not in values:
+            raise cursor.wrong(f"{clause.keywords} is missing")
+    if command.one_of and values.keys().isdisjoint(command.one_of):
+        choices = [clause.keywords for clause in command.clauses if clause.name in command.one_of]
+        raise cursor.wrong(f"{' or '.join(choices)} is missing")
+    return values
+
+
+def _clauses(
+    cursor: _CommandCursor, command: Command, values: dict[str, Any], *, before_table: bool = False
+) -> dict[str, Any]:
+    """Read clauses up to the end, or up to the keyword before the table."""
+    while not cursor.at_end() and not (before_table and cursor.next_is(command.before_table)):
         start = cursor.token.start
         clause = _next_clause(cursor, command)
         if clause is None:
@@ -234,20 +256,10 @@ def _arguments(cursor: _CommandCursor, command: Command) -> dict[str, Any]:
         if clause.refusal:
             raise cursor.wrong(clause.refusal)
         values[clause.name] = _value(cursor, clause, command)
-    while cursor.accept_symbol(";"):
-        pass
-    if not cursor.ended():
-        raise cursor.wrong("one command at a time: nothing may follow the semicolon")
-    for clause in command.clauses:
-        if clause.required and clause.name not in values:
-            raise cursor.wrong(f"{clause.keywords} is missing")
-    if command.one_of and values.keys().isdisjoint(command.one_of):
-        choices = [clause.keywords for clause in command.clauses if clause.name in command.one_of]
-        raise cursor.wrong(f"{' or '.join(choices)} is missing")
     return values
 
 
-def _value(cursor: _CommandCursor, clause: Clause, command: Command) -> object:
+def _value(cursor: _CommandCursor, clause: Clause, command: Command) -> object:  # noqa: C901 - one case a kind
     match clause.kind:
         case ValueKind.FLAG:
             return True
@@ -268,6 +280,12 @@ def _value(cursor: _CommandCursor, clause: Clause, command: Command) -> object:
             return cursor.expect_number("the version")
         case ValueKind.TIMESTAMP:
             return _timestamp(cursor)
+        case ValueKind.SECONDS:
+            return _seconds(cursor, clause)
+        case ValueKind.PAIR:
+            return _pair(cursor, clause)
+        case ValueKind.PAIRS:
+            return _pairs(cursor, clause)
         case _:
             assert_never(clause.kind)
 
@@ -322,6 +340,46 @@ def _names(cursor: _CommandCursor, clause: Clause) -> tuple[str, ...]:
             return tuple(names)
         if not cursor.accept_symbol(","):
             raise cursor.wrong(f"',' or ')' is missing in {clause.keywords} (...)")
+
+
+def _pair(cursor: _CommandCursor, clause: Clause) -> tuple[str, str]:
+    """Read a name and a value: 'name' = 'value'; a colon is allowed as well."""
+    if cursor.token.kind not in (TokenKind.WORD, TokenKind.NAME, TokenKind.STRING):
+        raise cursor.wrong(f"a name is missing after {clause.keywords}")
+    name = cursor.take().value
+    if not cursor.accept_symbol("=", ":"):
+        raise cursor.wrong(f"'=' is missing after the name in {clause.keywords}")
+    return name, cursor.expect_text(f"the value of {name!r}")
+
+
+def _pairs(cursor: _CommandCursor, clause: Clause) -> dict[str, str]:
+    """Read names and values in parentheses, separated by commas."""
+    if not cursor.accept_symbol("("):
+        raise cursor.wrong(f"'(' is missing after {clause.keywords}")
+    pairs: dict[str, str] = {}
+    while True:
+        start = cursor.token.start
+        name, value = _pair(cursor, clause)
+        if name in pairs:
+            raise cursor.wrong(f"{name!r} is given twice in {clause.keywords} (...)", start)
+        pairs[name] = value
+        if cursor.accept_symbol(")"):
+            return pairs
+        if not cursor.accept_symbol(","):
+            raise cursor.wrong(f"',' or ')' is missing in {clause.keywords} (...)")
+
+
+def _seconds(cursor: _CommandCursor, clause: Clause) -> float:
+    """Read a span of time: 30 SECONDS, 5 MINUTES."""
+    start = cursor.token.start
+    value = cursor.expect_number(f"the number after {clause.keywords}")
+    if value < 1:
+        raise cursor.wrong(f"{clause.keywords} {value} is too small: at least 1 is expected", start)
+    if cursor.accept_words("MINUTES"):
+        return value * 60.0
+    if not cursor.accept_words("SECONDS"):
+        raise cursor.wrong(f"SECONDS or MINUTES is missing after {clause.keywords} {value}")
+    return float(value)
 
 
 def _timestamp(cursor: _CommandCursor) -> int:

@@ -85,6 +85,7 @@ TYPEMAP = field_option(
     "typemap.<type> = field, field. A string column that is not named is string, or exact_only where "
     "nearly every value differs.",
     expects="a field type (" + ", ".join(FIELD_TYPES) + "), or with a type as key a list of fields,",
+    where=_WRITE,
 )
 TOKENIZER = field_option(
     "indexing.tokenizer",
@@ -92,6 +93,7 @@ TOKENIZER = field_option(
     _either(parse_tokenizer),
     "Tokenizer of a text field; also tokenizer.<name> = field, field.",
     expects="a tokenizer (" + ", ".join(TOKENIZER_NAMES) + ", ngram_<min>_<max>), or a list of fields,",
+    where=_WRITE,
 )
 RECORD = field_option(
     "indexing.indexrecordoption",
@@ -100,6 +102,7 @@ RECORD = field_option(
     "What the index stores for each token of a text or json field: basic (rows), freq (term frequencies, for "
     "ranking), position (positions, for phrases); also indexrecordoption.<option> = field, field.",
     expects="one of basic, freq, position, or a list of fields,",
+    where=_WRITE,
 )
 TOKEN_LENGTH = field_option(
     "indexing.tokenLength",
@@ -108,6 +111,7 @@ TOKEN_LENGTH = field_option(
     "Maximum length of an indexed token of a text field, in bytes; also tokenLength.<n> = field, field. Rows "
     "with longer tokens are found by a check of the row.",
     expects="a number from 1 to 65530, or one of tantivy_max, default, legacy, min, or a list of fields,",
+    where=_WRITE,
 )
 TEXT_RECORD = option(
     "indexing.text.indexRecordOption",

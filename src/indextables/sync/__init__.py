@@ -14,12 +14,17 @@ from indextables.errors import OptionError
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where
 from indextables.options.companion import TARGET_INPUT_SIZE
-from indextables.store import open_store
+from indextables.options.indexing import HEAP_SIZE, TYPEMAP
+from indextables.store import CredentialsProvider, open_store
 from indextables.sync.plan import SyncRequest
+from indextables.sync.roots import set_root
 from indextables.sync.run import SyncResult, follow, sync
 from indextables.version import ENGINE
 
-__all__ = ["SyncRequest", "SyncResult", "companion", "follow", "sync"]
+__all__ = ["SyncRequest", "SyncResult", "build_options", "companion", "follow", "sync"]
+
+# Modes that have another name here.
+_MODES = {"ipaddress": "ip"}
 
 
 def companion(  # noqa: PLR0913 - what a source may need
@@ -31,7 +36,9 @@ def companion(  # noqa: PLR0913 - what a source may need
     where: str | None = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
+    modes: Mapping[str, str] | None = None,
     target_size: int | None = None,
+    heap_size: int | None = None,
     rebuild: bool = False,
     dry_run: bool = False,
     relocate: Mapping[str, str] | None = None,
@@ -39,7 +46,9 @@ def companion(  # noqa: PLR0913 - what a source may need
     time_zone: str | None = None,
     merge_schema: bool | None = None,
     schema_file: str | None = None,
+    roots: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
+    credentials: CredentialsProvider | None = None,
     progress: Callable[[int, int], None] | None = None,
     every: float | None = None,
     stop: Event | None = None,
@@ -59,7 +68,9 @@ def companion(  # noqa: PLR0913 - what a source may need
         where: a condition on partition columns: only files that meet it are indexed.
         include: the columns to index; by default all. Conditions on others are evaluated on the rows.
         exclude: columns not to index.
+        modes: how columns are indexed: text, string, exact_only, json or ip, by column.
         target_size: source files of one partition are indexed together up to this size.
+        heap_size: the memory for an index that is built, in bytes.
         rebuild: index all files anew.
         dry_run: only report what would be done.
         relocate: prefixes of paths that the table recorded, with the places where those files are now.
@@ -67,7 +78,9 @@ def companion(  # noqa: PLR0913 - what a source may need
         time_zone: Spark's time zone, for times in partition values that name none.
         merge_schema: folders of Parquet files: unite the columns of all files, as Spark's `mergeSchema`.
         schema_file: folders of Parquet files: a file whose columns are the table's.
+        roots: other places of the source's files, by name (`companion.tableRootDesignator`).
         options: `spark.indextables.*` options of indexing and storage, with or without the prefix.
+        credentials: a callable that returns credentials, as in `open`.
         progress: called with the number of finished splits and the number of all.
         every: sync again after so many seconds, until `stop` is set; a sync that has begun is finished.
         stop: set by another thread or a signal handler to end a call with `every`.
@@ -76,9 +89,12 @@ def companion(  # noqa: PLR0913 - what a source may need
         SourceNotFoundError: there is no such table, or not the version.
         UnsupportedSourceError: the table uses a feature with which it cannot be read exactly.
     """
-    parsed = Options.parse(options, {Where.WRITE, Where.COMMAND})
-    if target_size is not None:
-        parsed = Options({**parsed.values, TARGET_INPUT_SIZE.key.lower(): str(target_size)})
+    parsed = build_options(
+        Options.parse(options, {Where.WRITE, Where.COMMAND}),
+        modes=modes,
+        target_size=target_size,
+        heap_size=heap_size,
+    )
     request = SyncRequest(
         source=os.fspath(source),
         format=format,
@@ -94,10 +110,32 @@ def companion(  # noqa: PLR0913 - what a source may need
         merge_schema=merge_schema,
         schema_file=schema_file,
     )
-    log = TransactionLog(open_store(at, parsed), parsed, engine=ENGINE)
+    log = TransactionLog(open_store(at, parsed, credentials=credentials), parsed, engine=ENGINE)
     if every is None:
-        return sync(log, request, parsed, progress=progress)
-    if stop is None or every <= 0:
+        result = sync(log, request, parsed, progress=progress)
+    elif stop is None or every <= 0:
         raise OptionError("every needs a number of seconds above 0, and an Event as stop that ends the call")
-    last = follow(log, request, parsed, seconds=every, stop=stop)
-    return last or sync(log, request, parsed)
+    else:
+        result = follow(log, request, parsed, seconds=every, stop=stop) or sync(log, request, parsed)
+    if not dry_run:
+        for name, path in (roots or {}).items():
+            set_root(log, name, path)
+    return result
+
+
+def build_options(
+    options: Options,
+    *,
+    modes: Mapping[str, str] | None = None,
+    target_size: int | None = None,
+    heap_size: int | None = None,
+) -> Options:
+    """Options with those that have a clause or a parameter of their own."""
+    more: dict[str, object] = {
+        f"{TYPEMAP.key}.{column}": _MODES.get(mode.lower(), mode) for column, mode in (modes or {}).items()
+    }
+    if target_size is not None:
+        more[TARGET_INPUT_SIZE.key] = target_size
+    if heap_size is not None:
+        more[HEAP_SIZE.key] = heap_size
+    return Options.parse(more).over(options)
