@@ -178,11 +178,9 @@ def test_session_confs_reach_the_writer_and_options_win(spark, days, tmp_path):
     assert told[:2] == ["from the call", "from the session"]
 
 
-def test_unknown_and_refused_options_are_errors(days, tmp_path):
+def test_unknown_options_are_errors(days, tmp_path):
     with pytest.raises(AnalysisException, match="did you mean 'mergeSchema'"):
         writer(days, mergeSchemas="true").save(str(tmp_path / "t"))
-    with pytest.raises(AnalysisException, match=r"give mergeOnWrite\.minBatchesToTrigger"):
-        writer(days, **{"mergeOnWrite.mergeGroupMultiplier": "2"}).save(str(tmp_path / "t"))
 
 
 def test_optimized_writes_leave_one_split_where_tasks_would_leave_many(days, tmp_path):
@@ -270,9 +268,3 @@ def test_names_of_columns_may_be_anything(spark, tmp_path):
 def test_rows_without_columns_are_refused(spark, tmp_path):
     with pytest.raises(AnalysisException, match="the rows have no columns"):
         writer(spark.range(1).select()).save(str(tmp_path / "t"))
-
-
-def test_a_stream_is_told_how_it_is_written(spark, tmp_path):
-    stream = spark.readStream.format("rate").load().writeStream.format("indextables")
-    with pytest.raises(AnalysisException, match="use foreachBatch"):
-        stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "t"))

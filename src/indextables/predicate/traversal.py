@@ -5,7 +5,7 @@ Every `match` names all node classes, so that mypy reports each function that la
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import pyarrow as pa
 
@@ -50,42 +50,50 @@ from indextables.predicate.tree import (
 # --- what a condition contains ------------------------------------------------------------------------
 
 
-def depth_of(predicate: Predicate) -> int:
-    """The number of nested AND, OR and NOT."""
-    deepest = 0
-    left: list[tuple[Predicate, int]] = [(predicate, 0)]
+class Visit(NamedTuple):
+    """A node of a condition: how many AND, OR and NOT are above it, and whether one of them is a NOT."""
+
+    node: Predicate
+    depth: int
+    negated: bool
+
+
+def walk(predicate: Predicate | None) -> Iterator[Visit]:
+    """All nodes of a condition from left to right, each before its parts; None has no nodes."""
+    left = [] if predicate is None else [Visit(predicate, 0, negated=False)]
     while left:
-        node, depth = left.pop()
-        deepest = max(deepest, depth)
-        match node:
+        visit = left.pop()
+        yield visit
+        depth = visit.depth + 1
+        match visit.node:
             case And(parts) | Or(parts):
-                left += [(part, depth + 1) for part in parts]
+                left += [Visit(part, depth, visit.negated) for part in reversed(parts)]
             case Not(part):
-                left.append((part, depth + 1))
+                left.append(Visit(part, depth, negated=True))
             case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
                 pass
             case _:
-                assert_never(node)
-    return deepest
+                assert_never(visit.node)
+
+
+def depth_of(predicate: Predicate) -> int:
+    """The number of nested AND, OR and NOT."""
+    return max(visit.depth for visit in walk(predicate))
 
 
 def columns_of(predicate: Predicate) -> Iterator[Column]:
     """Every column that the condition reads, in order; a repeated one is repeated."""
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from columns_of(part)
-        case Not(part):
-            yield from columns_of(part)
-        case Search(column=column):
-            if column is not None:
-                yield column
-        case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
-            yield predicate.column
-        case Always():
-            pass
-        case _:
-            assert_never(predicate)
+    for node, _, _ in walk(predicate):
+        match node:
+            case Search(column=column):
+                if column is not None:
+                    yield column
+            case Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition():
+                yield node.column
+            case And() | Or() | Not() | Always():
+                pass
+            case _:
+                assert_never(node)
 
 
 def searches_of(predicate: Predicate | None, *, negated: bool = True) -> Iterator[Search]:
@@ -95,19 +103,9 @@ def searches_of(predicate: Predicate | None, *, negated: bool = True) -> Iterato
         predicate: The condition; None has no operators.
         negated: Whether to include operators below a NOT.
     """
-    match predicate:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from searches_of(part, negated=negated)
-        case Not(part):
-            if negated:
-                yield from searches_of(part)
-        case Search():
-            yield predicate
-        case None | Compare() | In() | IsNull() | TextMatch() | Like() | NestedCondition() | Always():
-            pass
-        case _:
-            assert_never(predicate)
+    for visit in walk(predicate):
+        if isinstance(visit.node, Search) and (negated or not visit.negated):
+            yield visit.node
 
 
 def has_search(predicate: Predicate) -> bool:
@@ -117,17 +115,7 @@ def has_search(predicate: Predicate) -> bool:
 
 def longest_list(predicate: Predicate) -> int:
     """The number of values in the longest IN list of a condition."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return max(map(longest_list, parts), default=0)
-        case Not(part):
-            return longest_list(part)
-        case In(values=values):
-            return len(values)
-        case Compare() | IsNull() | TextMatch() | Like() | NestedCondition() | Search() | Always():
-            return 0
-        case _:
-            assert_never(predicate)
+    return max((len(visit.node.values) for visit in walk(predicate) if isinstance(visit.node, In)), default=0)
 
 
 def conjuncts(predicate: Predicate | None) -> list[Predicate]:

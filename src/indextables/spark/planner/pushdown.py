@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indextables.predicate import And, In, Not, Or, Predicate, to_sql
-from indextables.predicate.traversal import longest_list
+from indextables.predicate import In, Predicate, to_sql
+from indextables.predicate.traversal import longest_list, map_leaves
 from indextables.read import DateHistogram
 from indextables.schema.spark import from_arrow
 from indextables.spark.planner.aggregation import can_order_by, must_be_complete, pushed_spec, spark_schema
@@ -34,22 +34,12 @@ def _shown(condition: Predicate) -> str:
     longest = longest_list(condition)
     if longest <= _MAX_SHOWN_VALUES:
         return to_sql(condition)
-    return f"{to_sql(_shortened(condition))} [of up to {longest} values the first {_MAX_SHOWN_VALUES}]"
+    text = to_sql(map_leaves(condition, _shortened))
+    return f"{text} [of up to {longest} values the first {_MAX_SHOWN_VALUES}]"
 
 
-def _shortened(condition: Predicate) -> Predicate:
-    match condition:
-        case And(parts):
-            return And(tuple(map(_shortened, parts)))
-        case Or(parts):
-            return Or(tuple(map(_shortened, parts)))
-        case Not(part):
-            return Not(_shortened(part))
-        case In(column, values):
-            return In(column, values[:_MAX_SHOWN_VALUES])
-        case _:
-            pass
-    return condition
+def _shortened(part: Predicate) -> Predicate:
+    return In(part.column, part.values[:_MAX_SHOWN_VALUES]) if isinstance(part, In) else part
 
 
 def order(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
