@@ -5,7 +5,7 @@ Reading needs little, so what writing and maintenance need is imported by the me
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from indextables.predicate.addresses import compare_addresses
 from indextables.read.freshness import read_snapshot
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
+from indextables.schema.calendar import epoch_milliseconds
 from indextables.store import CredentialsProvider, open_store
 from indextables.table_properties import address_columns
 from indextables.version import ENGINE
@@ -45,8 +46,6 @@ __all__ = ["Table", "open_table", "repair", "write"]
 
 # Called with the number of finished tasks and the number of all tasks.
 Progress = Callable[[int, int], None]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Table:
@@ -315,9 +314,9 @@ class Table:
         if isinstance(until, int) and until > end.version:
             raise VersionNotFoundError(self.url, f"version {until}", None, end.version)
         if until is not None:
-            last = until if isinstance(until, int) else self._log.version_after(_milliseconds(until)) - 1
+            last = until if isinstance(until, int) else self._log.version_after(epoch_milliseconds(until)) - 1
             end = end if last >= end.version else self._log.snapshot(version=last)
-        first = since + 1 if isinstance(since, int) else self._log.version_after(_milliseconds(since))
+        first = since + 1 if isinstance(since, int) else self._log.version_after(epoch_milliseconds(since))
         if first < 0 or (isinstance(since, int) and since > end.version):
             raise OptionError(
                 f"changes cannot start after version {since}: the start is a version from -1 to the last "
@@ -346,7 +345,7 @@ class Table:
         """
         from indextables.maintain.metadata_changes import restore
 
-        moment = None if timestamp is None else _milliseconds(timestamp)
+        moment = None if timestamp is None else epoch_milliseconds(timestamp)
         return restore(self._log, version=version, timestamp=moment)
 
     def commit_outcome(self, token: str, *, version: int | None = None) -> "CommitOutcome":
@@ -655,7 +654,7 @@ def open_table(
     checked = Options.parse(options, OPENED)
     store = open_store(path, checked, credentials=credentials)
     log = TransactionLog(store, checked, engine=ENGINE)
-    moment = None if timestamp is None else _milliseconds(timestamp)
+    moment = None if timestamp is None else epoch_milliseconds(timestamp)
     return Table(log, read_snapshot(log, version=version, timestamp=moment))
 
 
@@ -721,17 +720,3 @@ def repair(
 
 def _hours(span: timedelta | None) -> float | None:
     return None if span is None else span / timedelta(hours=1)
-
-
-def _milliseconds(moment: datetime | str) -> int:
-    """Convert to milliseconds since 1970; a time without a zone is UTC."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise OptionError(
-                f"timestamp '{moment}' is not a date and time such as 2024-05-01 or 2024-05-01T12:00:00+02:00"
-            ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)

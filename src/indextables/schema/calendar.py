@@ -8,7 +8,7 @@ import datetime as dt
 import re
 import zoneinfo
 
-from indextables.errors import PredicateError
+from indextables.errors import OptionError, PredicateError
 
 DAY_MICROS = 86_400_000_000
 # Days since 1970 from 0000-01-01 to 9999-12-31: the years that have four digits.
@@ -209,3 +209,17 @@ def _fixed_offset(zone: str) -> int | None:
     if minutes > 59 or seconds > 59 or total > 18 * 3600:
         return None
     return -total if match[1] == "-" else total
+
+
+def epoch_milliseconds(moment: dt.datetime | str) -> int:
+    """Convert a time, or its text in ISO 8601, to milliseconds since 1970; a time without a zone is UTC."""
+    if isinstance(moment, str):
+        try:
+            moment = dt.datetime.fromisoformat(moment)
+        except ValueError:
+            raise OptionError(
+                f"timestamp '{moment}' is not a date and time such as 2024-05-01 or 2024-05-01T12:00:00+02:00"
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
