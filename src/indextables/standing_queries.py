@@ -54,7 +54,7 @@ class StandingQueries:
                 are indexed word by word.
         """
         self._queries = standing_queries(queries)
-        self._given = Options.parse(options, {Where.READ, Where.WRITE})
+        self._options = Options.parse(options, {Where.READ, Where.WRITE})
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def match(self, rows: object) -> pa.Table:
@@ -100,7 +100,7 @@ class StandingQueries:
 
     def __getstate__(self) -> dict[str, Any]:
         """Temporary files stay in their process."""
-        return {"_queries": self._queries, "_given": self._given, "_folder": None}
+        return {"_queries": self._queries, "_options": self._options, "_folder": None}
 
     def _matched(self, group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(group, schema)
@@ -114,7 +114,7 @@ class StandingQueries:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="indextables-standing-")
         cache = {"cache.disk.path": str(Path(self._folder.name) / "cache"), "cache.disk.maxSize": "512M"}
-        options = self._given.over(Options.parse({**cache, **self._indexing(rows.schema)}))
+        options = self._options.over(Options.parse({**cache, **self._indexing(rows.schema)}))
         target = new_table(rows.schema, (), options, now_ms=time.time_ns() // 1_000_000)
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             store = open_store(folder, options)
@@ -127,7 +127,7 @@ class StandingQueries:
 
     def _indexing(self, schema: pa.Schema) -> dict[str, str]:
         """Index columns of text word by word, unless options say how columns are indexed."""
-        if any(key.startswith(INDEXING_PREFIX.lower()) for key in self._given.values):
+        if any(key.startswith(INDEXING_PREFIX.lower()) for key in self._options.values):
             return {}
         texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
         return {f"indexing.typemap.{name}": "text" for name in texts}

@@ -74,9 +74,9 @@ def check_indexing(snapshot: Snapshot, options: Options) -> None:
         OptionError: an option names an unknown column, or does not fit its type.
         SchemaError: the table has rows that are indexed in another way.
     """
-    known = indexing_options(snapshot)
-    fields = mapping_for(snapshot.schema, options.over(known), snapshot.partition_columns).fields
-    before = mapping_for(snapshot.schema, known, snapshot.partition_columns).fields
+    properties = indexing_options(snapshot)
+    fields = mapping_for(snapshot.schema, options.over(properties), snapshot.partition_columns).fields
+    before = mapping_for(snapshot.schema, properties, snapshot.partition_columns).fields
     if not snapshot.num_files:
         return
     for column in snapshot.schema.names:

@@ -187,11 +187,11 @@ def watch(
 ) -> int:
     """Write the rows that match standing queries, or run a command for each of them."""
     table = _open(settings, path)
-    found = table.watch(
+    matches = table.watch(
         _read_queries(queries), columns=columns, since=since, interval=interval, timeout=timeout
     )
     rows = 0
-    for result in found:
+    for result in matches:
         if command is not None:
             for row in result.to_pylist():
                 _run_for_match(command, row)
@@ -207,12 +207,12 @@ def _read_queries(path: str) -> Mapping[str, object]:
     import yaml  # noqa: PLC0415 - only this command needs it
 
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        queries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} is not YAML: {error}") from error
-    if not isinstance(found, Mapping):
+    if not isinstance(queries, Mapping):
         raise CommandError(f"{path} has no queries; an id and a query on each line are expected: 'id: query'")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in queries.items()}
 
 
 def _run_for_match(command: str, row: dict[str, Any]) -> None:

@@ -31,24 +31,24 @@ class StandingQuery:
     field: str | None = None
 
 
-def standing_queries(given: Mapping[str, object]) -> tuple[StandingQuery, ...]:
+def standing_queries(definitions: Mapping[str, object]) -> tuple[StandingQuery, ...]:
     """Saved queries by their ids; a value is a query, or a mapping with `query` and perhaps `field`.
 
     Raises:
         OptionError: there is none, or a value is something else.
     """
-    found = []
-    for key, value in given.items():
+    queries = []
+    for key, value in definitions.items():
         members = {"query": value} if isinstance(value, str) else value
         if not isinstance(members, Mapping) or not _is_query(members):
             raise OptionError(
                 f"the standing query '{key}' is {value!r}, but a query, or a mapping with 'query' and "
                 "perhaps 'field', is expected"
             )
-        found.append(StandingQuery(str(key), members["query"], members.get("field")))
-    if not found:
+        queries.append(StandingQuery(str(key), members["query"], members.get("field")))
+    if not queries:
         raise OptionError("there are no standing queries; give at least one, by its id")
-    return tuple(found)
+    return tuple(queries)
 
 
 def _is_query(members: Mapping[str, object]) -> bool:

@@ -67,16 +67,20 @@ class Offset:
         """
         try:
             members: Any = json.loads(text)
-            found = cls(members["table"], members["version"], members["index"], members["initial"])
+            offset = cls(members["table"], members["version"], members["index"], members["initial"])
         except (ValueError, TypeError, KeyError):
-            found = None
+            offset = None
         types = (str, int, int, bool)
-        if found is None or [type(v) for v in _values(found)] != list(types) or min(_values(found)[1:3]) < 0:
+        if (
+            offset is None
+            or [type(v) for v in _values(offset)] != list(types)
+            or min(_values(offset)[1:3]) < 0
+        ):
             raise StreamError(
                 f"this is no offset of a stream from a table of indextables: {text[:200]}; the checkpoint "
                 "location belongs to another source, or is damaged"
             )
-        return found
+        return offset
 
 
 def _values(offset: Offset) -> list[Any]:
@@ -109,15 +113,15 @@ class _Unit:
 
     def between(self, start: int, end: int | None) -> list[ChangedSplits]:
         """Some of its splits, by their places."""
-        found = []
+        units = []
         place = 0
         for part in self.parts:
             rows = part.files.num_rows
             first, last = max(start - place, 0), rows if end is None else min(end - place, rows)
             if first < last:
-                found.append(replace(part, files=part.files.slice(first, last - first)))
+                units.append(replace(part, files=part.files.slice(first, last - first)))
             place += rows
-        return found
+        return units
 
 
 class TableStream:
@@ -178,17 +182,17 @@ class TableStream:
         size = None if unlimited else self._options.get(streaming.MAX_BYTES)
         versions = None if unlimited else self._options.get(streaming.MAX_VERSIONS)
         end = start
-        taken = taken_size = 0
+        count = taken_size = 0
         try:
             for number, unit in enumerate(self._units(start, until)):
                 if number == versions:
                     break
                 sizes = unit.sizes
                 for place in range(unit.offset.index, len(sizes)):
-                    full = taken == files
-                    if full or (size is not None and taken and taken_size + sizes[place] > size):
+                    full = count == files
+                    if full or (size is not None and count and taken_size + sizes[place] > size):
                         return replace(unit.offset, index=place) if place > unit.offset.index else end
-                    taken += 1
+                    count += 1
                     taken_size += sizes[place]
                 end = unit.after()
         except (StreamError, SchemaError):
@@ -214,7 +218,7 @@ class TableStream:
         self._check_table(end, newest)
         parts: list[ChangedSplits] = []
         last = end.version if end.index else end.version - 1
-        for unit in self._units(start, last, known=newest):
+        for unit in self._units(start, last, snapshot=newest):
             if (unit.offset.version, unit.offset.initial) == (end.version, end.initial):
                 parts += unit.between(unit.offset.index, end.index)
             elif unit.offset.version <= last:
@@ -240,9 +244,9 @@ class TableStream:
 
     # --- versions ------------------------------------------------------------------------------------
 
-    def _units(self, start: Offset, until: int | None, known: Snapshot | None = None) -> Iterator[_Unit]:
+    def _units(self, start: Offset, until: int | None, snapshot: Snapshot | None = None) -> Iterator[_Unit]:
         """The versions from an offset on, with the splits that the stream reads of them."""
-        newest = known or self._log.snapshot()
+        newest = snapshot or self._log.snapshot()
         self._check_table(start, newest)
         last = newest.version if until is None else min(until, newest.version)
         position = start

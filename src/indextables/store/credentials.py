@@ -44,7 +44,7 @@ class Identity:
     left_behind: tuple[str, ...] = ()
     url: str = ""
     # The options before Hadoop's keys were replaced by those of one location.
-    given: Options = field(default_factory=Options)
+    original_options: Options = field(default_factory=Options)
 
     def without_secrets(self) -> "Identity":
         """The identity without secrets, with the names of the options that were removed."""
@@ -52,11 +52,11 @@ class Identity:
         if self.provider is not None:
             lost.append("the credentials callable")
         names = tuple(sorted({*self.left_behind, *lost}))
-        return Identity(self.options.public(), None, names, self.url, self.given.public())
+        return Identity(self.options.public(), None, names, self.url, self.original_options.public())
 
     def secrets(self) -> list[str]:
         """The values that no message may contain."""
-        values = {*self.options.values.items(), *self.given.values.items()}
+        values = {*self.options.values.items(), *self.original_options.values.items()}
         texts = [value for key, value in values if value and is_secret(key)]
         # a connection string holds them as Name=value;Name=value
         parts = [part.partition("=")[2] for value in texts for part in value.split(";")]

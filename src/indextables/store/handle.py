@@ -349,7 +349,7 @@ def _identity(
 
 def _source_identity(identity: Identity, location: Location) -> Identity:
     """The options and credentials of a companion index's source."""
-    options = identity.given if identity.given.values else identity.options
+    options = identity.original_options if identity.original_options.values else identity.options
     provider = identity.provider
     if own := options.family(SOURCE_STORE):
         clouds = {key.partition(".")[0] for key in own}

@@ -260,15 +260,15 @@ def without_defaults(table: TableLocation, incoming: pa.Schema, own: Collection[
         own: the keys of options that the write or the catalog gives; these are kept as they are.
     """
     try:
-        known = {name.lower() for name in table.snapshot().schema.names}
+        columns = {name.lower() for name in table.snapshot().schema.names}
     except TableNotFoundError:
-        known = set()
+        columns = set()
     own_keys = {key.lower() for key in own}
-    new = [name for name in incoming.names if name.lower() not in known]
+    new = [name for name in incoming.names if name.lower() not in columns]
     options = applicable(table.options, new, own_keys)
     if STATS_COLUMNS.key.lower() in own_keys:
         return options
-    return with_statistics_of(options, {*known, *(name.lower() for name in incoming.names)})
+    return with_statistics_of(options, {*columns, *(name.lower() for name in incoming.names)})
 
 
 def with_statistics_of(options: Options, columns: Collection[str]) -> Options:
