@@ -2,7 +2,8 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
-import org.apache.spark.sql.connector.catalog.{TableInfo => _, _}
+import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsDeleteV2, SupportsMetadataColumns, SupportsPartitionManagement}
+import org.apache.spark.sql.connector.catalog.{SupportsRead, SupportsWrite, Table, TableCapability, TableCatalog}
 import org.apache.spark.sql.connector.catalog.TableCapability._
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, LiteralValue, Transform}

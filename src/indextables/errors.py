@@ -55,6 +55,16 @@ class SchemaError(IndexTablesError):
     """Columns or types do not fit the table, or are not supported."""
 
 
+class NewColumnError(SchemaError):
+    """Rows have a column that the table does not have."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(
+            f"the table has no column {column}; set mergeSchema to add it, or leave the column out"
+        )
+        self.column = column
+
+
 class TableNotFoundError(IndexTablesError):
     """There is no table at the path."""
 

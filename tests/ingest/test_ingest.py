@@ -298,3 +298,11 @@ def test_a_dynamic_overwrite_of_zero_replaces_minus_zero_too(tmp_path: Path) -> 
         options={"partitionOverwriteMode": "dynamic"},
     )
     assert sorted(it.open(tmp_path).scan(["id"])["id"].to_pylist()) == [4, 6, 7]
+
+
+def test_an_overwrite_with_other_columns_names_the_option_that_replaces_them(tmp_path):
+    it.write(tmp_path / "t", [{"a": 1}])
+    with pytest.raises(SchemaError, match="no column b; set overwriteSchema to replace the columns"):
+        it.write(tmp_path / "t", [{"b": 1}], mode="overwrite")
+    with pytest.raises(SchemaError, match="no column b; set mergeSchema to add it"):
+        it.write(tmp_path / "t", [{"b": 1}])

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 import indextables as it
-from indextables.errors import PredicateError
+from indextables.errors import PredicateError, QuerySyntaxError
 from indextables.predicate.addresses import address_block, merge_blocks
 
 # Beside addresses: null, a text that is none, and an address with a zone, which has no place in the index.
@@ -93,3 +93,8 @@ def test_blocks_of_every_length_hold_their_addresses():
         assert last - first + 1 == network.num_addresses
         assert first == address_block(str(network.network_address))[0]
     assert merge_blocks([]) == []
+
+
+def test_a_malformed_query_is_refused_with_the_name_of_its_field(table):
+    with pytest.raises(QuerySyntaxError, match="the query of 'ip': "):
+        table.scan(where="ip INDEXQUERY 'a AND ('")

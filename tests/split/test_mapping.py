@@ -243,3 +243,16 @@ def test_all_names_that_are_no_columns_are_in_one_message() -> None:
         mapping_for(schema, options)
     assert all(f"'{name}'" in str(caught.value) for name in ("x", "y", "z", "w", "v.age"))
     assert "but the columns are: a, b" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["text_uuid_exactonly", "text_uuid_strip", "text_custom_exactonly:[0-9]{2,3}", "text_custom_strip:a|b"],
+)
+def test_compact_types_of_the_scala_release_are_text(name: str) -> None:
+    assert only(mapping(typemap__body=name), "body").kind is Kind.TEXT
+
+
+def test_a_compact_type_with_a_wrong_pattern_is_refused() -> None:
+    with pytest.raises(OptionError, match="a field type"):
+        mapping(typemap__body="text_custom_strip:[0-9")

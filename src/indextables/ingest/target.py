@@ -8,13 +8,18 @@ from enum import StrEnum
 import msgspec
 import pyarrow as pa
 
-from indextables.errors import OptionError, SchemaError
+from indextables.errors import NewColumnError, OptionError, SchemaError
 from indextables.log.format.actions import Format, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.schema.conversion import check_append, check_names, check_partition_columns, storage_schema
+from indextables.schema.conversion import (
+    check_append,
+    check_names,
+    check_partition_columns,
+    storage_schema,
+)
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
@@ -96,7 +101,15 @@ def existing_table(
             f"the table at {snapshot.url} is partitioned by ({', '.join(snapshot.partition_columns)}), "
             f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
         )
-    schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
+    try:
+        schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
+    except NewColumnError as error:
+        if mode is not Mode.OVERWRITE:
+            raise
+        raise SchemaError(
+            f"the table has no column {error.column}; set overwriteSchema to replace the columns, or "
+            "mergeSchema to add the column"
+        ) from None
     properties = indexing_options(snapshot)
     effective = options.over(properties)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)

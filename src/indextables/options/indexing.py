@@ -1,5 +1,6 @@
 """Options of indexing and of building splits."""
 
+import re
 from collections.abc import Callable
 
 from indextables.options.declare import (
@@ -28,8 +29,34 @@ MAX_TOKEN = 65530
 _MOST_THREADS = 8
 
 
+# Types of IndexTables for Scala that index texts without the UUIDs, or the matches of a pattern, in them.
+_COMPACT_TYPES = ("text_uuid_exactonly", "text_uuid_strip")
+_COMPACT_PREFIXES = ("text_custom_exactonly:", "text_custom_strip:")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return bool(text)
+
+
 def parse_types(text: str) -> tuple[str, ...]:
-    """Parse one field type or several (`string,text`)."""
+    """Parse one field type or several (`string,text`).
+
+    The compact types of IndexTables for Scala (`text_uuid_strip`, `text_custom_exactonly:<pattern>`, ...) are
+    text: they leave values out of the index that can be found here.
+
+    >>> parse_types("string,text"), parse_types("text_custom_strip:[0-9]{4,}")
+    (('string', 'text'), ('text',))
+    """
+    plain = text.strip().lower()
+    if plain in _COMPACT_TYPES:
+        return ("text",)
+    for prefix in _COMPACT_PREFIXES:
+        if plain.startswith(prefix) and _is_pattern(text.strip()[len(prefix) :]):
+            return ("text",)
     types = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     if not types or any(part not in FIELD_TYPES for part in types):
         raise ValueError
@@ -81,7 +108,8 @@ TYPEMAP = field_option(
     "<field>",
     _either(parse_types),
     "How a string column is indexed: string (exact), exact_only (exact, by a small hash), text (words), "
-    "json, ip; several, such as string,text, index the column in several ways. Also "
+    "json, ip; several, such as string,text, index the column in several ways. The compact types of "
+    "IndexTables for Scala (text_uuid_strip, text_custom_exactonly:<pattern>, ...) are text, whole. Also "
     "typemap.<type> = field, field. A string column that is not named is string, or exact_only where "
     "nearly every value differs.",
     expects="a field type (" + ", ".join(FIELD_TYPES) + "), or with a type as key a list of fields,",

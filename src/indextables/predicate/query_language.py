@@ -31,6 +31,7 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
+from indextables.predicate.tree import Search
 
 AND_WORDS = frozenset({"AND", "&&"})
 OR_WORDS = frozenset({"OR", "||"})
@@ -151,6 +152,15 @@ def parse_query(text: str) -> QueryNode:
 field=None, position=9), position=8)), position=0)
     """
     return _Parser(text).query()
+
+
+def parse_search(search: Search) -> QueryNode:
+    """Parse the query of a search operator; an error names the field that is searched."""
+    try:
+        return parse_query(search.query)
+    except QuerySyntaxError as error:
+        where = "all fields" if search.column is None else f"'{search.column.name}'"
+        raise QuerySyntaxError(f"the query of {where}: {error}", position=error.position) from None
 
 
 class _Parser:

@@ -40,7 +40,7 @@ from indextables.predicate.operands import (
     struct_field,
     text_match,
 )
-from indextables.predicate.query_language import parse_query
+from indextables.predicate.query_language import parse_search
 from indextables.predicate.traversal import depth_of
 from indextables.predicate.tree import (
     And,
@@ -134,8 +134,9 @@ class OperandParser(Cursor, ABC):
             raise self.error(f"{name} takes its query in quotes")
         query = self.text_of(self.operand(), name)
         assert query is not None
-        parse_query(query)
-        return Search(kind, left.column if isinstance(left, ColumnOperand) else None, query)
+        search = Search(kind, left.column if isinstance(left, ColumnOperand) else None, query)
+        parse_search(search)
+        return search
 
     def operand(self) -> Operand:
         """An operand, with casts, elements and fields that follow it."""

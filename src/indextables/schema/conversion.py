@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from indextables.errors import SchemaError
+from indextables.errors import NewColumnError, SchemaError
 from indextables.schema.type_info import (
     LOCAL_TIMESTAMP,
     METADATA_KEY,
@@ -367,10 +367,7 @@ def _merge_fields(
             )
     if incoming_by_name and not merge:
         first = next(iter(incoming_by_name.values()))
-        raise SchemaError(
-            f"the table has no column {'.'.join((*path, first.name))}; "
-            "set mergeSchema to add it, or leave the column out"
-        )
+        raise NewColumnError(".".join((*path, first.name)))
     return result + [field.with_nullable(True) for field in incoming_by_name.values()]
 
 

@@ -99,8 +99,6 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
     statement = parse_statement(request["statement"])
     if statement is None:
         raise CommandError(f"this is not a command: {request['statement']}")
-    # A table is indexed as its properties say; defaults of the session are for writes.
-    options = {key: text for key, text in request["options"].items() if not key.startswith(INDEXING_PREFIX)}
     implementation = implementation_of(statement.command)
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
@@ -124,11 +122,17 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
 
 
 def _table_options(table: TableLocation) -> Options:
-    """The options of a command on a table: defaults of the session hold for columns that the table has."""
-    if not table.options.is_set(STATS_COLUMNS):
+    """The options of a command on a table.
+
+    A table that is there is indexed as its properties say; the session has defaults for new tables.
+    Statistics are of columns that the table has.
+    """
+    indexing = [key for key in table.options.values if key.startswith(INDEXING_PREFIX)]
+    if not indexing and not table.options.is_set(STATS_COLUMNS):
         return table.options
     try:
         columns = {name.lower() for name in table.snapshot().schema.names}
     except TableNotFoundError:
         return table.options
-    return with_statistics_of(table.options, columns)
+    rest = {key: text for key, text in table.options.values.items() if key not in indexing}
+    return with_statistics_of(Options(rest), columns)

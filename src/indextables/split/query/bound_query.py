@@ -10,7 +10,7 @@ import pyarrow as pa
 from indextables.errors import PredicateError, QuerySyntaxError, UnknownFieldError
 from indextables.options import Options, reading
 from indextables.predicate import Search, SearchKind
-from indextables.predicate.query_language import parse_query
+from indextables.predicate.query_language import parse_search
 from indextables.predicate.query_tree import FieldPath, QueryNode
 from indextables.predicate.traversal import fields_of
 from indextables.schema.type_info import TypeKind, kind_of
@@ -111,7 +111,7 @@ class SearchFields:
 
     def bind(self, search: Search, options: Options) -> BoundQuery:
         """Bind a search operator: parse its query and check every field that it names."""
-        query = parse_query(search.query)
+        query = parse_search(search)
         use = fields_of(query)
         for path in use.fields:
             self.resolve(path)
