@@ -202,7 +202,7 @@ def test_history_that_is_gone_stops_the_stream_or_is_skipped(path):
     append(path, 6, **{"checkpoint.enabled": False})
     assert batches(lenient, start)[-1][-1] == 6
     with pytest.raises(it.IndexTablesError, match="version 1 of the table"):
-        source.latest(Offset(start.table, 1, 0, initial=True))
+        source.latest(Offset.start(start.table, 1, whole=True))
 
 
 def test_new_columns_stop_the_stream_until_it_starts_again(path):
@@ -241,7 +241,26 @@ def test_another_table_at_the_same_place_is_recognised(path):
     with pytest.raises(StreamError, match="deleted and created again"):
         source.latest(start)
     with pytest.raises(StreamError, match="older state of it"):
-        source.latest(Offset(it.open(path)._snapshot.metadata.id, 9))
+        source.latest(Offset.start(it.open(path)._snapshot.metadata.id, 9))
+
+
+@pytest.mark.parametrize("first", [None, "latest", 1])
+def test_the_first_batch_has_the_same_rows_when_it_is_repeated(path, first):
+    """Spark does not keep where the first micro-batch began; it asks again, and the table has changed."""
+    append(path, 1, 2)
+    source = stream(path)
+
+    def start():
+        return source.start(source.end().version if first == "latest" else first)
+
+    before = start()
+    append(path, 3)
+    end = source.latest(before)
+    rows = ids(source, before, end)
+    append(path, 4)
+    overwrite(path, 5)
+    assert ids(stream(path), start(), end) == rows
+    assert 3 in rows
 
 
 def test_starts_and_offsets_that_are_none_are_refused(path):

@@ -18,7 +18,9 @@ CHUNK = 50
 SOAK_SECONDS = int(os.environ.get("INDEXTABLES_SOAK_SECONDS", "1800"))
 
 
-def run_range(first: int, last: int, bug: str | None = None, *, real_splits: bool = False) -> Result | None:
+def run_range(
+    first: int, last: int, bug: str | None = None, *, real_splits: bool = False, streams: bool = False
+) -> Result | None:
     """The first seed of a range that breaks an invariant; `bug` is put back into the code before."""
     logging.disable(logging.WARNING)
     try:
@@ -28,7 +30,7 @@ def run_range(first: int, last: int, bug: str | None = None, *, real_splits: boo
                 make_images()
                 BUGS[bug].put_back(patch)
             for seed in range(first, last):
-                result = run(seed)
+                result = run(seed, streams=streams)
                 if result.violation is not None:
                     return result
     finally:
@@ -45,18 +47,26 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 
 
 def first_failure(
-    pool: ProcessPoolExecutor, first: int, last: int, *, bug: str | None = None, real_splits: bool = False
+    pool: ProcessPoolExecutor,
+    first: int,
+    last: int,
+    *,
+    bug: str | None = None,
+    real_splits: bool = False,
+    streams: bool = False,
 ) -> Result | None:
     """The lowest seed of a range that breaks an invariant, as far as the processes have looked."""
     starts = iter(range(first, last, CHUNK))
     return _search(
         pool,
         ((start, min(start + CHUNK, last)) for start in starts),
-        lambda pool, piece: pool.submit(run_range, *piece, bug, real_splits=real_splits),
+        lambda pool, piece: pool.submit(run_range, *piece, bug, real_splits=real_splits, streams=streams),
     )
 
 
-def until(pool: ProcessPoolExecutor, first: int, seconds: float) -> tuple[Result | None, int]:
+def until(
+    pool: ProcessPoolExecutor, first: int, seconds: float, *, streams: bool = False
+) -> tuple[Result | None, int]:
     """Seeds from the first one on, for so long; the one that fails, if any, and how many ran."""
     end = time.monotonic() + seconds
     ran = 0
@@ -69,7 +79,7 @@ def until(pool: ProcessPoolExecutor, first: int, seconds: float) -> tuple[Result
             start += CHUNK
             ran = start - first
 
-    found = _search(pool, pieces(), lambda pool, piece: pool.submit(run_range, *piece))
+    found = _search(pool, pieces(), lambda pool, piece: pool.submit(run_range, *piece, streams=streams))
     return found, ran
 
 

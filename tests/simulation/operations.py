@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -15,11 +16,13 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.ingest import Mode, write_table
+from indextables.log.changes import CHANGE_TYPE, INSERT
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import MergeOptions, merge
 from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.purge import purge
 from indextables.options import Options
+from indextables.read.stream import Offset, TableStream
 from indextables.store import Store, open_store
 from indextables.table import Table
 from tests.simulation.oracle import Oracle, VersionRecord
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 PARTITIONS = ("a", "b")
 # How old orphans must be before a purge deletes them; no operation of a run takes as long.
 PURGE_HOURS = 8.0
+# How often a micro-batch comes before its driver gives up.
+_RESTARTS = 4
 
 
 def open_table(process: Process, options: Options) -> Store:
@@ -249,6 +254,87 @@ class ReadVersion(Operation):
 
 
 @dataclass(eq=False)
+class StreamWrite(Write):
+    """A micro-batch of a stream: whatever becomes of it, its driver starts again and brings it once more.
+
+    As the planner does for Spark: it looks for the batch in the table before it commits, and after a conflict.
+    """
+
+    def run(self, world: "World", process: Process) -> int | None:
+        for row in self.rows:
+            world.oracle.writers[row] = self
+        options = self.parsed(world)
+        problem: IndexTablesError | None = None
+        for _ in range(_RESTARTS):
+            try:
+                self._write(process, options)
+            except IndexTablesError as error:
+                world.note(process, f"starts again: {error}")
+                # From then on nobody knows what has become of it, unless it is written in the end.
+                problem = problem if isinstance(problem, CommitUnknownError) else error
+            else:
+                return None
+        assert problem is not None
+        raise problem
+
+
+@dataclass(eq=False)
+class StreamRead(Operation):
+    """A stream reads the table and its changes, and is started again from its offsets.
+
+    What it has read adds up to the table at the version that it has reached; a micro-batch that is planned
+    again has the same splits.
+    """
+
+    limit: int = 1000
+    batches: int = 3
+    wait_seconds: float = 0.0
+
+    def run(self, world: "World", process: Process) -> int | None:
+        oracle = world.oracle
+        epoch = oracle.epoch
+        options = self.parsed(world, {"readChanges": "true", "maxFilesPerTrigger": str(self.limit)})
+        offset = TableStream(open_log(process, options), options).start(None)
+        content: Counter[int] = Counter()
+        for _ in range(self.batches):
+            # A new driver each time: nothing but the offset is left of the last one.
+            stream = TableStream(open_log(process, options), options)
+            end = Offset.from_json(stream.latest(offset).to_json())
+            files = self._files(stream, offset, end)
+            if oracle.epoch != epoch or oracle.excused:
+                return None
+            if files != self._files(TableStream(open_log(process, options), options), offset, end):
+                world.fail(
+                    f"the micro-batch from {offset} to {end} has other splits when it is planned again"
+                )
+            for path, kind in files:
+                rows = Counter(oracle.splits[path].rows)
+                content = content + rows if kind == INSERT else content - rows
+            offset = end
+            # Only the initial snapshot, or a version, that was read to its end is a version of the table.
+            if not offset.index and offset.version and not offset.initial:
+                expected = oracle.rows(oracle.truth[offset.version - 1])
+                if +content != expected and oracle.epoch == epoch:
+                    lost, extra = (
+                        sorted((expected - content).elements()),
+                        sorted((content - expected).elements()),
+                    )
+                    world.fail(
+                        f"a stream up to version {offset.version - 1} lacks the rows {lost} and has {extra} besides"
+                    )
+            if self.wait_seconds:
+                world.scheduler.sleep(self.wait_seconds)
+        return None
+
+    def _files(self, stream: TableStream, start: Offset, end: Offset) -> list[tuple[str, str]]:
+        files = stream.snapshot(start, end).files()
+        values = (dict(entry) for entry in files["partitionValues"].to_pylist())
+        return [
+            (path, entry[CHANGE_TYPE]) for path, entry in zip(files["path"].to_pylist(), values, strict=True)
+        ]
+
+
+@dataclass(eq=False)
 class Merge(Operation):
     """Small splits become one."""
 
@@ -450,7 +536,7 @@ class Author:
             programs.append([source.choice(("checkpoint", "truncate", "append"))])
         return [[self.operation(kind) for kind in kinds] for kinds in programs]
 
-    def operation(self, kind: str) -> Operation:
+    def operation(self, kind: str) -> Operation:  # noqa: C901, PLR0911 - one for each kind
         """One operation."""
         source = self._random
         match kind:
@@ -472,6 +558,16 @@ class Author:
                 return Close(kind)
             case "read":
                 return Read(kind, hold_seconds=source.choice((0, 0, 0.5)))
+            case "stream read":
+                return StreamRead(
+                    kind,
+                    limit=source.choice((1, 2, 1000)),
+                    batches=source.randrange(2, 6),
+                    wait_seconds=source.choice((0, 0.5, 3)),
+                )
+            case "stream write":
+                made = self._write("append batch")
+                return StreamWrite(kind, made.options, rows=made.rows, partition_by=made.partition_by)
             case "read version":
                 return ReadVersion(kind, back=source.randrange(0, 5))
             case _:

@@ -140,12 +140,13 @@ def _chance() -> Environment:
     )
 
 
-@contextmanager
-def _job(*_: object) -> Iterator[types.SimpleNamespace]:
-    """Stands in for the record of a merge on this machine, which no other process reads here."""
-    yield types.SimpleNamespace(
-        total=0, total_batches=0, done=0, done_batches=0, advance=lambda _done, _total: None
-    )
+def _begin_job(*_: object, **__: object) -> types.SimpleNamespace:
+    """Jobs of a simulated merge are in no folder."""
+    return types.SimpleNamespace(id="job")
+
+
+def _ignore_job(*_: object, **__: object) -> None:
+    """Progress and end of such a job."""
 
 
 def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
@@ -209,12 +210,16 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
         from indextables.log import checkpoint, transaction_log  # noqa: PLC0415
         from indextables.log.format import manifest  # noqa: PLC0415
-        from indextables.maintain import merge  # noqa: PLC0415
+        from indextables.maintain import jobs, merge  # noqa: PLC0415
         from indextables.store import handle  # noqa: PLC0415
 
         patch.setattr(handle, "connect", _connect(handle.connect))
         patch.setattr(transaction_log, "Environment", _chance)
-        patch.setattr(merge, "job", _job)
+        for name, stand_in in (
+            ("begin", _begin_job),
+            *((name, _ignore_job) for name in ("more", "batch_done", "progress", "end")),
+        ):
+            patch.setattr(jobs, name, stand_in)
         patch.setattr(manifest, "_entries", _recalling(manifest._entries))
         patch.setattr(checkpoint, "encode_manifest", _remembering(checkpoint.encode_manifest))  # type: ignore[attr-defined]
         if real_splits:

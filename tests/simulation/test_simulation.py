@@ -13,6 +13,8 @@ from tests.simulation.seams import installed
 
 SEEDS = 2000
 REAL_SEEDS = 20
+STREAM_START = 200_000
+STREAM_SEEDS = 300
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,11 @@ def test_two_thousand_seeds_keep_every_invariant(request, pool):
     seed = request.config.getoption("seed", None)
     found = first_failure(pool, 0, SEEDS) if seed is None else run_range(seed, seed + 1)
     assert found is None, f"{found}\nreplay: python -m pytest tests/simulation --seed {found.seed}"
+
+
+def test_streams_lose_and_double_nothing_beside_other_operations(pool):
+    found = first_failure(pool, STREAM_START, STREAM_START + STREAM_SEEDS, streams=True)
+    assert found is None, str(found)
 
 
 def test_seeds_with_real_splits_keep_every_invariant(pool):
@@ -59,3 +66,12 @@ def test_new_seeds_keep_every_invariant_for_as_long_as_asked(pool):
     found, ran = until(pool, first, SOAK_SECONDS)
     print(f"{ran} seeds from {first} on")  # noqa: T201
     assert found is None, f"{found}\nreplay: python -m pytest tests/simulation --seed {found.seed}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_new_seeds_with_streams_for_as_long_as_asked(pool):
+    first = int(time.time()) * 1000
+    found, ran = until(pool, first, SOAK_SECONDS, streams=True)
+    print(f"{ran} seeds from {first} on")  # noqa: T201
+    assert found is None, str(found)

@@ -8,10 +8,13 @@ Nothing is remembered between calls. What an offset means depends on the log alo
 again from a checkpoint reads the same splits.
 """
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from indextables.errors import HistoryExpiredError, IndexTablesError, OptionError, SchemaError
 from indextables.log.changes import (
@@ -37,6 +40,10 @@ class StreamError(IndexTablesError):
     """A stream from a table cannot continue; the message says with which options it can."""
 
 
+# A version, or a number of splits.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
 @dataclass(frozen=True, slots=True)
 class Offset:
     """A place in the stream: all splits before it were read.
@@ -46,17 +53,33 @@ class Offset:
         version: the version to read next.
         index: the number of its splits that were read already.
         initial: whether its splits are all of the table, and not those that it changed.
+        first: the version at which the stream started.
+        whole: whether it started with all splits of that version.
+
+    Spark keeps where a micro-batch ends. Where the first one began it does not: it asks for the start of the
+    stream again when it repeats that batch, and the table may have changed since. So every offset says it.
     """
 
     table: str
-    version: int
-    index: int = 0
-    initial: bool = False
+    version: Count
+    index: Count
+    initial: bool
+    first: Count
+    whole: bool
+
+    @property
+    def origin(self) -> "Offset":
+        """The offset at which the stream started."""
+        return Offset.start(self.table, self.first, whole=self.whole)
+
+    @classmethod
+    def start(cls, table: str, version: int, *, whole: bool = False) -> "Offset":
+        """The offset at which a stream starts: with all splits of a version, or with its changes."""
+        return cls(table, version, 0, whole, version, whole)
 
     def to_json(self) -> str:
         """The offset as Spark keeps it; equal offsets have equal texts."""
-        members = {"index": self.index, "initial": self.initial, "table": self.table, "version": self.version}
-        return json.dumps(members, sort_keys=True)
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Offset":
@@ -66,25 +89,12 @@ class Offset:
             StreamError: the text is no offset.
         """
         try:
-            members: Any = json.loads(text)
-            offset = cls(members["table"], members["version"], members["index"], members["initial"])
-        except (ValueError, TypeError, KeyError):
-            offset = None
-        types = (str, int, int, bool)
-        if (
-            offset is None
-            or [type(v) for v in _values(offset)] != list(types)
-            or min(_values(offset)[1:3]) < 0
-        ):
+            return msgspec.json.decode(text, type=Offset, strict=True)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
             raise StreamError(
-                f"this is no offset of a stream from a table of indextables: {text[:200]}; the checkpoint "
-                "location belongs to another source, or is damaged"
-            )
-        return offset
-
-
-def _values(offset: Offset) -> list[Any]:
-    return [offset.table, offset.version, offset.index, offset.initial]
+                f"this is no offset of a stream from a table of indextables ({error}): {text[:200]}; the "
+                "checkpoint location belongs to another source, or is damaged"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,7 @@ class _Unit:
 
     def after(self) -> Offset:
         """The offset behind all its splits."""
-        return Offset(self.offset.table, self.offset.version + 1)
+        return replace(self.offset, version=self.offset.version + 1, index=0, initial=False)
 
     def between(self, start: int, end: int | None) -> list[ChangedSplits]:
         """Some of its splits, by their places."""
@@ -152,18 +162,18 @@ class TableStream:
         """
         newest = self._log.snapshot()
         if first is None:
-            return Offset(newest.metadata.id, newest.version, initial=True)
+            return Offset.start(newest.metadata.id, newest.version, whole=True)
         if first > newest.version + 1:
             raise OptionError(
                 f"a stream cannot start at version {first} of the table at {newest.url}, whose newest "
                 f"version is {newest.version}; choose an earlier one, or latest"
             )
-        return Offset(newest.metadata.id, first)
+        return Offset.start(newest.metadata.id, first)
 
     def end(self) -> Offset:
         """The offset behind the newest version."""
         newest = self._log.snapshot()
-        return Offset(newest.metadata.id, newest.version + 1)
+        return Offset.start(newest.metadata.id, newest.version + 1)
 
     def latest(self, start: Offset, *, unlimited: bool = False, until: int | None = None) -> Offset:
         """The offset at which the next micro-batch ends; `start` itself if there is nothing new.
@@ -213,9 +223,14 @@ class TableStream:
         return Backlog(splits, size, versions)
 
     def snapshot(self, start: Offset, end: Offset) -> Snapshot:
-        """The splits between two offsets, as a snapshot."""
+        """The splits between two offsets, as a snapshot.
+
+        If they are not of one stream, `start` is the start of a stream that was computed anew, for the first
+        micro-batch of the one that `end` belongs to.
+        """
         newest = self._log.snapshot()
         self._check_table(end, newest)
+        start = start if start.origin == end.origin else end.origin
         parts: list[ChangedSplits] = []
         last = end.version if end.index else end.version - 1
         for unit in self._units(start, last, snapshot=newest):
@@ -262,9 +277,9 @@ class TableStream:
             for each in changes.versions:
                 self._check_schema(each, newest)
                 index = position.index if each.version == position.version else 0
-                offset = Offset(position.table, each.version, index)
+                offset = replace(position, version=each.version, index=index)
                 yield _Unit(offset, self._splits(each, newest.url))
-            position = Offset(position.table, changes.versions[-1].version + 1)
+            position = replace(position, version=changes.versions[-1].version + 1, index=0)
 
     def _initial(self, offset: Offset) -> _Unit:
         """All splits of a version, the oldest first; the order does not depend on checkpoints."""
