@@ -19,9 +19,9 @@ object AddressComparisons extends Rule[LogicalPlan] {
     case node if node.resolved && node.children.nonEmpty && node.expressions.exists(_.exists(isComparison)) =>
       node.transformExpressions(inlined(node)).transformExpressions {
         case Not(original @ Comparison(column, op, values)) if isAddress(column, node) =>
-          search(column, op, values).map(found => unlessNull(column, op, Not(found))).getOrElse(Not(original))
+          search(column, op, values).map(condition => unlessNull(column, op, Not(condition))).getOrElse(Not(original))
         case original @ Comparison(column, op, values) if isAddress(column, node) =>
-          search(column, op, values).map(found => unlessNull(column, op, found)).getOrElse(original)
+          search(column, op, values).map(condition => unlessNull(column, op, condition)).getOrElse(original)
       }
   }
 
@@ -40,8 +40,8 @@ object AddressComparisons extends Rule[LogicalPlan] {
   }
 
   /** A search is false for null, a comparison is unknown. */
-  private def unlessNull(column: Attribute, op: String, found: Expression): Expression =
-    if (op == "<=>") found else If(IsNull(column), Literal(null, BooleanType), found)
+  private def unlessNull(column: Attribute, op: String, condition: Expression): Expression =
+    if (op == "<=>") condition else If(IsNull(column), Literal(null, BooleanType), condition)
 
   /** Whether a column is, in the end, a column of addresses of a table of ours. */
   private def isAddress(column: Attribute, node: LogicalPlan): Boolean =
@@ -78,9 +78,9 @@ object AddressComparisons extends Rule[LogicalPlan] {
     val texts = values.filter(_.value != null).map(_.value.toString)
     val reply = Rpc("addresses", Json.obj("column" -> column.name, "op" -> op, "values" -> texts.toArray)).json
     Option(reply.get("query")).map { query =>
-      val found = Search("indexquery", column, Literal(query.asText))
+      val condition = Search("indexquery", column, Literal(query.asText))
       val others = reply.get("texts").asScala.map(text => Literal(text.asText)).toSeq ++ values.filter(_.value == null)
-      if (others.isEmpty) found else Or(found, In(column, others))
+      if (others.isEmpty) condition else Or(condition, In(column, others))
     }
   }
 
@@ -108,7 +108,7 @@ object AddressComparisons extends Rule[LogicalPlan] {
 
   private object Constant {
     def unapply(expression: Expression): Option[Literal] = expression match {
-      case given if given.resolved && given.foldable && given.dataType == StringType => given.eval() match {
+      case literal if literal.resolved && literal.foldable && literal.dataType == StringType => literal.eval() match {
         case null => Some(Literal(null, StringType))
         case text: UTF8String => Some(Literal(text, StringType))
         case _ => None

@@ -36,8 +36,8 @@ object BindStreams extends Rule[LogicalPlan] with PredicateHelper {
     val translated = parts.map(part =>
       if (part.deterministic && !SubqueryExpression.hasSubquery(part)) DataSourceV2Strategy.translateFilterV2(part) else None)
     val (start, end) = (relation.startOffset.get, relation.endOffset.get)
-    val asked = translated.flatten.toArray
-    val texts = if (asked.isEmpty && read.virtual.isEmpty) Nil else new IndexBatch(stream, read).accepted(start, end, asked)
+    val pushed = translated.flatten.toArray
+    val texts = if (pushed.isEmpty && read.virtual.isEmpty) Nil else new IndexBatch(stream, read).accepted(start, end, pushed)
     val answers = texts.iterator
     val decided = parts.zip(translated).map { case (part, predicate) => (part, predicate.filter(_ => answers.next().nonEmpty)) }
     val rest = decided.collect { case (part, None) => part }

@@ -146,7 +146,7 @@ object BindToTable extends Rule[LogicalPlan] {
       relation: DataSourceV2Relation, table: IndexTable, virtual: Seq[VirtualColumn], request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
     val (name, added) = definition(relation.output, request)
-    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
+    relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
       val column = attribute(name, request)
       val extended = added.map(more => VirtualTable(table, virtual :+ more)).getOrElse(relation.table)
       (relation.copy(table = extended, output = relation.output :+ column), column)
@@ -157,7 +157,7 @@ object BindToTable extends Rule[LogicalPlan] {
       relation: StreamingDataSourceV2ScanRelation, stream: IndexStream, read: IndexBatch.Read, request: ColumnRequest)
       : (LogicalPlan, Attribute) = {
     val (name, added) = definition(relation.output, request)
-    relation.output.find(_.name == name).map(known => (relation: LogicalPlan, known: Attribute)).getOrElse {
+    relation.output.find(_.name == name).map(existing => (relation: LogicalPlan, existing: Attribute)).getOrElse {
       val column = attribute(name, request)
       val output = relation.output :+ column
       val extended = read.copy(columns = StreamScan.schema(stream, output), virtual = read.virtual ++ added)

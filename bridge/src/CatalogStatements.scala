@@ -30,7 +30,7 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
         if catalog.name == CatalogManager.SESSION_CATALOG_NAME && !table.isDescribed && identifier.namespace.length == 1 =>
       val name = TableIdentifier(identifier.name, identifier.namespace.headOption)
       val stored = Try(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(name)).toOption
-      stored.map(found => resolved.copy(table = table.withProperties(described(table, found)))).getOrElse(resolved)
+      stored.map(info => resolved.copy(table = table.withProperties(described(table, info)))).getOrElse(resolved)
   }
 
   private def described(table: IndexTable, stored: CatalogTable): util.Map[String, String] = {
@@ -39,8 +39,8 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
     stored.storage.locationUri.foreach(uri => all.put(TableCatalog.PROP_LOCATION, uri.toString))
     if (stored.tableType == CatalogTableType.MANAGED) all.put(TableCatalog.PROP_IS_MANAGED_LOCATION, "true")
     stored.comment.foreach(all.put(TableCatalog.PROP_COMMENT, _))
-    val given = SessionOptions.kept(table.properties)
-    table.indexing.asScala.foreach { case (key, value) => if (!given.containsKey(key)) all.put(key, value) }
+    val declared = SessionOptions.catalogOptions(table.properties)
+    table.indexing.asScala.foreach { case (key, value) => if (!declared.containsKey(key)) all.put(key, value) }
     all
   }
 }

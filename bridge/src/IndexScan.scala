@@ -19,7 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** A scan as it was agreed with the planner; who reads what is planned when it runs. */
 class IndexScan(
     options: util.Map[String, String],
-    given: CaseInsensitiveStringMap,
+    readOptions: CaseInsensitiveStringMap,
     table: IndexTable,
     request: => ReadRequest,
     virtual: Seq[VirtualColumn],
@@ -39,12 +39,12 @@ class IndexScan(
   override def readSchema(): StructType = projection
 
   override def toBatch: Batch = {
-    SessionOptions.check(given, "read")
+    SessionOptions.check(readOptions, "read")
     this
   }
 
   override def toMicroBatchStream(checkpoint: String): MicroBatchStream = {
-    SessionOptions.check(given, "stream")
+    SessionOptions.check(readOptions, "stream")
     streaming = true
     new IndexStream(options, table)
   }

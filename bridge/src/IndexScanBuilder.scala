@@ -13,10 +13,10 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** Collects the filters, columns, limit, order and aggregates of a query; the planner decides what is pushed down. */
-class IndexScanBuilder(table: IndexTable, given: CaseInsensitiveStringMap, virtual: Seq[VirtualColumn] = Nil)
+class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap, virtual: Seq[VirtualColumn] = Nil)
     extends ScanBuilder with SupportsPushDownV2Filters with SupportsPushDownRequiredColumns
     with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
-  private val options = SessionOptions.merged(table.properties, given.asCaseSensitiveMap)
+  private val options = SessionOptions.merged(table.properties, readOptions.asCaseSensitiveMap)
   private var projection: StructType = table.schema
   private var pushed: Array[Predicate] = Array.empty
   private var texts: Seq[String] = Nil
@@ -94,7 +94,7 @@ class IndexScanBuilder(table: IndexTable, given: CaseInsensitiveStringMap, virtu
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
     if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
-    new IndexScan(options, given, table, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
+    new IndexScan(options, readOptions, table, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }
 }
 

@@ -24,7 +24,7 @@ class IndexTable(
     override val schema: StructType,
     override val partitioning: Array[Transform],
     override val properties: util.Map[String, String],
-    known: Option[TableInfo] = None,
+    cachedInfo: Option[TableInfo] = None,
     val mode: Option[String] = None,
     val partitionBy: Option[Array[String]] = None,
     written: Boolean = false,
@@ -38,7 +38,7 @@ class IndexTable(
 
   private def options: util.Map[String, String] = SessionOptions.merged(properties, util.Collections.emptyMap())
 
-  private lazy val info: Option[TableInfo] = known.orElse(if (named) None else TableInfo.of(options))
+  private lazy val info: Option[TableInfo] = cachedInfo.orElse(if (named) None else TableInfo.of(options))
 
   /** Whether a column, in lower case, is indexed as addresses. */
   def addresses(column: String): Boolean = info.exists(_.addresses(column))
@@ -60,13 +60,13 @@ class IndexTable(
     }))
 
   def withSchema(wider: StructType): IndexTable =
-    new IndexTable(wider, partitioning, properties, known, mode, partitionBy, written, batch)
+    new IndexTable(wider, partitioning, properties, cachedInfo, mode, partitionBy, written, batch)
 
-  def writable: IndexTable = new IndexTable(schema, partitioning, properties, known, mode, partitionBy, written = true)
+  def writable: IndexTable = new IndexTable(schema, partitioning, properties, cachedInfo, mode, partitionBy, written = true)
 
   /** The table with the properties that statements about it show. */
   def withProperties(shown: util.Map[String, String]): IndexTable =
-    new IndexTable(schema, partitioning, shown, known, mode, partitionBy, written, batch, isDescribed = true)
+    new IndexTable(schema, partitioning, shown, cachedInfo, mode, partitionBy, written, batch, isDescribed = true)
 
   override def name(): String =
     s"${Provider.Name} ${properties.getOrDefault("path", properties.getOrDefault(TableCatalog.PROP_LOCATION, ""))}".trim
@@ -97,12 +97,12 @@ class IndexTable(
 
   override def partitionSchema(): StructType = StructType(partitionNames.flatMap(name => schema.find(_.name == name)))
 
-  override def listPartitionIdentifiers(names: Array[String], given: InternalRow): Array[InternalRow] = {
+  override def listPartitionIdentifiers(names: Array[String], values: InternalRow): Array[InternalRow] = {
     val columns = partitionSchema()
     val all = ArrowAnswer.internalRows(Rpc("partitions", Json.obj("options" -> options)).blobs.head, columns)
     val places = names.map(name => (columns.fieldIndex(name), columns(name).dataType))
     all.filter(row => places.zipWithIndex.forall { case ((place, dataType), number) =>
-      row.get(place, dataType) == given.get(number, dataType)
+      row.get(place, dataType) == values.get(number, dataType)
     }).toArray
   }
 

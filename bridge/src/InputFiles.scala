@@ -38,12 +38,12 @@ object SeveralTables {
 
   /** The paths of a read of several tables. */
   def paths(options: java.util.Map[String, String]): Seq[String] = {
-    val given = new CaseInsensitiveStringMap(options)
-    if (given.containsKey("path") || !given.containsKey(Option)) Nil
+    val settings = new CaseInsensitiveStringMap(options)
+    if (settings.containsKey("path") || !settings.containsKey(Option)) Nil
     else {
-      val found = Seq.newBuilder[String]
-      Json.parse(given.get(Option).getBytes("UTF-8")).forEach(path => found += path.asText)
-      found.result()
+      val paths = Seq.newBuilder[String]
+      Json.parse(settings.get(Option).getBytes("UTF-8")).forEach(path => paths += path.asText)
+      paths.result()
     }
   }
 

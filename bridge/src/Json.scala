@@ -10,13 +10,13 @@ object Json {
 
   /** An object with these members, in this order. Members that are None are left out. */
   def obj(members: (String, Any)*): util.Map[String, Any] = {
-    val made = new util.LinkedHashMap[String, Any]()
+    val json = new util.LinkedHashMap[String, Any]()
     members.foreach {
       case (_, None) =>
-      case (name, Some(value)) => made.put(name, value)
-      case (name, value) => made.put(name, value)
+      case (name, Some(value)) => json.put(name, value)
+      case (name, value) => json.put(name, value)
     }
-    made
+    json
   }
 
   def text(value: Any): String = mapper.writeValueAsString(value)

@@ -120,7 +120,7 @@ object TableInfo {
       : Option[TableInfo] = {
     val json = Rpc("schema", Json.obj(
       "options" -> SessionOptions.merged(properties, util.Collections.emptyMap()),
-      "kept" -> SessionOptions.kept(properties).keySet,
+      "kept" -> SessionOptions.catalogOptions(properties).keySet,
       "declared" -> declared.json,
       "partitions" -> partitions.toArray,
       "changed" -> changed)).json

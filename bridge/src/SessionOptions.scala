@@ -31,31 +31,31 @@ object SessionOptions {
     val all = new util.LinkedHashMap[String, String]()
     HadoopOptions.of(SQLConf.get).foreach { case (key, value) => all.put(plain(key), value) }
     SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) all.put(plain(key), value) }
-    all.putAll(kept(properties))
-    val (stored, given) = options.asScala.partition(_._1.startsWith(Stored))
+    all.putAll(catalogOptions(properties))
+    val (stored, explicit) = options.asScala.partition(_._1.startsWith(Stored))
     stored.foreach { case (key, value) => all.put(plain(key.stripPrefix(Stored)), value) }
-    given.foreach { case (key, value) => all.put(plain(key), value) }
+    explicit.foreach { case (key, value) => all.put(plain(key), value) }
     all
   }
 
   /** A catalog hands a table's properties over as options, its own among them; they say who made them. */
   def merged(options: CaseInsensitiveStringMap): util.Map[String, String] = {
-    val given = options.asCaseSensitiveMap
-    val (kept, asked) =
-      if (options.containsKey(TableCatalog.PROP_PROVIDER)) (given, util.Collections.emptyMap[String, String]())
-      else (util.Collections.emptyMap[String, String](), given)
-    merged(kept, asked)
+    val own = options.asCaseSensitiveMap
+    val (properties, explicit) =
+      if (options.containsKey(TableCatalog.PROP_PROVIDER)) (own, util.Collections.emptyMap[String, String]())
+      else (util.Collections.emptyMap[String, String](), own)
+    merged(properties, explicit)
   }
 
   /** Refuse options that were given to one read or one write and have no effect there. */
   def check(options: CaseInsensitiveStringMap, scope: String): Unit = {
-    val given = if (options.containsKey(TableCatalog.PROP_PROVIDER)) Set.empty[String] else options.keySet.asScala.toSet
-    val keys = given.filterNot(key => key.startsWith(Stored) || Address(plain(key)))
+    val explicit = if (options.containsKey(TableCatalog.PROP_PROVIDER)) Set.empty[String] else options.keySet.asScala.toSet
+    val keys = explicit.filterNot(key => key.startsWith(Stored) || Address(plain(key)))
     if (keys.nonEmpty) Rpc("options", Json.obj("keys" -> keys.toSeq.sorted.asJava, "scope" -> scope))
   }
 
   /** What a catalog keeps of ours: the table's OPTIONS, properties of our name, and where the table is. */
-  def kept(properties: util.Map[String, String]): util.Map[String, String] = {
+  def catalogOptions(properties: util.Map[String, String]): util.Map[String, String] = {
     val ours = new util.LinkedHashMap[String, String]()
     val all = properties.asScala
     all.foreach { case (key, value) => if (isOurs(key)) ours.put(plain(key), value) }
@@ -66,7 +66,7 @@ object SessionOptions {
 
   /** The options that a table keeps and a call gives, without those of the session: their columns have to exist. */
   def own(properties: util.Map[String, String], options: util.Map[String, String]): Array[String] =
-    (kept(properties).keySet.asScala ++ options.keySet.asScala.map(key => plain(key.stripPrefix(Stored)))).toArray
+    (catalogOptions(properties).keySet.asScala ++ options.keySet.asScala.map(key => plain(key.stripPrefix(Stored)))).toArray
 
   /** Whether a property of a table is an option; other properties are the user's own. */
   private def isOurs(key: String): Boolean = key.startsWith(Prefix) || key.toLowerCase(Locale.ROOT).startsWith(Indexing)
@@ -110,16 +110,16 @@ object HadoopOptions {
 
   private def stored(conf: Configuration, stores: String): Seq[(String, String)] = {
     val now = System.currentTimeMillis
-    val known = credentials.get(stores)
-    if (known != null && now - known._1 < CredentialsMillis) known._2
+    val cached = credentials.get(stores)
+    if (cached != null && now - cached._1 < CredentialsMillis) cached._2
     else {
-      val found = for {
+      val current = for {
         provider <- CredentialProviderFactory.getProviders(conf).asScala.toSeq
         alias <- provider.getAliases.asScala if isFileSystem(alias)
         entry <- Option(provider.getCredentialEntry(alias))
       } yield alias -> new String(entry.getCredential)
-      credentials.put(stores, (now, found))
-      found
+      credentials.put(stores, (now, current))
+      current
     }
   }
 }

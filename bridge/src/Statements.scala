@@ -39,7 +39,7 @@ object Statements {
       val names = parts(tokens, place)
       names match {
         case Seq(format, path) if path.contains("/") => format.equalsIgnoreCase(Provider.Name)
-        case _ => names.nonEmpty && TimeTravel(session).kept(names).nonEmpty
+        case _ => names.nonEmpty && TimeTravel(session).catalogTable(names).nonEmpty
       }
     }
 

@@ -18,11 +18,11 @@ object TableChanges {
     session.injectTableFunction((FunctionIdentifier(Name), info, changes))
   }
 
-  private def changes(given: Seq[Expression]): LogicalPlan = given match {
+  private def changes(arguments: Seq[Expression]): LogicalPlan = arguments match {
     case Seq(table, from) => load(table, bound("starting", from))
     case Seq(table, from, to) => load(table, bound("starting", from) ++ bound("ending", to))
     case _ => throw new Failure(
-      s"$Name takes a table, the first version or time, and perhaps the last one, not ${given.size} arguments")
+      s"$Name takes a table, the first version or time, and perhaps the last one, not ${arguments.size} arguments")
   }
 
   private def load(table: Expression, options: Map[String, String]): LogicalPlan = {
@@ -34,20 +34,20 @@ object TableChanges {
   }
 
   /** A version is a number, a time anything that can be a timestamp. */
-  private def bound(side: String, given: Expression): Map[String, String] = {
-    val value = constant(given)
-    given.dataType match {
+  private def bound(side: String, argument: Expression): Map[String, String] = {
+    val value = constant(argument)
+    argument.dataType match {
       case _: IntegralType => Map(s"${side}Version" -> value.toString)
       case StringType => Map(s"${side}Timestamp" -> value.toString)
       case DateType | TimestampType | TimestampNTZType =>
         val zone = Some(SparkSession.active.sessionState.conf.sessionLocalTimeZone)
-        Map(s"${side}Timestamp" -> Cast(given, StringType, zone).eval().toString)
+        Map(s"${side}Timestamp" -> Cast(argument, StringType, zone).eval().toString)
       case other => throw new Failure(s"$Name takes versions or times, not ${other.sql}")
     }
   }
 
-  private def constant(given: Expression): Any = {
-    if (!given.resolved || !given.foldable) throw new Failure(s"the arguments of $Name have to be constants, not ${given.sql}")
-    scala.Option(given.eval()).getOrElse(throw new Failure(s"the arguments of $Name cannot be null"))
+  private def constant(argument: Expression): Any = {
+    if (!argument.resolved || !argument.foldable) throw new Failure(s"the arguments of $Name have to be constants, not ${argument.sql}")
+    scala.Option(argument.eval()).getOrElse(throw new Failure(s"the arguments of $Name cannot be null"))
   }
 }

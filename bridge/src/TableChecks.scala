@@ -16,9 +16,9 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
         }
       case _ =>
     }
-    case SetTableProperties(ResolvedTable(_, _, table: IndexTable, _), given) =>
+    case SetTableProperties(ResolvedTable(_, _, table: IndexTable, _), changes) =>
       val all = new util.HashMap[String, String](table.properties)
-      given.foreach { case (key, value) => all.put(key, value) }
+      changes.foreach { case (key, value) => all.put(key, value) }
       TableInfo.ofCatalog(all, table.schema, table.partitionNames, changed = true)
     case change: AlterTableCommand if changesColumns(change) => change.table match {
       case ResolvedTable(_, _, _: IndexTable, _) => throw new Failure(

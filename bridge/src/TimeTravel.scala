@@ -28,11 +28,11 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
     case travel @ RelationTimeTravel(relation: UnresolvedRelation, moment, number) =>
       located(relation).map { case (path, options) =>
         val zone = classicSession.sessionState.conf.sessionLocalTimeZone
-        val asked = TimeTravelSpec.create(moment.map(resolved), number, zone).map {
-          case AsOfVersion(wanted) => version -> wanted
+        val travelOptions = TimeTravelSpec.create(moment.map(resolved), number, zone).map {
+          case AsOfVersion(requested) => version -> requested
           case AsOfTimestamp(micros) => timestamp -> Instant.EPOCH.plus(micros, ChronoUnit.MICROS).toString
         }
-        loaded(relation, path, options ++ asked)
+        loaded(relation, path, options ++ travelOptions)
       }.getOrElse(travel)
     case relation: UnresolvedRelation if travels(relation) =>
       located(relation).map { case (path, options) => loaded(relation, path, options) }.getOrElse(relation)
@@ -48,7 +48,7 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
   private def resolved(moment: Expression): Expression =
     if (moment.resolved || SubqueryExpression.hasSubquery(moment)) moment
     else classicSession.sessionState.analyzer.execute(Project(Seq(Alias(moment, "moment")()), OneRowRelation())) match {
-      case Project(Seq(Alias(found, _)), _) => found
+      case Project(Seq(Alias(expression, _)), _) => expression
       case _ => moment
     }
 
@@ -59,18 +59,18 @@ case class TimeTravel(session: SparkSession) extends Rule[LogicalPlan] {
 
   /** Where a table of ours is, and the options that it is read with. */
   private def located(relation: UnresolvedRelation): Option[(String, Map[String, String])] = {
-    val given = relation.options.asCaseSensitiveMap.asScala.toMap
+    val readOptions = relation.options.asCaseSensitiveMap.asScala.toMap
     relation.multipartIdentifier match {
-      case Seq(format, path) if format.equalsIgnoreCase(Provider.Name) && path.contains("/") => Some((path, given))
-      case names => kept(names).flatMap(table => table.storage.locationUri.map { uri =>
+      case Seq(format, path) if format.equalsIgnoreCase(Provider.Name) && path.contains("/") => Some((path, readOptions))
+      case names => catalogTable(names).flatMap(table => table.storage.locationUri.map { uri =>
         val stored = table.storage.properties.filterNot(_._1.equalsIgnoreCase("path"))
-        (uri.toString, stored.map { case (key, value) => (SessionOptions.Stored + key, value) } ++ given)
+        (uri.toString, stored.map { case (key, value) => (SessionOptions.Stored + key, value) } ++ readOptions)
       })
     }
   }
 
   /** The table of ours that a catalog has under a name. */
-  def kept(names: Seq[String]): Option[CatalogTable] = {
+  def catalogTable(names: Seq[String]): Option[CatalogTable] = {
     val catalog = classicSession.sessionState.catalog
     val own = if (names.size == 3 && names.head.equalsIgnoreCase(CatalogManager.SESSION_CATALOG_NAME)) names.tail else names
     val identifier = own match {

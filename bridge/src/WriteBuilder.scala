@@ -39,9 +39,9 @@ class IndexWriteBuilder(table: IndexTable, info: LogicalWriteInfo)
   }
 
   override def build(): Write = {
-    val given = StreamOptions.removed(info.options)
-    SessionOptions.check(given, "write")
-    val options = SessionOptions.merged(table.properties, given.asCaseSensitiveMap)
+    val writeOptions = StreamOptions.removed(info.options)
+    SessionOptions.check(writeOptions, "write")
+    val options = SessionOptions.merged(table.properties, writeOptions.asCaseSensitiveMap)
     val request = Json.obj(
       "options" -> options,
       "own" -> SessionOptions.own(table.properties, info.options.asCaseSensitiveMap),
