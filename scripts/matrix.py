@@ -2,7 +2,8 @@
 
 Each version is installed in an environment of its own below `.matrix`; everything but PySpark is shared with
 `.venv`. On the versions that a lake connector supports, the tests of `tests/connectors` run beside it: Spark
-fetches the connector from Maven.
+fetches the connector from Maven. The wheel with the bridges of all versions is tested on the oldest. Two runs
+go on at once; the output of each is printed when it ends.
 """
 
 import argparse
@@ -10,11 +11,15 @@ import os
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 import venv
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / ".matrix"
 
 # The newest patch of each minor version besides the one in constraints.txt.
 VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1"}
@@ -23,7 +28,7 @@ VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1"}
 CONNECTORS = {"4.1": "iceberg", "4.2": "delta"}
 
 # Search, filters, aggregates, writes, commands, catalog, time travel, kinds of sessions.
-TESTS = [
+TESTS = (
     "tests/spark/test_buckets.py",
     "tests/spark/test_cached_data.py",
     "tests/spark/test_catalog.py",
@@ -33,40 +38,92 @@ TESTS = [
     "tests/spark/test_snapshots.py",
     "tests/spark/test_spark_commands.py",
     "tests/spark/test_write.py",
-]
-
+)
 
 # Tests on a real HDFS: Hadoop's mini-cluster from Maven. They do not depend on the version of Spark.
-HDFS_TESTS = ["tests/store/test_hdfs.py", "tests/store/test_contract.py", "tests/race/test_race.py"]
+HDFS_TESTS = ("tests/store/test_hdfs.py", "tests/store/test_contract.py", "tests/race/test_race.py")
+
+# PySpark of older versions leaves sockets and files to the garbage collector.
+WARNINGS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+_output = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tests on one version of Spark; none is the one of `.venv`."""
+
+    minor: str | None
+    name: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"Spark {VERSIONS[self.minor]}, {self.name}" if self.minor else self.name
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("versions", nargs="*", choices=[*VERSIONS, []], help="minor versions (default: all)")
+    parser.add_argument(
+        "versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)} (default: all)"
+    )
     parser.add_argument(
         "--only-connectors", action="store_true", help="leave out the tests without connectors"
     )
+    parser.add_argument("--processes", type=int, default=2, help="how many runs go on at once (default: 2)")
     arguments = parser.parse_args()
-    failed = []
-    for minor in arguments.versions or VERSIONS:
-        started = time.monotonic()
-        python = _environment(minor)
-        connector = CONNECTORS.get(minor)
-        runs = [] if arguments.only_connectors else [TESTS]
-        runs += [["tests/connectors", "-m", "connectors", "--connector", connector]] if connector else []
-        codes = [_pytest(python, run) for run in runs]
-        print(f"matrix: Spark {VERSIONS[minor]} in {time.monotonic() - started:.0f} s", flush=True)
-        failed += [minor] if any(codes) else []
-    if not arguments.versions:
-        failed += ["(HDFS)"] if _pytest(Path(sys.executable), [*HDFS_TESTS, "-m", "connectors"]) else []
+    unknown = set(arguments.versions) - set(VERSIONS)
+    if unknown:
+        parser.error(f"no such version: {', '.join(sorted(unknown))}; there are {', '.join(VERSIONS)}")
+    started = time.monotonic()
+    FOLDER.mkdir(exist_ok=True)
+    minors = arguments.versions or list(VERSIONS)
+    runs = _runs(minors, only_connectors=arguments.only_connectors)
+    with ThreadPoolExecutor(arguments.processes) as pool:
+        pythons = dict(zip(minors, pool.map(_environment, minors), strict=True))
+        own = Path(sys.executable)
+        passed = list(pool.map(lambda run: _passes(run, pythons.get(run.minor or "", own)), runs))
+    failed = [str(run) for run, ok in zip(runs, passed, strict=True) if not ok]
+    print(f"matrix: {len(runs)} runs in {time.monotonic() - started:.0f} s", flush=True)
     if failed:
-        print(f"matrix: failed on Spark {', '.join(failed)}", file=sys.stderr)
+        print(f"matrix: failed: {'; '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
+def _runs(minors: list[str], *, only_connectors: bool) -> list[Run]:
+    runs = [] if only_connectors else [Run(minor, "representative tests", TESTS) for minor in minors]
+    for minor in minors:
+        if name := CONNECTORS.get(minor):
+            connector = "tests/connectors/test_connectors.py"
+            runs.append(Run(minor, name, (connector, "-m", "connectors", "--connector", name)))
+    if set(minors) == set(VERSIONS) and not only_connectors:
+        wheel = "tests/connectors/test_wheel_of_all_versions.py"
+        runs.append(Run(minors[0], "wheel", (wheel, "-m", "connectors")))
+        runs.append(Run(None, "HDFS", (*HDFS_TESTS, "-m", "connectors")))
+    return runs
+
+
+def _passes(run: Run, python: Path) -> bool:
+    started = time.monotonic()
+    log = FOLDER / f"{run.minor or 'own'}-{run.name.split()[0]}.log"
+    with log.open("wb") as output:
+        code = subprocess.run(
+            [str(python), "-m", "pytest", "-p", "no:cacheprovider", *WARNINGS, *run.arguments],
+            cwd=ROOT,
+            # A Python worker of Spark must have the same packages as the tests.
+            env={**os.environ, "PYSPARK_PYTHON": str(python)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    seconds = time.monotonic() - started
+    with _output:
+        print(log.read_text(errors="replace"), f"matrix: {run} in {seconds:.0f} s", sep="", flush=True)
+    return code == 0
+
+
 def _environment(minor: str) -> Path:
-    """The Python of an environment with a version of Spark, installed if it is not there."""
-    folder = ROOT / ".matrix" / minor
+    """The Python of an environment with a version of Spark and its bridge, installed if it is not there."""
+    folder = FOLDER / minor
     python = folder / "bin" / "python"
     marker = folder / f"ready-{VERSIONS[minor]}"
     if not marker.is_file():
@@ -77,16 +134,9 @@ def _environment(minor: str) -> Path:
         own = next((folder / "lib").glob("python3.*")) / "site-packages"
         # Packages of the environment itself come first.
         (own / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-        subprocess.run([python, ROOT / "scripts" / "build_bridge.py"], check=True)
         marker.touch()
+    subprocess.run([python, ROOT / "scripts" / "build_bridge.py"], check=True)
     return python
-
-
-def _pytest(python: Path, arguments: list[str]) -> int:
-    # A Python worker of Spark must have the same packages as the tests.
-    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
-    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Tests beside lake connectors, which Spark fetches from Maven; run by `make matrix`."""
+"""Tests of `make matrix`: beside lake connectors, which Spark fetches from Maven, and of the wheel."""

@@ -1,12 +1,57 @@
-"""One session with a lake connector and indextables, in either order of their extensions."""
+"""Sessions with a lake connector and indextables: either extension first, or indextables attached later."""
 
-import subprocess
-import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
+
+import indextables
 
 HERE = Path(__file__).parent
+_SPARK = ".".join(pyspark.__version__.split(".")[:2])
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A lake connector: its format, the name of a table of its, and the settings of a session."""
+
+    format: str
+    table: str
+    extensions: str
+    settings: dict[str, str]
+
+
+def _connectors(home: Path) -> dict[str, Connector]:
+    iceberg = "org.apache.iceberg.spark"
+    return {
+        "delta": Connector(
+            "delta",
+            "owners",
+            "io.delta.sql.DeltaSparkSessionExtension",
+            {
+                "spark.jars.packages": f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0",
+                "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+                "spark.databricks.delta.snapshotPartitions": "2",
+            },
+        ),
+        "iceberg": Connector(
+            "iceberg",
+            "lake.db.owners",
+            f"{iceberg}.extensions.IcebergSparkSessionExtensions",
+            {
+                "spark.jars.packages": f"org.apache.iceberg:iceberg-spark-runtime-{_SPARK}_2.13:1.12.0",
+                "spark.sql.catalog.spark_catalog": f"{iceberg}.SparkSessionCatalog",
+                "spark.sql.catalog.spark_catalog.type": "hadoop",
+                "spark.sql.catalog.spark_catalog.warehouse": str(home / "session-lake"),
+                "spark.sql.catalog.lake": f"{iceberg}.SparkCatalog",
+                "spark.sql.catalog.lake.type": "hadoop",
+                "spark.sql.catalog.lake.warehouse": str(home / "lake"),
+            },
+        ),
+    }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,19 +64,55 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.connectors)
 
 
-@pytest.fixture
-def connector(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=["connector first", "indextables first", "attached"])
+def session(request, tmp_path_factory) -> Iterator[tuple[SparkSession, Connector]]:
+    """A session with both, and its connector. One JVM serves all, so Spark fetches the connector once."""
     name = request.config.getoption("--connector")
     assert name is not None, "give --connector delta or --connector iceberg"
-    return str(name)
+    home = tmp_path_factory.mktemp("connectors")
+    connector = _connectors(home)[name]
+    builder = SparkSession.Builder().master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    builder = builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -Xss16m")
+    for key, value in connector.settings.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.sql.extensions", connector.extensions)
+    if request.param == "attached":
+        spark = indextables.attach(builder.getOrCreate())
+    else:
+        builder = indextables.configure(builder)
+        if request.param == "indextables first":
+            theirs, ours = builder._options["spark.sql.extensions"].split(",")
+            builder = builder.config("spark.sql.extensions", f"{ours},{theirs}")
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    if name == "iceberg":
+        spark.sql("CREATE NAMESPACE lake.db")
+    spark.sql(f"CREATE TABLE {connector.table} (service STRING, owner STRING) USING {connector.format}")
+    spark.sql(f"INSERT INTO {connector.table} VALUES ('web', 'ann'), ('db', 'bob')")
+    spark.sql("CREATE TABLE logs (id BIGINT, service STRING, message STRING) USING indextables")
+    spark.sql(
+        "INSERT INTO logs VALUES (1, 'web', 'connection refused'), (2, 'db', 'disk full'), "
+        "(3, 'web', 'connection closed')"
+    )
+    yield spark, connector
+    spark.stop()
 
 
 @pytest.fixture
-def run_session(tmp_path, connector):
-    """Runs the session of a connector in a process of its own: one process has one JVM."""
+def spark(session) -> SparkSession:
+    return session[0]
 
-    def run(order: str) -> None:
-        script = [sys.executable, "-W", "ignore", "-m", "tests.connectors.session", connector, order]
-        subprocess.run([*script, str(tmp_path)], check=True, cwd=HERE.parent.parent, timeout=900)
 
-    return run
+@pytest.fixture
+def connector(session) -> Connector:
+    return session[1]
+
+
+@pytest.fixture
+def rows(spark):
+    """Runs a statement and returns its rows as tuples."""
+    return lambda statement: [tuple(row) for row in spark.sql(statement).collect()]
