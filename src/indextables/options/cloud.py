@@ -316,7 +316,7 @@ MULTIPART_THRESHOLD = option(
 )
 PART_SIZE = option(
     "s3.partSize",
-    Parser(lambda text: _at_least_five(size.parse(text)), "a size of at least 5M, such as 64M"),
+    Parser(lambda text: _at_least_five(size.parse(text)), "a size of at least 5M, such as 64M", size.show),
     16 << 20,
     "Size of a part of an upload; it grows for files of more than 10,000 parts.",
 )
