@@ -451,6 +451,16 @@ def test_a_callable_gives_a_signature_of_azure(azurite_server):
 
 
 @pytest.mark.server
+def test_a_callable_gives_a_token_of_google(gcs_proxy, make_store_url):
+    url, options = make_store_url("gcs")
+    endpoint = Options.parse({"gcp.endpoint": options["gcp.endpoint"]})
+    store = open_store(url, endpoint, credentials=lambda: {"token": "of-callable", "expires_at": None})
+    store.put("x", b"1")
+    assert store.get("x") == b"1"
+    assert gcs_proxy.requests[-1].header("authorization") == "Bearer of-callable"
+
+
+@pytest.mark.server
 def test_the_account_of_a_google_machine(gcs_proxy, make_store_url, bare):
     url, options = make_store_url("gcs")
     open_store(url, Options.parse(options)).put("x", b"1")

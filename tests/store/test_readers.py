@@ -80,7 +80,9 @@ def test_who_may_list_but_not_read_gets_no_split_out_of_a_warm_process(server, t
     assert store.list_folder()[1] == ["_transaction_log"]  # it may list
     with pytest.raises(CredentialsError):
         store.get(path)
-    ref: Any = types.SimpleNamespace(path=path, size=size, footer_start=None, is_parquet=True, num_records=3)
+    ref: Any = types.SimpleNamespace(
+        path=path, size=size, footer_start=None, is_parquet=True, num_records=3, source_file=None
+    )
     with pytest.raises(CredentialsError):
         sources.open_split(store, ref, None)
     # an index that was built for a split of the original lies in the disk cache, too

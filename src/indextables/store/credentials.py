@@ -97,8 +97,10 @@ class StaticKeys:
         }
 
 
-_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.", "dfs.")
-_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "KRB5")
+_OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.")
+_ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_HDFS_OPTIONS = ("dfs.",)
+_HDFS_ENVIRONMENT = ("HADOOP_", "KRB5")
 # Digests are never written anywhere, and are salted, so that secrets cannot be tried against one.
 _SALT = secrets.token_bytes(32)
 
@@ -123,12 +125,16 @@ def reader_digest(kind: Kind, identity: Identity) -> str:
 
 
 def _parts(kind: Kind, identity: Identity) -> Iterator[str]:
+    is_hdfs = kind is Kind.HDFS
     for name, value in sorted(identity.options.values.items()):
-        if name.startswith(_OPTIONS):
+        if name.startswith(_HDFS_OPTIONS if is_hdfs else _OPTIONS):
             yield f"{name}={value}"
     for name, value in sorted(os.environ.items()):
-        if name.startswith(_ENVIRONMENT):
+        if name.startswith(_HDFS_ENVIRONMENT if is_hdfs else _ENVIRONMENT):
             yield f"{name}={value}"
+    if is_hdfs:
+        yield f"user {os.geteuid()}"
+        return
     for file in _files(kind, identity.options):
         try:
             status = file.stat()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
+from indextables.cache import Cache
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.options import Options, cloud
 from indextables.store.backend import TEMPORARY, MaybeCreated, ObjectInfo, Sink, temporary_name
@@ -25,6 +26,7 @@ _REMOTE = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\))', re.DOTALL)
 _DENIED = ("AccessControlException", "AuthorizationException", "InvalidToken", "SaslException")
 _COPY_BYTES = 8 << 20
 _LONGEST = 300
+_MAX_CLIENTS = 16
 _HdfsClient = Any
 """A client of hdfs-native, which is an optional package."""
 
@@ -234,8 +236,11 @@ class HdfsBackend:
     # --- the edge: every call into hdfs-native goes through a client from here ------------------------
 
     def _client(self) -> _HdfsClient:
-        key = (os.getpid(), self._location.bucket, self._reader)
-        return _clients.get(key) or _clients.setdefault(key, _connect(self._location, self._identity.options))
+        retries = self._identity.options.get(cloud.MAX_RETRIES)
+        key = (self._location.bucket, self._reader, retries)
+        return _clients.get(key) or _clients.put_if_absent(
+            key, _connect(self._location, self._identity.options)
+        )
 
     @contextmanager
     def _translate_errors(self, key: str, *, writes: bool = False) -> Iterator[None]:
@@ -261,8 +266,8 @@ class HdfsBackend:
         return join(self._location.base, key)
 
 
-# By process, name node and reader: a forked child connects by itself, and lets go of nothing of its parent.
-_clients: dict[tuple[int, str, str], _HdfsClient] = {}
+# By name node, reader and number of retries.
+_clients: Cache[tuple[str, str, int], _HdfsClient] = Cache(_MAX_CLIENTS, retain_in_child=True)
 
 
 def _connect(location: Location, options: Options) -> _HdfsClient:
