@@ -19,6 +19,8 @@ PACKAGES = (
     "org.junit.jupiter:junit-jupiter-api:5.13.4",
     "org.mockito:mockito-core:4.11.0",
 )
+# Seconds that a busy machine may take to start it.
+PATIENCE = 300
 HOME = ROOT / ".matrix" / f"hdfs-{VERSION}"
 
 
@@ -63,8 +65,8 @@ def mini_cluster(folder: Path) -> Iterator[HdfsServer]:
         "org.apache.hadoop.test.MiniDFSClusterManager", "-datanodes", "1", "-nnport", str(port), "-format",
         "-writeConfig", str(settings),
     ]  # fmt: skip
-    with running(command, port, folder / "hdfs.log", patience=120, cwd=folder):
-        end = time.monotonic() + 120
+    with running(command, port, folder / "hdfs.log", patience=PATIENCE, cwd=folder):
+        end = time.monotonic() + PATIENCE
         while not settings.is_file():  # written when the data node has registered
             assert time.monotonic() < end, (folder / "hdfs.log").read_text()[-2000:]
             time.sleep(0.1)
