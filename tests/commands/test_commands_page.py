@@ -69,7 +69,12 @@ def test_examples_of_the_shell_run(tmp_path: Path) -> None:
 
 def test_exit_codes_are_told_on_the_page_and_in_help() -> None:
     page = PROGRAM_PAGE.read_text()
-    for code, meaning in ((0, "done"), (1, "failed"), (2, "wrong usage"), (3, "a search found nothing")):
+    for code, meaning in (
+        (0, "done"),
+        (1, "failed"),
+        (2, "wrong usage"),
+        (3, "a search or `tail` found nothing"),
+    ):
         assert f"| {code} | {meaning}" in page
     assert (FAILED, NOTHING_FOUND, INTERRUPTED) == (1, 3, 130)
 

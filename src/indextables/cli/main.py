@@ -51,7 +51,7 @@ examples:
 A table is a folder or a URL (s3://, abfss://, gs://). Options of the engine are given as
 -o key=value, for example -o aws.region=eu-central-1; docs/options.md lists them.
 
-exit codes: 0 done; 1 failed, the message says why; 2 wrong usage; 3 a search found nothing;
+exit codes: 0 done; 1 failed, the message says why; 2 wrong usage; 3 a search or tail found nothing;
 130 interrupted."""
 
 _SEARCH_DETAILS = """\
