@@ -366,6 +366,8 @@ def test_a_companion_index_is_not_written_to(source, tmp_path):
         indextables.write(index, rows(0, 1))
     with pytest.raises(SourceError, match=f"a merge {refused}"):
         table.merge()
+    with pytest.raises(ProtocolError, match="has no changes of rows; read the changes of its source"):
+        table.changes(since=0)
     with pytest.raises(SourceError, match=f"dropping partitions {refused}"):
         table.drop_partitions("day = 'd1'")
     with pytest.raises(SourceError, match=f"a repair {refused}"):

@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import HistoryExpiredError, SchemaError, VersionNotFoundError
+from indextables.errors import HistoryExpiredError, ProtocolError, SchemaError, VersionNotFoundError
 from indextables.log.format import files as file_lists
-from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
+from indextables.log.format.actions import COMPANION_FORMAT_KEY, Action, Add, CommitInfo, Metadata, Remove
 from indextables.log.format.names import Listing
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, registry_of
 from indextables.log.load import Loader, check_lineage
@@ -69,6 +69,16 @@ class ChangeRange:
     before: Metadata | None = None
 
 
+def _is_of_companion(action: Action) -> bool:
+    match action:
+        case Add(companion_source_files=files):
+            return files is not None
+        case Metadata(configuration=configuration):
+            return COMPANION_FORMAT_KEY in (configuration or {})
+        case _:
+            return False
+
+
 def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> ChangeRange:
     """The changes of the versions `first` to `last`, which must not be newer than the newest one.
 
@@ -81,6 +91,11 @@ def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> Cha
             raise _expired(loader, listing, version)
     versions = loader.versions(version_files(listing, range(first, last + 1)))
     check_lineage(loader.log.url, None, versions)
+    if any(_is_of_companion(action) for _, actions in versions for action in actions):
+        raise ProtocolError(
+            f"{loader.log.url.rpartition('/')[0]} is a companion index: its versions replace splits of rows "
+            "that did not change, so it has no changes of rows; read the changes of its source"
+        )
     pending = _Pending()
     for version, actions in versions:
         pending.take(version, actions, listing.versions[version].modified_ms)

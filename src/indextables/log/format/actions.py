@@ -198,6 +198,8 @@ FEATURES = 5
 PARQUET_SPLITS = "parquetSplits"
 # Splits that index the files of another table and hold no rows.
 COMPANION_SPLITS = "companionSplits"
+# In the configuration of a companion index: the format of its source.
+COMPANION_FORMAT_KEY = "companion.format"
 
 _READER_FEATURES = frozenset(
     {
