@@ -1,9 +1,9 @@
-"""Maintenance: merging many small splits, deleting many files, and a long listing."""
+"""Maintenance: merging small splits, converting those of the original, deleting files, a long listing."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.maintenance_work import make_table
+from bench.maintenance_work import make_original_table, make_table
 from bench.measure import Measured, measure
 from bench.report import Row, Target
 
@@ -30,6 +30,10 @@ def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
     speed = (Target(written.median_ms / merged.median_ms, 1, "times as fast as writing anew", at_least=True),)
     name = f"merge {splits} splits of {count // splits:,} rows"
     yield Row(name, merged, {"writing anew": written}, speed if full else ())
+    originals = splits // 10 or 1
+    make_original_table(folder / "original", count, originals)
+    converted = measured("convert", folder / "original", folder / "converted")
+    yield Row(f"convert {originals} splits of the original, {count // originals:,} rows each", converted)
     yield Row(f"purge {orphans:,} orphans", measured("purge", folder / "table", orphans))
     listing = measured("listing", listed)
     memory = (Target(listing.peak_mb, 200, "MB"),)

@@ -7,6 +7,7 @@ def test_the_maintenance_part_measures_everything_it_promises(tmp_path):
     rows = list(run(tmp_path, rows=200, runs=1))
     assert [row.name for row in rows] == [
         "merge 4 splits of 50 rows",
+        "convert 1 splits of the original, 200 rows each",
         "purge 200 orphans",
         "find the orphans among 200 files",
     ]
