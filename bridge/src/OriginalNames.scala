@@ -1,4 +1,4 @@
-// The names under which users of IndexTables for Scala know the data source and the extensions.
+// The names under which users of IndexTables for Scala know the data source, the extensions and the catalog.
 
 package io.indextables.provider {
   class IndexTablesProvider extends org.apache.spark.sql.indextables.Provider
@@ -14,4 +14,8 @@ package io.indextables.extensions {
 
 package io.indextables.spark.extensions {
   class IndexTables4SparkExtensions extends org.apache.spark.sql.indextables.Extensions
+}
+
+package io.indextables.catalog {
+  class IndexTablesCatalog extends org.apache.spark.sql.indextables.CompanionCatalog
 }

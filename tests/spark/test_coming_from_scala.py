@@ -159,3 +159,23 @@ def test_metrics_of_processes_are_in_the_environment(spark, logs):
     assert any(
         row.property_name.startswith("indextables.") and "count=" in row.property_value for row in found
     )
+
+
+def test_the_catalog_of_the_original_finds_an_index_by_its_source(spark, logs):
+    spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
+    spark.sql(
+        f"CREATE TABLE src (id INT) USING parquet TBLPROPERTIES ('indextables.companion.indexroot' = '{logs}')"
+    )
+    spark.sql("CREATE TABLE plain_src (id INT) USING parquet")
+    try:
+        found = spark.sql("SELECT id FROM companions.spark_catalog.default.src WHERE message INDEXQUERY 'w3'")
+        assert [row.id for row in found.collect()] == [3]
+        with pytest.raises(AnalysisException, match="plain_src has no companion index"):
+            spark.sql("SELECT * FROM companions.spark_catalog.default.plain_src")
+        with pytest.raises(AnalysisException, match="give its catalog and namespace too"):
+            spark.sql("SELECT * FROM companions.default.src")
+        with pytest.raises(AnalysisException, match="changes nothing"):
+            spark.sql("CREATE TABLE companions.spark_catalog.default.other (id INT)")
+    finally:
+        spark.sql("DROP TABLE src")
+        spark.sql("DROP TABLE plain_src")

@@ -1,0 +1,75 @@
+package org.apache.spark.sql.indextables
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.{Identifier, Table, TableCatalog, TableChange, V1Table}
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+/**
+ * Companion indexes by the names of their sources: `companions.spark_catalog.default.logs`.
+ *
+ * As in IndexTables for Scala, a property of the source says where its index is. The catalog is read-only.
+ */
+class CompanionCatalog extends TableCatalog {
+  private val Root = "indextables.companion.indexroot"
+  private val RelativePath = "indextables.companion.tableroot.relativepath"
+  private var catalogName = ""
+
+  override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = catalogName = name
+
+  override def name(): String = catalogName
+
+  override def loadTable(identifier: Identifier): Table = {
+    val options = new CaseInsensitiveStringMap(util.Map.of("path", indexPath(identifier)))
+    val provider = new Provider
+    provider.getTable(provider.inferSchema(options), provider.inferPartitioning(options), options.asCaseSensitiveMap)
+  }
+
+  private def indexPath(identifier: Identifier): String = {
+    val source = (identifier.namespace :+ identifier.name).mkString(".")
+    if (identifier.namespace.length < 2) throw new Failure(
+      s"$catalogName.$source names no source: give its catalog and namespace too, as $catalogName.spark_catalog.default.logs")
+    val properties = propertiesOf(identifier)
+    val root = regions.map(region => s"$Root.$region").collectFirst { case key if properties.contains(key) => properties(key) }
+      .orElse(properties.get(Root))
+      .getOrElse(throw new Failure(s"$source has no companion index: its table property $Root does not name one"))
+    properties.get(RelativePath).fold(root)(relative => s"${root.stripSuffix("/")}/${relative.stripPrefix("/")}")
+  }
+
+  private def propertiesOf(identifier: Identifier): Map[String, String] = {
+    val manager = SparkSession.active.sessionState.catalogManager
+    val source = manager.catalog(identifier.namespace.head) match {
+      case tables: TableCatalog => tables.loadTable(Identifier.of(identifier.namespace.tail, identifier.name))
+      case other => throw new Failure(s"the catalog ${other.name} has no tables")
+    }
+    source match {
+      case table: V1Table => table.v1Table.properties
+      case table => table.properties.asScala.toMap
+    }
+  }
+
+  private def regions: Seq[String] = Seq(
+    SparkSession.active.conf.getOption("spark.indextables.aws.region"),
+    Option(System.getenv("AWS_DEFAULT_REGION")),
+    Option(System.getenv("AWS_REGION"))).flatten
+
+  override def listTables(namespace: Array[String]): Array[Identifier] = Array.empty
+
+  override def createTable(
+      identifier: Identifier, schema: StructType, partitions: Array[Transform], properties: util.Map[String, String]): Table =
+    throw readOnly
+
+  override def alterTable(identifier: Identifier, changes: TableChange*): Table = throw readOnly
+
+  override def dropTable(identifier: Identifier): Boolean = false
+
+  override def renameTable(from: Identifier, to: Identifier): Unit = throw readOnly
+
+  private def readOnly: Failure =
+    new Failure(s"the catalog $catalogName finds companion indexes and changes nothing; build them by their paths")
+}
