@@ -120,16 +120,17 @@ def _s3_requests(get: Get) -> Values:
     host = get("endpoint")
     if host and host.lower().removeprefix("https://").rstrip("/") not in ("s3.amazonaws.com", "central"):
         if "://" not in host:
-            host = f"{'https' if _flag(get('connection.ssl.enabled') or 'true') else 'http'}://{host}"
+            encrypted = _flag("fs.s3a.connection.ssl.enabled", get("connection.ssl.enabled") or "true")
+            host = f"{'https' if encrypted else 'http'}://{host}"
         values["aws.endpoint"] = host
         if region := _AWS_HOST.fullmatch(host.partition("://")[2].rstrip("/").lower()):
             values["aws.region"] = region[1]
     if region_name := get("endpoint.region"):
         values["aws.region"] = region_name
     if style := get("path.style.access"):
-        values["aws.pathStyleAccess"] = style
+        values["aws.pathStyleAccess"] = str(_flag("fs.s3a.path.style.access", style))
     if payer := get("requester.pays.enabled"):
-        values["aws.requesterPays"] = payer
+        values["aws.requesterPays"] = str(_flag("fs.s3a.requester.pays.enabled", payer))
     return values | _encryption(get)
 
 
@@ -306,7 +307,7 @@ def _gcs_credentials(get: Get) -> Values:
         if provider := get(key):
             raise _no_counterpart(f"fs.gs.{key}", provider)
     kind = (get("auth.type") or "").upper()
-    if kind == "UNAUTHENTICATED" or _flag(get("auth.null.enable") or "false"):
+    if kind == "UNAUTHENTICATED" or _flag("fs.gs.auth.null.enable", get("auth.null.enable") or "false"):
         return {cloud.PROVIDER.key: "anonymous"}
     if kind == "COMPUTE_ENGINE":
         return {cloud.PROVIDER.key: "instance"}
@@ -337,10 +338,8 @@ def _no_counterpart(key: str, value: str) -> CredentialsError:
     return CredentialsError(f"{key} is {value or 'empty'}, which has no counterpart here; {_INSTEAD}")
 
 
-def _flag(text: str) -> bool:
+def _flag(key: str, text: str) -> bool:
     try:
         return boolean.parse(text)
     except ValueError:
-        raise StoreError(
-            f"'{text}' stands in Hadoop's configuration where true or false is expected"
-        ) from None
+        raise StoreError(f"{key} is '{text}', but true or false is expected; correct it") from None
