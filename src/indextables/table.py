@@ -4,14 +4,14 @@ Reading needs little, so what writing and maintenance need is imported by the me
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from indextables import read
-from indextables.errors import OptionError, VersionNotFoundError
+from indextables.errors import OptionError
 from indextables.log.history import history_table
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -22,7 +22,7 @@ from indextables.predicate.addresses import compare_addresses
 from indextables.read.freshness import read_snapshot
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
-from indextables.schema.calendar import epoch_milliseconds
+from indextables.schema.calendar import epoch_milliseconds, hours_of
 from indextables.store import CredentialsProvider, open_store
 from indextables.table_properties import address_columns
 from indextables.version import ENGINE
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from indextables.log.history import CommitOutcome, LogFileActions
     from indextables.maintain.convert import Conversion
     from indextables.maintain.figures import ColumnSkipping, SplitComponents, StateFigures
-    from indextables.maintain.jobs import Job
+    from indextables.maintain.jobs import Job, Progress
     from indextables.maintain.merge import MergeOutcome
     from indextables.maintain.metadata_changes import Dropped, RestoreResult, TruncateResult
     from indextables.maintain.prewarm import PrewarmPlan, Warmed
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     from indextables.maintain.repair import Repaired
     from indextables.source.companion import TableRoot
     from indextables.split.index.cache import CacheStats
-
-__all__ = ["Table", "open_table", "repair", "write"]
-
-# Called with the number of finished tasks and the number of all tasks.
-Progress = Callable[[int, int], None]
 
 
 class Table:
@@ -224,7 +219,9 @@ class Table:
         where: str | None = None,
     ) -> pa.RecordBatchReader:
         """Return the same rows batch by batch, in bounded memory."""
-        changed = self._changes_snapshot(since, until)
+        from indextables.read.follow import changes_between
+
+        changed = changes_between(self._log, self._snapshot, since, until)
         return read.scan(
             changed,
             self._log.store,
@@ -309,21 +306,6 @@ class Table:
             timeout=timeout,
         )
 
-    def _changes_snapshot(self, since: int | datetime | str, until: int | datetime | str | None) -> Snapshot:
-        end = self._snapshot
-        if isinstance(until, int) and until > end.version:
-            raise VersionNotFoundError(self.url, f"version {until}", None, end.version)
-        if until is not None:
-            last = until if isinstance(until, int) else self._log.version_after(epoch_milliseconds(until)) - 1
-            end = end if last >= end.version else self._log.snapshot(version=last)
-        first = since + 1 if isinstance(since, int) else self._log.version_after(epoch_milliseconds(since))
-        if first < 0 or (isinstance(since, int) and since > end.version):
-            raise OptionError(
-                f"changes cannot start after version {since}: the start is a version from -1 to the last "
-                f"one, {end.version}"
-            )
-        return self._log.changes_snapshot(first, end)
-
     # --- history -------------------------------------------------------------------------------------
 
     def history(self, limit: int | None = None) -> pa.Table:
@@ -371,7 +353,7 @@ class Table:
         target_size: int | None = None,
         max_new_splits: int | None = None,
         max_sources: int | None = None,
-        progress: Progress | None = None,
+        progress: "Progress | None" = None,
     ) -> "MergeOutcome":
         """Merge small splits into large ones.
 
@@ -395,7 +377,7 @@ class Table:
         return merge(self._log, self._options, merge_options, progress=progress)
 
     def convert(
-        self, *, where: str | None = None, dry_run: bool = False, progress: Progress | None = None
+        self, *, where: str | None = None, dry_run: bool = False, progress: "Progress | None" = None
     ) -> "Conversion":
         """Convert the splits of IndexTables for Scala into Parquet splits, in place.
 
@@ -417,7 +399,7 @@ class Table:
         older_than: timedelta | None = None,
         log_retention: timedelta | None = None,
         dry_run: bool = False,
-        progress: Progress | None = None,
+        progress: "Progress | None" = None,
     ) -> "PurgeOutcome":
         """Delete files that no version refers to, and log files whose retention is over.
 
@@ -432,8 +414,8 @@ class Table:
         return purge(
             self._log,
             self._options,
-            older_than_hours=_hours(older_than),
-            log_hours=_hours(log_retention),
+            older_than_hours=hours_of(older_than),
+            log_hours=hours_of(log_retention),
             dry_run=dry_run,
             progress=progress,
         )
@@ -499,7 +481,7 @@ class Table:
         segments: Sequence[str] = (),
         fields: Sequence[str] = (),
         parallelism: int | None = None,
-        progress: Progress | None = None,
+        progress: "Progress | None" = None,
     ) -> "Warmed":
         """Load indexes into the local cache before the first search.
 
@@ -716,7 +698,3 @@ def repair(
 
     checked = Options.parse(options, {Where.COMMAND})
     return repair_log(source, at, checked, engine=ENGINE, credentials=credentials)
-
-
-def _hours(span: timedelta | None) -> float | None:
-    return None if span is None else span / timedelta(hours=1)

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import pyarrow as pa
 
+from indextables.errors import OptionError, VersionNotFoundError
 from indextables.log.changes import changed_splits, check_columns, snapshot_of_splits
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -17,6 +19,7 @@ from indextables.read.execute import stream
 from indextables.read.search import HIGHLIGHT
 from indextables.read.spec import Highlight, ScanSpec, VirtualColumn
 from indextables.read.table_context import plan_splits, table_context
+from indextables.schema.calendar import epoch_milliseconds
 
 # The most versions whose splits are listed at once.
 _WINDOW = 100
@@ -113,3 +116,26 @@ def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def changes_between(
+    log: TransactionLog, end: Snapshot, since: int | datetime | str, until: int | datetime | str | None
+) -> Snapshot:
+    """The changes after a version or time, up to another one or to the snapshot `end`, as a snapshot.
+
+    Raises:
+        VersionNotFoundError: `until` is a version after `end`.
+        OptionError: there is no such start.
+    """
+    if isinstance(until, int) and until > end.version:
+        raise VersionNotFoundError(end.url, f"version {until}", None, end.version)
+    if until is not None:
+        last = until if isinstance(until, int) else log.version_after(epoch_milliseconds(until)) - 1
+        end = end if last >= end.version else log.snapshot(version=last)
+    first = since + 1 if isinstance(since, int) else log.version_after(epoch_milliseconds(since))
+    if first < 0 or (isinstance(since, int) and since > end.version):
+        raise OptionError(
+            f"changes cannot start after version {since}: the start is a version from -1 to the last "
+            f"one, {end.version}"
+        )
+    return log.changes_snapshot(first, end)

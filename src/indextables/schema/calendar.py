@@ -223,3 +223,8 @@ def epoch_milliseconds(moment: dt.datetime | str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
+def hours_of(span: dt.timedelta | None) -> float | None:
+    """The length of a span in hours; None for None."""
+    return None if span is None else span / dt.timedelta(hours=1)
