@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import indextables
 from indextables.spark import bridge
+from indextables.spark.compiler import MINORS, sources_for
 from tests import ROOT
 from tests.spark.script_runner import run_script
 
@@ -47,6 +48,14 @@ def test_the_bridge_in_the_package_is_made_from_the_sources_as_they_are():
     with zipfile.ZipFile(packaged) as archive:
         registered = archive.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister")
     assert registered.decode().strip() == "org.apache.spark.sql.indextables.Provider"
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_version_has_its_own_sources_where_its_internals_differ(minor):
+    own = {path.name for path in (ROOT / "bridge" / "compat" / minor).glob("*.scala")}
+    used = {path.name: path.parent.name for path in sources_for(ROOT / "bridge", minor)}
+    assert used.keys() == {path.name for path in (ROOT / "bridge" / "src").glob("*.scala")}
+    assert {name for name, folder in used.items() if folder == minor} == own
 
 
 @pytest.mark.parametrize(

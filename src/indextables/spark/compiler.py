@@ -48,15 +48,12 @@ def version_key(version: str) -> tuple[int, int]:
 def sources_for(folder: Path, spark_version: str) -> list[Path]:
     """The Scala sources for a version of Spark; empty if the folder has none.
 
-    `src` is common to all versions. `compat` has a folder for each version in which internals of Spark
-    changed; the newest one that is not newer than `spark_version` is used.
+    `src` has them for the newest version. `compat` has a folder for each older version in which internals of
+    Spark differ: its files replace those of `src` with the same names.
     """
-    common = sorted((folder / "src").glob("*.scala"))
-    versions = sorted((path.name for path in (folder / "compat").glob("*.*")), key=version_key)
-    fitting = [name for name in versions if version_key(name) <= version_key(spark_version)]
-    if not common or not fitting:
-        return []
-    return [*common, *sorted((folder / "compat" / fitting[-1]).glob("*.scala"))]
+    files = {path.name: path for path in (folder / "src").glob("*.scala")}
+    files |= {path.name: path for path in (folder / "compat" / minor(spark_version)).glob("*.scala")}
+    return [files[name] for name in sorted(files)]
 
 
 def jar_name(spark_version: str) -> str:
