@@ -41,6 +41,7 @@ object Attach {
       replace(state, _.getType == classOf[ParserInterface], added.buildParser(session, state.sqlParser))
       replace(state, _.getName == "planNormalizationRules",
         state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
+      SessionTables.install(session)
       state.conf.setConfString(Mark, "true")
     }
   }

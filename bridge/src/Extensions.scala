@@ -8,6 +8,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     session.injectParser((active, parser) => SearchParser(active, parser))
     SearchFunctions.inject(session)
     TableChanges.inject(session)
+    session.injectHintResolutionRule(InstallSessionTables(_))
     session.injectHintResolutionRule(TimeTravel(_))
     session.injectHintResolutionRule(PathRelation(_))
     session.injectHintResolutionRule(MergeSchema(_))
