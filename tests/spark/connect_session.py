@@ -1,7 +1,9 @@
 """A session of Spark Connect, whose server this process starts."""
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -41,6 +43,20 @@ try:
     replacing.save(f"{home}/t")
 except Exception as error:  # noqa: BLE001 - the test looks at it
     results["task_error"] = str(error)
+# `-I -S`: neither PYTHONPATH nor the links of an installation that lead to indextables.
+packages = json.dumps([path for path in sys.path if path.endswith("site-packages")])
+client = [
+    sys.executable,
+    "-I",
+    "-S",
+    "-W",
+    "ignore",
+    str(Path(__file__).with_name("connect_client.py")),
+    packages,
+]
+run = subprocess.run([*client, f"{home}/client"], capture_output=True, text=True, check=False)
+assert run.returncode == 0, run.stderr
+results["client"] = json.loads(run.stdout.splitlines()[-1])
 try:
     indextables.attach(spark)
 except indextables.IndexTablesError as error:

@@ -156,4 +156,11 @@ def test_spark_connect_has_everything_but_attach(tmp_path):
     assert "a table exists at" in results["error"]
     assert results["merged"] == 1
     assert "rows do not match the condition of replaceWhere" in results["task_error"].splitlines()[0]
+    assert results["client"] == {
+        "has indextables": False,
+        "search": [3],
+        "sql": [3, 4],
+        "command": 2,
+        "pandas": [2],
+    }
     assert "Spark Connect" in results["attach"]
