@@ -93,7 +93,10 @@ def session(request, tmp_path_factory) -> Iterator[tuple[SparkSession, Connector
         spark.sql("CREATE NAMESPACE lake.db")
     spark.sql(f"CREATE TABLE {connector.table} (service STRING, owner STRING) USING {connector.format}")
     spark.sql(f"INSERT INTO {connector.table} VALUES ('web', 'ann'), ('db', 'bob')")
-    spark.sql("CREATE TABLE logs (id BIGINT, service STRING, message STRING) USING indextables")
+    spark.sql(
+        "CREATE TABLE logs (id BIGINT, service STRING, message STRING) USING indextables "
+        "OPTIONS ('indexing.typemap.message' 'text')"
+    )
     spark.sql(
         "INSERT INTO logs VALUES (1, 'web', 'connection refused'), (2, 'db', 'disk full'), "
         "(3, 'web', 'connection closed')"

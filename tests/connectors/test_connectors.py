@@ -32,7 +32,8 @@ def test_rows_go_from_one_format_to_the_other(spark, rows, connector):
         f"CREATE TABLE {copy} USING {connector.format} AS SELECT * FROM logs WHERE message INDEXQUERY 'connection'"
     )
     try:
-        spark.sql(f"CREATE TABLE again USING indextables AS SELECT * FROM {copy}")
+        options = "OPTIONS ('indexing.typemap.message' 'text')"
+        spark.sql(f"CREATE TABLE again USING indextables {options} AS SELECT * FROM {copy}")
         spark.sql(f"INSERT INTO again SELECT id + 10, service, message FROM {copy} WHERE id = 3")
         assert rows("SELECT id FROM again WHERE message INDEXQUERY 'closed' ORDER BY id") == [(3,), (13,)]
     finally:
