@@ -183,11 +183,15 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
             assert not (isinstance(thing, str) and "hush-hush" in thing), where
 
 
-CLIENT_POOLS = {f"indextables.store.handle.{name}" for name in ("_remotes", "_memories", "_of_parents")}
+# Clients of stores, and open files of companion sources: they hold keys, and are found only by whoever has these keys.
+CLIENT_POOLS = {
+    *(f"indextables.store.handle.{name}" for name in ("_remotes", "_memories", "_of_parents")),
+    "indextables.read.companion_split._readers",
+}
 
 
 def module_caches():
-    """Whatever modules hold that grows, except the clients of stores, which hold keys and are pooled by reader."""
+    """Whatever modules hold that grows, except the pools of clients."""
     for info in pkgutil.walk_packages(indextables.__path__, "indextables."):
         if info.name.endswith("__main__"):
             continue
