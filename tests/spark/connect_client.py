@@ -10,6 +10,8 @@ import sys
 sys.path.extend(json.loads(sys.argv[1]))
 path = sys.argv[2]
 
+from typing import Any
+
 from pyspark.sql import SparkSession  # noqa: E402 - the path first
 
 spark = SparkSession.builder.remote("sc://localhost:15002").getOrCreate()
@@ -17,6 +19,7 @@ rows = spark.range(5).selectExpr("id", "concat('line ', id) AS text")
 rows.write.format("indextables").option("indexing.typemap.text", "text").mode("error").save(path)
 table = spark.read.format("indextables").load(path)
 table.createOrReplaceTempView("lines")
+pandas: Any = table.where("text INDEXQUERY '2'").toPandas()
 results = {
     "has indextables": importlib.util.find_spec("indextables") is not None,
     "search": [row.id for row in table.where("text INDEXQUERY '3'").collect()],
@@ -24,7 +27,7 @@ results = {
         row.id for row in spark.sql("SELECT id FROM lines WHERE * INDEXQUERY '3 OR 4' ORDER BY id").collect()
     ],
     "command": spark.sql(f"DESCRIBE INDEXTABLES HISTORY '{path}'").count(),
-    "pandas": [int(number) for number in table.where("text INDEXQUERY '2'").toPandas()["id"]],
+    "pandas": [int(number) for number in pandas["id"]],
 }
 spark.stop()
 print(json.dumps(results))  # noqa: T201 - what the server's script reads
