@@ -6,11 +6,10 @@ Arguments: folders of packages as JSON, the path of a table. The last line of th
 import importlib.util
 import json
 import sys
+from typing import Any
 
 sys.path.extend(json.loads(sys.argv[1]))
 path = sys.argv[2]
-
-from typing import Any
 
 from pyspark.sql import SparkSession  # noqa: E402 - the path first
 
