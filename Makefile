@@ -32,7 +32,7 @@ check: .venv/.ready ## Check format, lint, types, layers, generated pages and th
 	$(PY) scripts/build_site.py
 
 test: check ## Run everything that CI runs
-	$(PY) -m pytest -n 2 --dist loadfile
+	$(PY) -m pytest -n 3 --dist loadfile
 
 fast: .venv/.ready ## Run the tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"

@@ -137,7 +137,7 @@ def test_exit_codes(logs: Path, capsys) -> None:
     assert "did you mean id?" in capsys.readouterr().err
     assert main(["count", str(logs), "-o", "chekpoint.interval=1"]) == 1
     for wrong in (
-        ["cont", str(logs)],
+        ["serch", str(logs)],
         ["purge", str(logs), "--older-than", "2x"],
         ["merge", str(logs), "--target-size", "x"],
         ["count", str(logs), "-o", "x"],
@@ -154,7 +154,7 @@ def test_exit_codes(logs: Path, capsys) -> None:
     ):
         assert main(wrong) == 2
     told = capsys.readouterr().err
-    assert "No such command 'cont'. Did you mean 'count'?" in told
+    assert "No such command 'serch'. Did you mean 'search'?" in told
     assert "'weather' is not one of 'table', 'splits', 'state'" in told
     assert "Give one of --to-version and --to-timestamp." in told
     assert "Give --json or --csv, not both." in told

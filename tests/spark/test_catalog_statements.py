@@ -94,14 +94,14 @@ def test_describe_extended_shows_location_comments_and_index_settings(sql, table
 
 def test_index_settings_of_a_writer_are_shown_though_no_property_has_them(spark, sql, tmp_path):
     indextables.write(tmp_path / "t", [{"id": 1, "m": "a b"}], options={"indexing.typemap.m": "text"})
-    sql(f"CREATE TABLE found USING indextables LOCATION '{tmp_path}/t'")
+    sql(f"CREATE TABLE by_python USING indextables LOCATION '{tmp_path}/t'")
     try:
-        assert ("indexing.typemap.m", "text") in sql("SHOW TBLPROPERTIES found")
-        statement = sql("SHOW CREATE TABLE found")[0][0]
+        assert ("indexing.typemap.m", "text") in sql("SHOW TBLPROPERTIES by_python")
+        statement = sql("SHOW CREATE TABLE by_python")[0][0]
         assert f"LOCATION 'file:{tmp_path}/t'" in statement
         assert "'indexing.typemap.m' = 'text'" in statement
     finally:
-        sql("DROP TABLE found")
+        sql("DROP TABLE by_python")
 
 
 def test_show_create_table_makes_a_table_that_is_indexed_alike(sql, table):

@@ -166,7 +166,7 @@ USES = (
 
 
 def _condition(name: str) -> str:
-    return "size(changing) > 0" if name.startswith(("array", "map")) else f"changing = {COLUMN_TYPES[name]}"
+    return "size(changing) > 0" if name.startswith(("array", "map")) else f"changing = ({COLUMN_TYPES[name]})"
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -74,25 +74,24 @@ def test_several_tables_have_to_have_the_same_columns(spark, paths, tmp_path):
         load(spark, [paths[0], str(tmp_path / "nowhere")])
 
 
-def stages(spark):
-    """Input and output figures of all stages: bytes read, rows read, bytes written, rows written."""
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    store = spark.sparkContext._jsc.sc().statusStore()
-    found = []
-    for number in range(10_000):
-        try:
-            stage = store.lastStageAttempt(number)
-        except Exception:  # noqa: BLE001 - the store has no other way to say that there is none
-            break
-        found.append((stage.inputBytes(), stage.inputRecords(), stage.outputBytes(), stage.outputRecords()))
-    return found
+def stages(spark, group):
+    """Input and output figures of the stages of a job group: bytes and rows read, bytes and rows written."""
+    context = spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    done = [store.lastStageAttempt(number) for job in jobs for number in job.stageIds]
+    return [(s.inputBytes(), s.inputRecords(), s.outputBytes(), s.outputRecords()) for s in done]
 
 
 def test_tasks_show_what_they_read_and_wrote(spark, paths, tmp_path):
-    before = len(stages(spark))
     rows = load(spark, paths[0], **{"read.inline.maxRows": "0"})
-    rows.write.format("indextables").save(str(tmp_path / "t"))
-    figures = stages(spark)[before:]
+    spark.sparkContext.setJobGroup("figures", "a write")
+    try:
+        rows.write.format("indextables").save(str(tmp_path / "t"))
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    figures = stages(spark, "figures")
     read_bytes, read_rows, written_bytes, written_rows = (
         sum(column) for column in zip(*figures, strict=True)
     )

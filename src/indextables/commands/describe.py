@@ -14,7 +14,6 @@ from indextables.log.format.names import LOG_FOLDER
 from indextables.log.history import LogFileActions
 from indextables.maintain.figures import column_skipping, split_components, state_figures
 from indextables.maintain.listing import partition_condition
-from indextables.split.mapping import SYSTEM_FIELDS
 
 _STATE = pa.schema(
     {
@@ -184,7 +183,6 @@ def _components(context: CommandContext, arguments: Arguments) -> pa.Table:
         }
         for split in split_components(snapshot, context.store, chosen)
         for part in split.parts
-        if part.column not in SYSTEM_FIELDS
     ]
     return table_of(_COMPONENTS, *rows)
 

@@ -19,6 +19,7 @@ from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.checksum import crc32
 from indextables.split.footer import BLOCK_BYTES, META, PARQUET_TAG, Footer, IndexFile, read_footer
+from indextables.split.mapping import SYSTEM_FIELDS
 from indextables.split.quickwit import read_bundle
 from indextables.split.tantivy_layout import (
     FILES_BY_FIELD,
@@ -228,7 +229,7 @@ class SplitComponents:
 def split_components(
     snapshot: Snapshot, store: Store, where: Predicate | None = None
 ) -> Iterator[SplitComponents]:
-    """The parts of the live splits; each costs some small reads."""
+    """The parts of the live splits, without internal fields; each split costs some small reads."""
     files = in_partitions(snapshot, where)
     columns = (files[name].to_pylist() for name in ("path", "size", "partitionValues", "splitTags"))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -239,7 +240,8 @@ def _parts(
     store: Store, path: str, size: int, values: list[tuple[str, str | None]], tags: list[str] | None
 ) -> SplitComponents:
     if PARQUET_TAG in (tags or ()):
-        parts = components(store, read_footer(store, path, size))
+        all_parts = components(store, read_footer(store, path, size))
+        parts = [part for part in all_parts if part.column not in SYSTEM_FIELDS]
     else:
         files = read_bundle(store, path, size).files.items()
         suffixes = {suffix: KINDS[part] for part, all_ in INDEX_COMPONENTS.items() for suffix in all_}
