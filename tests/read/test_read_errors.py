@@ -12,6 +12,7 @@ import indextables as it
 from indextables.errors import SplitError
 from indextables.log.snapshot_cache import invalidate
 from indextables.read import split_reader
+from indextables.split.query import filter_pushdown
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_no_error_of_another_library_reaches_the_caller(table: Path, monkeypatch
         raise error
 
     monkeypatch.setattr(split_reader, "evaluate", broken)
-    monkeypatch.setattr(split_reader, "plan_filter", broken)
+    monkeypatch.setattr(filter_pushdown, "plan_filter", broken)
     with pytest.raises(SplitError, match=split_of(table)) as caught:
         read(it.open(table))
     assert caught.value.__cause__ is error

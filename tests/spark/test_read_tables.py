@@ -290,7 +290,7 @@ def test_session_settings_reach_the_reader_and_options_win(spark, parts):
     spark.conf.set("spark.indextables.read.inline.maxRows", "0")
     try:
         assert load(spark, parts).rdd.getNumPartitions() == 2
-        inline = load(spark, parts, **{"read.inline.maxRows": "1000", "read.inline.maxSplits": "100"})
+        inline = load(spark, parts, **{"read.inline.maxRows": "1000", "read.inline.maxTime": "5000"})
         assert inline.rdd.getNumPartitions() == 1
     finally:
         spark.conf.unset("spark.indextables.read.inline.maxRows")

@@ -64,7 +64,7 @@ SPLITS_PER_TASK: Option[int | None] = option(
     default_text="auto",
 )
 MAX_SPLITS_PER_TASK = option(
-    "read.maxSplitsPerTask", integer(1), 8, "Maximum number of splits in one task with auto.", where=_READ
+    "read.maxSplitsPerTask", integer(1), 64, "Maximum number of splits in one task with auto.", where=_READ
 )
 AGGREGATE_SPLITS_PER_TASK: Option[int | None] = option(
     "read.aggregate.splitsPerTask",
@@ -77,7 +77,7 @@ AGGREGATE_SPLITS_PER_TASK: Option[int | None] = option(
 AGGREGATE_MAX_SPLITS_PER_TASK = option(
     "read.aggregate.maxSplitsPerTask",
     integer(1),
-    32,
+    64,
     "Maximum number of splits in one task of an aggregate with auto.",
     where=_READ,
 )
@@ -89,11 +89,12 @@ INLINE_ROWS = option(
     "Results of at most this many rows are computed on Spark's driver, without a task; 0 disables that.",
     where=_READ,
 )
-INLINE_SPLITS = option(
-    "read.inline.maxSplits",
+INLINE_TIME = option(
+    "read.inline.maxTime",
     integer(0),
-    8,
-    "Maximum number of splits that Spark's driver reads for a result without a task.",
+    1000,
+    "Maximum time in milliseconds for a result on Spark's driver, estimated from the number and size of the "
+    "splits and what is cached; a result that takes twice as long is left to tasks.",
     where=_READ,
 )
 

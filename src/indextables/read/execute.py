@@ -65,9 +65,11 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
     """The rows of a scan in the order of the splits; several splits are read at once."""
     if spec.limit is not None and spec.limit <= 0:
         return
-    works = [partial(execute, spec, (ref,), store) for ref in sufficient_splits(spec, splits)]
+    at_once = parallelism(spec.table.options)
+    groups = split_groups(spec, sufficient_splits(spec, splits), at_once)
+    works = [partial(execute, spec, group, store) for group in groups]
     left = spec.limit
-    for batch in in_order(works, parallelism(spec.table.options)):
+    for batch in in_order(works, at_once):
         if left is None:
             yield batch
             continue
@@ -75,6 +77,15 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
         left -= batch.num_rows
         if left <= 0:
             return
+
+
+def split_groups(spec: ScanSpec, splits: Sequence[SplitRef], at_once: int) -> list[tuple[SplitRef, ...]]:
+    """The splits in groups, each read by one thread: few rows of several splits are fetched together.
+
+    Without a condition every split has many rows, and is a group of its own.
+    """
+    size = 1 if spec.where is None else min(_SPLITS_IN_GROUP, -(-len(splits) // (2 * at_once)))
+    return [tuple(splits[start : start + size]) for start in range(0, len(splits), max(1, size))]
 
 
 def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitRef]:
@@ -115,6 +126,7 @@ def _count_one(store: Store, ref: SplitRef, table: TableContext, where: Predicat
     return SplitReader(store, ref, table).count(where)
 
 
+_SPLITS_IN_GROUP = 64
 # So many partial results are merge at once.
 _MERGED_AT_ONCE = 32
 

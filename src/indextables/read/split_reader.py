@@ -25,17 +25,17 @@ from indextables.predicate import (
     Predicate,
     Search,
     TextMatch,
-    columns_of,
 )
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.traversal import fold_constants, has_search, longest_list, searches_of
-from indextables.read.split_source import Numbers, SplitSource, open_split
+from indextables.predicate.traversal import fold_constants, has_search, longest_list
+from indextables.read.split_source import Numbers, ParquetSplit, SplitSource, open_split
 from indextables.read.table_context import SplitRef, TableContext
+from indextables.split.parquet.reader import RowReader
 from indextables.split.query.bound_query import BoundQuery
-from indextables.split.query.filter_pushdown import FilterPlan, plan_filter
+from indextables.split.query.filter_pushdown import FilterPlan
 from indextables.split.query.index_view import IndexView, TermStatistics
 from indextables.split.query.query_compiler import compile_query
-from indextables.split.query.row_matcher import Mask, match_rows, required_columns
+from indextables.split.query.row_matcher import Mask, match_rows
 from indextables.split.query.row_sets import NO_ROWS, RowSet
 from indextables.split.query.searcher import IndexSearcher
 from indextables.split.query.value_queries import few_lookups
@@ -109,6 +109,8 @@ INDEX_TIME = "indextables.read.index_ms"
 _FEW_VALUES = 1024
 # A list is hashed for every batch of rows, so long lists are compared with large batches.
 _ROWS_PER_VALUE = 8
+# Rows of several splits are fetched together up to this number; so many are remembered, too.
+FEW_ROWS = 1024
 # Without a search operator, comparing every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 
@@ -136,17 +138,18 @@ class SplitReader:
         self.ref = ref
         self.source: SplitSource = open_split(store, ref, table)
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
+        # Candidates by the identity of a condition and the limit.
+        self._few: dict[tuple[int, int | None], _Candidates] = {}
+        self._conditions: list[Predicate] = []
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
 
     @cached_property
     def constants(self) -> dict[str, pa.Scalar]:
         """Columns with one value in all rows: partition columns, and columns that the split does not have."""
-        own = {name.lower() for name in self.source.schema.names}
-        constants = {
-            f.name.lower(): pa.scalar(None, f.type) for f in self.table.schema if f.name.lower() not in own
-        }
-        constants.update({name.lower(): value for name, value in self.ref.partition})
-        return constants
+        missing = self.table.missing_columns(self.source.schema)
+        if not self.ref.partition:
+            return missing
+        return {**missing, **{name.lower(): value for name, value in self.ref.partition}}
 
     @cached_property
     def index(self) -> IndexSearcher:
@@ -169,22 +172,25 @@ class SplitReader:
 
     def fold(self, where: Predicate | None) -> Predicate:
         """The condition with the constant columns of this split replaced by their values."""
-        return Always(True) if where is None else fold_constants(where, self.constants)
+        if where is None:
+            return Always(True)
+        # The same object for most splits, so that they share what was computed for it.
+        if not self.constants or self.table.facts_of(where).compared.isdisjoint(self.constants):
+            return where
+        return fold_constants(where, self.constants)
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:
         """The candidates of a folded condition and the residual that the index leaves."""
-        self.index.load_columns(self.columns_of(where))
-        return plan_filter(where, self.view, self.bound_query, self.table.options)
+        plan = self.table.filter_plans.find(where, self.view)
+        if plan is None:
+            self.index.load_columns(self.columns_of(where))
+            plan = self.table.filter_plans.make(where, self.view, self.bound_query, self.table.options)
+        return plan
 
-    def columns_of(self, condition: Predicate | None) -> list[str]:
+    def columns_of(self, condition: Predicate | None) -> Sequence[str]:
         """The columns of a condition and of its searches."""
-        if condition is None:
-            return []
-        names = [self.table.column(column.path[0]).name for column in columns_of(condition)]
-        for search in searches_of(condition):
-            names += required_columns(self.bound_query(search))
-        return names
+        return () if condition is None else self.table.facts_of(condition).columns
 
     def is_index_at_hand(self, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
@@ -229,7 +235,19 @@ class SplitReader:
     def _find_candidates(
         self, condition: Predicate, limit: int | None, max_hits: int
     ) -> "_Candidates | None":
-        """The candidate rows of the index; None if there are more than `most`."""
+        """The candidate rows of the index; None if there are more than `max_hits`."""
+        key = (id(condition), limit)
+        if (found := self._few.get(key)) is not None:
+            return found if len(found.numbers) <= max_hits else None
+        found = self._search_candidates(condition, limit, max_hits)
+        if found is not None and len(found.numbers) <= FEW_ROWS:
+            self._few[key] = found
+            self._conditions.append(condition)  # its identity is in use
+        return found
+
+    def _search_candidates(
+        self, condition: Predicate, limit: int | None, max_hits: int
+    ) -> "_Candidates | None":
         plan = self.filter_plan(condition)
         none = np.zeros(0, np.int64)
         if plan.candidates.rows is NO_ROWS:
@@ -241,6 +259,37 @@ class SplitReader:
             return None if numbers is None else _Candidates(numbers, None, none)
         uncertain = numbers if plan.candidates.all_uncertain else self.index.rows(plan.candidates.uncertain)
         return _Candidates(numbers, plan.residual, uncertain)
+
+    @naming_split
+    def find_few(self, where: Predicate | None, limit: int | None, most: int) -> Numbers | None:
+        """The rows for which the condition is true, at most `limit`, if the index finds few and is exact.
+
+        Returns:
+            The numbers of the rows; None if there may be more than `most`, or rows have to be compared.
+        """
+        condition = self.fold(where)
+        if isinstance(condition, Always):
+            return None if condition.value is True else np.zeros(0, np.int64)
+        if not self._index_pays(condition):
+            return None
+        most = min(most, self._max_hits(condition))
+        found = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
+        if found is None or found.residual is not None or len(found.numbers) > most:
+            return None
+        return found.numbers
+
+    @property
+    def row_reader(self) -> RowReader | None:
+        """The reader of the rows, if the split has them itself, in Parquet."""
+        return self.source.rows if isinstance(self.source, ParquetSplit) else None
+
+    def whole(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        """A batch of the split's own columns with the columns in order and with constant columns added."""
+        return self._whole(batch, columns, batch.num_rows)
+
+    def own_columns(self, columns: Sequence[str]) -> list[str]:
+        """The columns that are read from the split, as the split names them."""
+        return self._own(columns)
 
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
         """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
@@ -326,6 +375,22 @@ class SplitReader:
         return self.source.num_records if count is None else count
 
     @naming_split
+    def find_candidates(self, where: Predicate | None, limit: int | None, most: int) -> int | None:
+        """The number of candidate rows of the condition; None if there are more than `most`.
+
+        With a limit, the index need not find more rows than that, if it decides the condition alone. The rows
+        are remembered, so that reading them does not search again.
+        """
+        condition = self.fold(where)
+        if isinstance(condition, Always):
+            count = self.source.num_records if condition.value is True else 0
+            return count if count <= most else None
+        if not self._index_pays(condition):
+            return self.source.num_records if self.source.num_records <= most else None
+        found = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
+        return None if found is None else len(found.numbers)
+
+    @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, which are ascending."""
         return pa.Table.from_batches(
@@ -335,11 +400,11 @@ class SplitReader:
     def _max_hits(self, condition: Predicate) -> int:
         """With more hits than this, comparing every row is cheaper than collecting hits."""
         rows = self.source.num_records
-        return rows if has_search(condition) else int(_MANY * rows)
+        return rows if self.table.facts_of(condition).has_search else int(_MANY * rows)
 
     def _index_pays(self, condition: Predicate) -> bool:
         """Whether to use the index: a search needs it, it is cached, or it may exclude most rows."""
-        if has_search(condition):
+        if self.table.facts_of(condition).has_search:
             return True
         if not self._index_excludes_rows(condition):
             return False
@@ -402,13 +467,19 @@ class SplitReader:
         for batch in self.source.scan(own, size, self.table.options.get(reading.BATCH_BYTES)):
             yield self._whole(batch, columns, batch.num_rows)
 
+    @naming_split_in_batches
+    def fetch(self, columns: Sequence[str], numbers: Numbers) -> Iterator[pa.RecordBatch]:
+        """Rows by number, which are ascending, in batches."""
+        yield from self._fetch(columns, numbers)
+
     def _fetch(
         self, columns: Sequence[str], numbers: Numbers, *, dense: bool = True
     ) -> Iterator[pa.RecordBatch]:
+        if not len(numbers):
+            return
         own = self._own(columns)
         if not own:
-            if len(numbers):
-                yield self._whole(_empty_batch(0), columns, len(numbers))
+            yield self._whole(_empty_batch(0), columns, len(numbers))
         elif dense and len(numbers) > self.source.dense_fraction * self.source.num_records:
             selected = np.zeros(self.source.num_records, np.bool_)
             selected[numbers] = True

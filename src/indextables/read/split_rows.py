@@ -1,20 +1,22 @@
 """The rows that a scan returns of a split: with virtual columns and scores, or the first rows of an order."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indextables.options import reading
 from indextables.predicate import And, Predicate, Search
 from indextables.read.aggregation.from_split import group_values
 from indextables.read.aggregation.partials import float_order
 from indextables.read.search import RankedSearch, best_rows
 from indextables.read.spec import FILE_METADATA_TYPE, FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
-from indextables.read.split_reader import SplitReader
+from indextables.read.split_reader import FEW_ROWS, SplitReader
 from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, info_of, kind_of
+from indextables.split.parquet.reader import fetch_together, slice_batch
 from indextables.split.query.query_compiler import compile_query
 from indextables.split.query.row_sets import union
 from indextables.store import Store
@@ -24,14 +26,87 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 def scan_splits(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
     """The rows of some splits, which are read one after the other."""
+    readers = (SplitReader(store, ref, spec.table) for ref in splits)
+    return scan_readers(spec, readers, len(splits))
+
+
+def scan_readers(spec: ScanSpec, readers: Iterable[SplitReader], count: int) -> Iterator[pa.RecordBatch]:
+    """The rows of some splits that are opened one after the other; there are `count`."""
     left = spec.limit if not spec.order else None
-    for ref in splits:
+    few = _FewRows(spec)
+    for reader in readers:
         if left is not None and left <= 0:
+            break
+        numbers = reader.find_few(spec.where, left, FEW_ROWS) if few.is_used(count) else None
+        if numbers is None:
+            yield from few.fetch()
+            for batch in split_rows(spec, reader, left):
+                yield batch
+                left = None if left is None else left - batch.num_rows
+            continue
+        left = None if left is None else left - len(numbers)
+        yield from few.add(reader, numbers)
+    yield from few.fetch()
+
+
+class _FewRows:
+    """Rows that were found in several splits, a few in each, and are fetched and decoded together."""
+
+    def __init__(self, spec: ScanSpec) -> None:
+        self._spec = spec
+        self._found: list[tuple[SplitReader, Numbers]] = []
+        self._rows = 0
+
+    def is_used(self, splits: int) -> bool:
+        """Whether a scan of so many splits looks for few rows first."""
+        return splits > 1 and self._spec.is_plain and self._spec.where is not None
+
+    def add(self, reader: SplitReader, numbers: Numbers) -> Iterator[pa.RecordBatch]:
+        """Add rows of the next split; returns the rows before them if there are enough."""
+        if len(numbers):
+            if self._rows + len(numbers) > FEW_ROWS:
+                yield from self.fetch()
+            self._found.append((reader, numbers))
+            self._rows += len(numbers)
+
+    def fetch(self) -> Iterator[pa.RecordBatch]:
+        """The rows that were added, in order."""
+        found, self._found, self._rows = self._found, [], 0
+        start = 0
+        while start < len(found):
+            end = start + 1
+            while end < len(found) and self._goes_with(found[start][0], found[end][0]):
+                end += 1
+            yield from self._fetch(found[start:end])
+            start = end
+
+    def _goes_with(self, one: SplitReader, other: SplitReader) -> bool:
+        return one.source.schema is other.source.schema and None not in (one.row_reader, other.row_reader)
+
+    def _fetch(self, found: Sequence[tuple[SplitReader, Numbers]]) -> Iterator[pa.RecordBatch]:
+        first, columns = found[0][0], self._spec.columns
+        own = first.own_columns(columns)
+        requests = [
+            (reader.row_reader, numbers) for reader, numbers in found if reader.row_reader is not None
+        ]
+        table = fetch_together(requests, own) if own and len(requests) > 1 else None
+        if table is None:
+            for reader, numbers in found:
+                yield from reader.fetch(columns, numbers)
             return
-        reader = SplitReader(store, ref, spec.table)
-        for batch in split_rows(spec, reader, left):
-            yield batch
-            left = None if left is None else left - batch.num_rows
+        batch = table.combine_chunks().to_batches()[0]
+        if not any(reader.constants for reader, _ in found):
+            yield from slice_batch(first.whole(batch, columns), self._batch_bytes)
+            return
+        start = 0
+        for reader, numbers in found:
+            part = batch.slice(start, len(numbers))
+            yield from slice_batch(reader.whole(part, columns), self._batch_bytes)
+            start += len(numbers)
+
+    @property
+    def _batch_bytes(self) -> int:
+        return self._spec.table.options.get(reading.BATCH_BYTES)
 
 
 def split_rows(spec: ScanSpec, reader: SplitReader, limit: int | None) -> Iterator[pa.RecordBatch]:

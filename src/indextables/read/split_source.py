@@ -255,6 +255,11 @@ def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
     return state.open(store, ref, table)
 
 
+def is_open(store: Store, ref: SplitRef) -> bool:
+    """Whether the footer of a split was read before."""
+    return _splits.has((store.cache_scope, ref.path, ref.size))
+
+
 def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState:
     return ParquetSplitState(store, ref) if ref.is_parquet else QuickwitSplitState(store, ref)
 

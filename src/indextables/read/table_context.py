@@ -1,7 +1,7 @@
 """The table and its splits as a read needs them; both can be pickled and hold no secrets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,14 @@ from indextables.errors import PredicateError, SchemaError, SplitError
 from indextables.log.format.actions import is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
-from indextables.predicate import Predicate, Search
-from indextables.predicate.traversal import searches_of
+from indextables.predicate import Predicate, Search, columns_of
+from indextables.predicate.traversal import has_search, searches_of
 from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
+from indextables.split.query.filter_pushdown import SharedPlans
+from indextables.split.query.row_matcher import required_columns
 from indextables.split.quickwit import bundle_mapping
 
 if TYPE_CHECKING:
@@ -41,6 +43,20 @@ class SplitRef:
     mapping: int
     # The source file that is read in the place of a split (`source.description.UnindexedFile`).
     source_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionFacts:
+    """A condition (kept alive: facts are found by its identity), and what every split needs of it.
+
+    `columns` are those of the condition and of its searches. `compared` are those of the condition without
+    its searches, in lower case.
+    """
+
+    condition: Predicate
+    columns: tuple[str, ...]
+    compared: frozenset[str]
+    has_search: bool
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,50 @@ class TableContext:
             query = self._bound_queries[search] = self.fields.bind(search, self.options)
         return query
 
+    def __getstate__(self) -> dict[str, object]:
+        """The fields alone: compiled queries cannot be pickled."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def filter_plans(self) -> SharedPlans:
+        """The filter plans of the query, which its splits share."""
+        return SharedPlans()
+
+    @cached_property
+    def _conditions(self) -> dict[int, "ConditionFacts"]:
+        return {}
+
+    def facts_of(self, condition: Predicate) -> "ConditionFacts":
+        """What is needed of a condition for every split, computed once."""
+        if (facts := self._conditions.get(id(condition))) is None:
+            names = [self.column(column.path[0]).name for column in columns_of(condition)]
+            for search in searches_of(condition):
+                names += required_columns(self.bound_query(search))
+            own = frozenset(column.path[0].lower() for column in columns_of(condition))
+            facts = ConditionFacts(condition, tuple(names), own, has_search(condition))
+            self._conditions[id(condition)] = facts
+        return facts
+
+    @cached_property
+    def fields_by_name(self) -> dict[str, pa.Field]:
+        """The columns by their names in lower case."""
+        by_name: dict[str, pa.Field] = {}
+        for each in self.schema:
+            by_name.setdefault(each.name.lower(), each)
+        return by_name
+
+    @cached_property
+    def _missing(self) -> dict[int, tuple[pa.Schema, dict[str, pa.Scalar]]]:
+        return {}
+
+    def missing_columns(self, own: pa.Schema) -> dict[str, pa.Scalar]:
+        """Nulls for the columns that a split with this schema does not have, by name in lower case."""
+        if (known := self._missing.get(id(own))) is None:
+            names = {name.lower() for name in own.names}
+            nulls = {n: pa.scalar(None, f.type) for n, f in self.fields_by_name.items() if n not in names}
+            known = self._missing[id(own)] = (own, nulls)
+        return known[1]
+
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
         """The columns that are indexed as text in every split that has them."""
@@ -103,7 +163,7 @@ class TableContext:
         Raises:
             SchemaError: There is no such column.
         """
-        field = next((f for f in self.schema if f.name.lower() == name.lower()), None)
+        field = self.fields_by_name.get(name.lower())
         if field is None:
             raise SchemaError(f"no column '{name}'; the columns are: {', '.join(self.schema.names)}")
         return field

@@ -6,12 +6,13 @@ reads.
 """
 
 import base64
+import hashlib
 import json
 import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -22,6 +23,7 @@ from msgspec import Meta, Struct
 
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_BYTES, MAX_INDEX_META, MAX_PARQUET_FOOTER
+from indextables.schema.statistics import null_counts
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
 from indextables.split.tantivy_layout import POSITIONS_SUFFIX
@@ -318,6 +320,23 @@ class Footer(SplitMetadata):
         return sum(file.size for file in self.index_files)
 
     @cached_property
+    def null_counts(self) -> dict[str, int]:
+        """How many nulls columns have, where that is known."""
+        return null_counts(self.stats)
+
+    def index_key(self, url: str) -> str:
+        """Identifies the content of the index by the split below a URL and the checksums of its files."""
+        if (key := self._index_keys.get(url)) is None:
+            sums = (f"{p.file}:{p.crc32}" for file in self.index_files for p in file.pieces)
+            text = "\n".join([url, self.path, str(self.size), *sums])
+            key = self._index_keys[url] = hashlib.sha256(text.encode()).hexdigest()
+        return key
+
+    @cached_property
+    def _index_keys(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
     def pieces(self) -> dict[str | None, list[Piece]]:
         """The pieces of the index by the field that needs them; those that every search needs under None.
 
@@ -445,8 +464,8 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         size=size,
         footer_start=footer_start,
         num_records=rows,
-        schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored.schema, validate=True))),
-        mapping=Mapping.from_json(bytes(stored.mapping)),
+        schema=_schema(stored.schema),
+        mapping=_mapping(bytes(stored.mapping)),
         partition_values=stored.partition_values,
         min_values=stored.min_values,
         max_values=stored.max_values,
@@ -460,6 +479,18 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         parquet=parquet,
         checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )
+
+
+@lru_cache(maxsize=64)
+def _schema(text: str) -> pa.Schema:
+    """A schema in base 64; splits of a table share the object."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+
+
+@lru_cache(maxsize=64)
+def _mapping(text: bytes) -> Mapping:
+    """A document mapping; splits of a table share the object."""
+    return Mapping.from_json(text)
 
 
 def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:

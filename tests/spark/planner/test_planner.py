@@ -214,6 +214,61 @@ def test_a_small_answer_is_in_the_plan_itself(table):
     assert [part["kind"] for part in reply["partitions"]] == ["task"]
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many") / "t"
+    for number in range(12):
+        rows = {"id": [number, number + 100], "m": [f"word{number} all", "none"]}
+        indextables.write(folder, pa.table(rows), options={"indexing.typemap.m": "text"})
+    return folder
+
+
+SEARCH = {
+    "virtual": [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "all"}],
+    "filters": [op("=", col("v1"), lit("boolean", True))],
+    "columns": ["id"],
+    "schema": '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}',
+}
+
+
+def test_many_splits_are_read_by_the_planner_if_that_is_faster_than_tasks(many, monkeypatch):
+    reply, blobs = ask("plan", SEARCH, many)
+    assert [part["kind"] for part in reply["partitions"]] == ["answer"]
+    assert sorted(pa.ipc.open_stream(blobs[1]).read_all()["id"].to_pylist()) == list(range(12))
+    monkeypatch.setattr(inline, "_tasks_ran", True)
+    monkeypatch.setattr(inline, "_SEARCH_MS", 20.0)
+    reply, _ = ask("plan", {**SEARCH, "parallelism": 2}, many)
+    assert [part["kind"] for part in reply["partitions"]] == ["answer"], "240 ms here, 150 + 120 by tasks"
+    reply, _ = ask("plan", {**SEARCH, "parallelism": 100}, many)
+    assert {part["kind"] for part in reply["partitions"]} == {"task"}, "240 ms here, 150 + 2 by tasks"
+
+
+def test_the_time_that_the_planner_may_take_is_bounded(many, monkeypatch):
+    def kinds(most):
+        reply, _ = ask("plan", SEARCH, many, **{"read.inline.maxtime": most})
+        return {part["kind"] for part in reply["partitions"]}
+
+    assert kinds("1") == {"task"}
+    count = {**SEARCH, "aggregate": {"groups": [col("id")], "functions": [{"function": "count"}]}}
+    assert not ask("aggregate", count, many, **{"read.inline.maxtime": "1"})[0]["complete"]
+    assert ask("aggregate", count, many)[0]["complete"]
+    # An estimate that is far too low: after twice the longest time the rest is left to tasks.
+    monkeypatch.setattr(inline, "_SEARCH_MS", 0.0)
+    assert kinds("0") == {"task"}
+
+
+def test_a_limit_is_answered_from_the_first_splits(many):
+    reply, blobs = ask("plan", {**SEARCH, "limit": 3}, many)
+    assert [part["kind"] for part in reply["partitions"]] == ["answer"]
+    assert pa.ipc.open_stream(blobs[1]).read_all().num_rows == 3
+
+
+def test_small_splits_are_few_tasks():
+    refs = [SplitRef(f"s{i}", 2 << 20, None, 1, (), True, 0) for i in range(100)]
+    assert len(assign_splits(refs, 2, (), Options())) == 2
+    assert len(assign_splits(refs, 100, (), Options())) == 100
+
+
 def test_an_average_is_answered_only_completely(table):
     request = {
         "filters": [],

@@ -1,5 +1,6 @@
 """Small results that the planner computes itself, because starting a task would take longer."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,87 +9,184 @@ import pyarrow as pa
 
 from indextables.cache import Cache
 from indextables.log.snapshot import Snapshot
-from indextables.options import reading
+from indextables.options import Options, reading
 from indextables.predicate import to_sql
-from indextables.read import execute
 from indextables.read.aggregation.from_log import from_log
-from indextables.read.aggregation.from_split import (
-    empty_partial,
-    index_partial,
-    index_suffices,
-    split_partial,
-)
+from indextables.read.aggregation.from_split import index_partial, index_suffices, split_partial
 from indextables.read.aggregation.partials import Partial, result_table
-from indextables.read.execute import aggregate_files
-from indextables.read.parallel import in_order, parallelism
+from indextables.read.execute import aggregate_files, merge_partials
+from indextables.read.parallel import each, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
-from indextables.read.split_rows import ranked_search
+from indextables.read.split_rows import ranked_search, scan_readers
+from indextables.read.split_source import is_open
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store
 
-# An index that is not on the local disk is fetched for an inline answer only if its split is small.
+# At most so many bytes of indexes are fetched for an inline answer.
 _MAX_FETCHED_BYTES = 64 << 20
 # Ordering or grouping this many rows takes about as long as starting a task.
 _MAX_ROWS_READ = 100_000
 _MAX_ANSWER_BYTES = 4 << 20
 _MAX_CACHED = 16
 
+# Estimates in milliseconds. A split whose footer was read is searched; another one is opened first.
+_SEARCH_MS = 0.3
+_OPEN_MS = 6.0
+_BYTES_PER_MS = 200_000
+# Starting tasks takes so long, and the first ones of a session, which start processes, longer.
+_TASKS_MS = 150.0
+_FIRST_TASKS_MS = 1500.0
+
 _answers: Cache[tuple[object, ...], pa.Table] = Cache(_MAX_CACHED)
+_tasks_ran = False
 
 
-def inline_rows(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> list[pa.RecordBatch] | None:
-    """The rows of a scan, if they are few and quickly found; else None."""
+def note_tasks() -> None:
+    """Note that tasks of this session were planned: later ones start faster."""
+    global _tasks_ran  # noqa: PLW0603 - a fact about the session
+    _tasks_ran = True
+
+
+class _TooSlowError(Exception):
+    """Computing an answer takes longer than was estimated."""
+
+
+class _Budget:
+    """Whether the planner answers itself, by an estimate of the work, and for how long it may.
+
+    The work is done by one core here. Tasks distribute it over all cores, after the time that they need to
+    start.
+    """
+
+    def __init__(self, options: Options, cores: int) -> None:
+        self._most_ms = options.get(reading.INLINE_TIME)
+        self._cores = max(1, cores)
+        self._end = time.monotonic() + 2 * self._most_ms / 1000
+
+    def allows(self, store: Store, splits: Sequence[SplitRef]) -> bool:
+        """Whether reading these splits here is estimated to be faster than tasks, and fast enough."""
+        work, unread = 0.0, 0
+        for ref in splits:
+            if is_open(store, ref):
+                work += _SEARCH_MS
+            else:
+                work += _OPEN_MS + ref.size / _BYTES_PER_MS
+                unread += ref.size
+            if work > self._most_ms:
+                return False
+        tasks = (_TASKS_MS if _tasks_ran else _FIRST_TASKS_MS) + work / self._cores
+        return work <= tasks and (unread <= _MAX_FETCHED_BYTES or store.local_path("") is not None)
+
+    def check(self) -> None:
+        """Raise _TooSlowError after twice the longest time."""
+        if time.monotonic() > self._end:
+            raise _TooSlowError
+
+
+def inline_rows(
+    spec: ScanSpec, splits: Sequence[SplitRef], store: Store, cores: int
+) -> list[pa.RecordBatch] | None:
+    """The rows of a scan, if they are few and quickly found; else None.
+
+    Args:
+        spec: What to return.
+        splits: The splits to read.
+        store: The table's store.
+        cores: How many cores tasks would have.
+    """
     options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
-    if not most or len(splits) > options.get(reading.INLINE_SPLITS):
+    budget = _Budget(options, cores)
+    if not most or not budget.allows(store, splits):
         return None
-    cost = sum(_cost(spec, ref, store) for ref in splits)
-    if cost > most:
-        return None
-    works = [partial(execute, spec, (ref,), store) for ref in splits]
-    batches: list[pa.RecordBatch] = []
-    size = 0
-    for batch in in_order(works, parallelism(options)):
-        batches.append(batch)
-        size += batch.nbytes
-        if size > _MAX_ANSWER_BYTES:
+    try:
+        readers = _affordable_readers(spec, splits, store, budget)
+        if readers is None:
             return None
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in scan_readers(spec, readers, len(readers)):
+            budget.check()
+            batches.append(batch)
+            size += batch.nbytes
+            if size > _MAX_ANSWER_BYTES:
+                return None
+    except _TooSlowError:
+        return None
     return batches
 
 
-def _cost(spec: ScanSpec, ref: SplitRef, store: Store) -> float:
-    """How many rows are fetched; rows that are only compared count less."""
+def _affordable_readers(
+    spec: ScanSpec, splits: Sequence[SplitRef], store: Store, budget: _Budget
+) -> list[SplitReader] | None:
+    """The splits, open, if together they have few rows; splits without a candidate are left out."""
     options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
-    limit = spec.limit
-    row_count = ref.num_records
-    if row_count is not None and row_count <= most and (spec.where is None or ref.size <= _MAX_FETCHED_BYTES):
-        return min(row_count, row_count if limit is None else limit)
-    if spec.where is None:
-        if limit is None or row_count is None or limit > most:
-            return float("inf")
-        return limit if not spec.order else limit + row_count * most / _MAX_ROWS_READ
+    cost = 0.0
+    readers: list[SplitReader] = []
+    # Splits are opened by several threads; searching open ones takes the interpreter, so one is as fast.
+    at_once = 1 if all(is_open(store, ref) for ref in splits) else parallelism(options)
+    works = [partial(_reader_and_cost, spec, ref, store, budget) for ref in splits]
+    for reader, own in each(works, at_once):
+        cost += own
+        if cost > most:
+            return None
+        if own:
+            readers.append(reader)
+        if spec.limit is not None and not spec.order and cost >= spec.limit and _are_exact(spec, readers):
+            break
+    return readers
+
+
+def _are_exact(spec: ScanSpec, readers: Sequence[SplitReader]) -> bool:
+    """Whether every row that was counted is returned."""
+    return all(reader.index_decides(spec.where) for reader in readers)
+
+
+def _reader_and_cost(
+    spec: ScanSpec, ref: SplitRef, store: Store, budget: _Budget
+) -> tuple[SplitReader, float]:
+    budget.check()
     reader = SplitReader(store, ref, spec.table)
-    if not (ref.size <= _MAX_FETCHED_BYTES or reader.is_index_at_hand(reader.columns_of(spec.where))):
-        return float("inf")
+    return reader, _cost(spec, reader)
+
+
+def _cost(spec: ScanSpec, reader: SplitReader) -> float:
+    """How many rows are fetched; rows that are only compared count less."""
+    most = spec.table.options.get(reading.INLINE_ROWS)
+    limit, row_count = spec.limit, reader.ref.num_records
+    if spec.where is None:
+        if limit is None:
+            return float("inf") if row_count is None else row_count
+        if row_count is None or limit > most:
+            return float("inf")
+        return min(limit, row_count) if not spec.order else limit + row_count * most / _MAX_ROWS_READ
     if limit is not None and ranked_search(spec) is not None and reader.index_decides(spec.where):
         return limit
-    candidates = reader.count_candidates(spec.where)
-    if limit is None or candidates <= limit:
-        return candidates
-    if spec.order:
-        return limit + candidates * most / _MAX_ROWS_READ
-    return limit if reader.index_decides(spec.where) else candidates
+    if spec.order and limit is not None:
+        candidates = reader.count_candidates(spec.where)
+        return candidates if candidates <= limit else limit + candidates * most / _MAX_ROWS_READ
+    found = reader.find_candidates(spec.where, limit, most)
+    return float("inf") if found is None else found
 
 
-def can_answer_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> bool:
-    """Whether the planner computes an aggregation itself: from the log, a few indexes, or few rows.
+def can_answer_groups(
+    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
+) -> bool:
+    """Whether the planner computes an aggregation itself: from the log, indexes, or few rows.
 
     The result is computed here only where nothing else shows whether indexes are exact; then it is cached.
+
+    Args:
+        snapshot: The version to read.
+        files: The entries of the splits to read.
+        spec: What to compute.
+        store: The table's store.
+        cores: How many cores tasks would have.
     """
-    rest = _inline_splits(snapshot, files, spec)
+    rest = _inline_splits(snapshot, files, spec, store, cores)
     if rest is None:
         return False
     exact = True
@@ -97,25 +195,29 @@ def can_answer_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, 
         if rest.is_small(ref):
             continue
         reader = SplitReader(store, ref, rest.spec.table)
-        if not _is_at_hand(reader, rest.spec):
-            return False
         suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
         if suffices is False:
             return False
-        exact = exact and suffices is True
-    return exact or inline_groups(snapshot, files, spec, store) is not None
+        if suffices is None:
+            exact = False
+            break
+    return exact or inline_groups(snapshot, files, spec, store, cores) is not None
 
 
-def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table:
+def complete_groups(
+    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
+) -> pa.Table:
     """The result of an aggregation for which `can_answer_groups` was true, at any cost."""
-    groups = inline_groups(snapshot, files, spec, store)
+    groups = inline_groups(snapshot, files, spec, store, cores)
     if groups is not None:
         return groups
     table, splits = plan_splits(snapshot, spec.where, spec.table.options, files)
     return aggregate_files(replace(spec, table=table), files, splits, store)
 
 
-def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table | None:
+def inline_groups(
+    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
+) -> pa.Table | None:
     """The result of an aggregation, if the planner can compute it quickly; it is cached."""
     options = spec.table.options.public()
     where = "" if spec.where is None else to_sql(spec.where)
@@ -123,7 +225,7 @@ def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, stor
     key = (snapshot.log.cache_scope, snapshot.key, text, *sorted(options.values.items()))
     if (cached := _answers.get(key)) is not None:
         return cached
-    groups = _inline_groups(snapshot, files, spec, store)
+    groups = _inline_groups(snapshot, files, spec, store, cores)
     if groups is not None:
         _answers.put(key, groups)
     return groups
@@ -131,18 +233,28 @@ def inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, stor
 
 @dataclass(frozen=True, slots=True)
 class _InlineSplits:
-    """The splits whose partial aggregate is not in the log, if they are few."""
+    """The splits whose partial aggregate is not in the log, if reading them here is fast enough."""
 
     spec: AggregateSpec
     statistics: Partial | None
     splits: Sequence[SplitRef]
+    budget: _Budget
 
     def is_small(self, ref: SplitRef) -> bool:
         """Whether reading the rows of a split is cheap enough."""
         return ref.num_records is not None and ref.num_records <= _MAX_ROWS_READ // len(self.splits)
 
+    def partial(self, store: Store, ref: SplitRef) -> Partial | None:
+        """The partial aggregate of one split; None if its index is not exact and it has many rows."""
+        self.budget.check()
+        if self.is_small(ref):
+            return split_partial(store, ref, self.spec)
+        return index_partial(store, ref, self.spec)
 
-def _inline_splits(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec) -> _InlineSplits | None:
+
+def _inline_splits(
+    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
+) -> _InlineSplits | None:
     options = spec.table.options
     if not options.get(reading.INLINE_ROWS):
         return None
@@ -150,28 +262,24 @@ def _inline_splits(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec) -> 
     spec = replace(spec, table=table)
     statistics, answered = from_log(files, spec)
     rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
-    return None if len(rest) > options.get(reading.INLINE_SPLITS) else _InlineSplits(spec, statistics, rest)
+    budget = _Budget(options, cores)
+    return _InlineSplits(spec, statistics, rest, budget) if budget.allows(store, rest) else None
 
 
-def _inline_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table | None:
-    rest = _inline_splits(snapshot, files, spec)
+def _inline_groups(
+    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
+) -> pa.Table | None:
+    rest = _inline_splits(snapshot, files, spec, store, cores)
     if rest is None:
         return None
-    parts = [empty_partial(rest.spec), *([] if rest.statistics is None else [rest.statistics])]
-    for ref in rest.splits:
-        if rest.is_small(ref):
-            parts.append(split_partial(store, ref, rest.spec))
-            continue
-        if not _is_at_hand(SplitReader(store, ref, rest.spec.table), rest.spec):
-            return None
-        partial_result = index_partial(store, ref, rest.spec)
-        if partial_result is None:
-            return None
-        parts.append(partial_result)
-    return result_table(parts, rest.spec)
-
-
-def _is_at_hand(reader: SplitReader, spec: AggregateSpec) -> bool:
-    """Whether the index needs no fetching, or only that of a small split."""
-    columns = [*reader.columns_of(spec.where), *spec.columns]
-    return reader.ref.size <= _MAX_FETCHED_BYTES or reader.is_index_at_hand(columns)
+    parts: list[Partial] = []
+    at_once = 1 if all(is_open(store, ref) for ref in rest.splits) else parallelism(spec.table.options)
+    try:
+        for result in each([partial(rest.partial, store, ref) for ref in rest.splits], at_once):
+            if result is None:
+                return None
+            parts.append(result)
+    except _TooSlowError:
+        return None
+    first = [] if rest.statistics is None else [rest.statistics]
+    return result_table([merge_partials(rest.spec, first, parts)], rest.spec)

@@ -66,7 +66,8 @@ def aggregate(
     spec = pushed_spec(request["aggregate"], context, where, files)
     if spec is None:
         return {}, ()
-    complete = can_answer_groups(context.snapshot, files, spec, context.location.store)
+    cores = request.get("parallelism", 2)
+    complete = can_answer_groups(context.snapshot, files, spec, context.location.store, cores)
     if not complete and must_be_complete(request["aggregate"], spec):
         return {}, ()
     return {"complete": complete, "schema": from_arrow(spark_schema(spec))}, ()

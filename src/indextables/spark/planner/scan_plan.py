@@ -21,7 +21,7 @@ from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import pushed_spec
-from indextables.spark.planner.inline import complete_groups, inline_rows
+from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks
 from indextables.spark.planner.read_context import ALL_FIELDS, ReadContext, read_context
 from indextables.spark.planner.split_assignment import (
     SplitSelection,
@@ -80,6 +80,7 @@ class _Plan:
         """Add a partition for each task."""
         if not tasks:
             return
+        note_tasks()
         schema = StructType.fromJson(json.loads(self.request["schema"]))
         result = StructType([*schema.fields, StructField(METRICS, StringType())])
         self.function = dumps((ReadFunction(context.location.store.with_credentials(), spec), result))
@@ -114,7 +115,7 @@ def _plan_rows(
         at_once = parallelism(context.options)
         statistics = term_statistics(store, splits, table, spec.scored_searches, at_once)
         spec = replace(spec, statistics=statistics)
-    batches = inline_rows(spec, splits, store)
+    batches = inline_rows(spec, splits, store, request.get("parallelism", 2))
     if batches is None:
         plan.add_tasks(spec, _assigned(request, context, splits), context)
         return plan
@@ -138,9 +139,10 @@ def _plan_groups(
         )
     plan = _Plan(request, selection.metrics())
     snapshot, store = context.snapshot, context.location.store
+    cores = request.get("parallelism", 2)
     if request["aggregate"].get("complete"):
         metrics = TaskMetrics(files.num_rows)
-        batches = complete_groups(snapshot, files, spec, store).to_batches()
+        batches = complete_groups(snapshot, files, spec, store, cores).to_batches()
         for batch in batches:
             metrics.add(batch)
         plan.metrics.update(metrics.values())

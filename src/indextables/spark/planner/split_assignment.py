@@ -20,8 +20,10 @@ from indextables.options import Options, reading
 from indextables.predicate import Predicate
 from indextables.read.table_context import SplitRef
 
-# Starting a task costs as much as reading this many bytes.
-_TASK_BYTES = 4 << 20
+# Opening a split costs as much as reading this many bytes.
+_SPLIT_BYTES = 1 << 20
+# With more bytes for each core, tasks come in several waves, so that cores finish at about the same time.
+_WAVE_BYTES = 256 << 20
 _WAVES = 3
 
 
@@ -53,13 +55,13 @@ def assign_splits(
     for ref in splits:
         homes.setdefault(preferred_executor(ref.path, executors), []).append(ref)
     tasks: list[TaskSplits] = []
-    total = sum(ref.size + _TASK_BYTES for ref in splits)
+    total = sum(ref.size + _SPLIT_BYTES for ref in splits)
     for executor, own in sorted(homes.items(), key=lambda own: own[0] or ""):
-        share = sum(ref.size + _TASK_BYTES for ref in own) / total
+        share = sum(ref.size + _SPLIT_BYTES for ref in own) / total
         if fixed is not None:
             count = -(-len(own) // fixed)
         else:
-            waves = _WAVES if total / parallelism > 16 * _TASK_BYTES else 1
+            waves = _WAVES if total / parallelism > _WAVE_BYTES else 1
             count = max(round(parallelism * waves * share), -(-len(own) // most), 1)
         tasks += [TaskSplits(group, executor) for group in _balanced(own, min(count, len(own)))]
     return tasks
@@ -92,7 +94,7 @@ def _balanced(splits: Sequence[SplitRef], count: int) -> list[tuple[SplitRef, ..
         load, number = heapq.heappop(loads)
         groups[number].append(ref)
         if len(groups[number]) < 2 * most:
-            heapq.heappush(loads, (load + ref.size + _TASK_BYTES, number))
+            heapq.heappush(loads, (load + ref.size + _SPLIT_BYTES, number))
     return [tuple(group) for group in groups if group]
 
 

@@ -30,6 +30,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -46,6 +47,7 @@ from indextables.split.index.cache_entry import (
     CacheEntry,
     PieceKey,
     allocated_bytes,
+    are_unchanged,
     exclusive_lock,
     file_stamps,
     identity,
@@ -218,7 +220,8 @@ class Lease:
 
     def __init__(self, cache: "IndexCache", folder: Path, lock: int, contents: CacheEntry) -> None:
         self.folder = folder
-        self._identity = identity(folder)
+        self._path = str(folder)
+        self._identity = identity(self._path)
         self._cache = cache
         self._set_entry(contents)
         # A lease that is garbage-collected releases its lock but does not evict: eviction takes locks, which
@@ -249,9 +252,9 @@ class Lease:
     def is_current(self) -> bool:
         """Whether the entry still exists and is unchanged; another program may have changed it."""
         try:
-            if identity(self.folder) != self._identity:
+            if identity(self._path) != self._identity:
                 return False
-            if file_stamps(self.folder, self._facts.files) == self._facts.files:
+            if are_unchanged(self._path, self._facts.files):
                 return True
         except OSError:
             return False
@@ -559,15 +562,25 @@ def _touch(path: Path) -> None:
 
 _caches: dict[tuple[Path, int | None, int], IndexCache] = {}
 _caches_lock = threading.Lock()
+# The options that were used last, by identity.
+_recent: deque[tuple[Options, IndexCache]] = deque(maxlen=8)
 
 
 def index_cache(options: Options) -> IndexCache:
-    """The cache that the options name; callers with the same options share it."""
+    """The cache that the options name; callers with the same options share it.
+
+    For the same object it is found without looking at the folder: a query uses one object for all splits.
+    """
+    with _caches_lock:
+        for known, recent in _recent:
+            if known is options:
+                return recent
     folder = private_folder() if not options.get(reading.DISK_CACHE) else shared_folder(options)
     settings = (folder, options.get(reading.DISK_CACHE_SIZE), options.get(reading.MAX_LOADS))
     with _caches_lock:
         if (cache := _caches.get(settings)) is None:
             cache = _caches[settings] = IndexCache(*settings)
+        _recent.append((options, cache))
         return cache
 
 
@@ -576,6 +589,7 @@ def _after_fork() -> None:
     global _caches_lock  # noqa: PLW0603 - the child's own
     _caches_lock = threading.Lock()
     _caches.clear()
+    _recent.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,9 +27,9 @@ _CHUNK = 1 << 20
 VERIFY_AFTER_S = 24 * 3600.0
 
 
-def identity(path: Path) -> Identity:
+def identity(path: Path | str) -> Identity:
     """The device and inode of the file or folder at a path."""
-    return _identity(path.stat())
+    return _identity(os.stat(path))  # noqa: PTH116 - on every search
 
 
 def _identity(status: os.stat_result) -> Identity:
@@ -158,6 +158,15 @@ def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, Stamp]:
     parent = str(folder)
     statuses = ((name, os.stat(f"{parent}/{name}")) for name in names)  # noqa: PTH116 - on every search
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in statuses}
+
+
+def are_unchanged(folder: str, files: Mapping[str, Stamp]) -> bool:
+    """Whether files in an entry's folder have these stamps; OSError if one is missing."""
+    for name, stamp in files.items():
+        s = os.stat(f"{folder}/{name}")  # noqa: PTH116 - on every search
+        if (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) != stamp:
+            return False
+    return True
 
 
 def new_entry(folder: Path, pieces: Sequence[CachedPiece], names: Iterable[str]) -> CacheEntry:

@@ -8,6 +8,7 @@ accessor are kept when the metadata are written again.
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from indextables.limits import MAX_THRIFT_DEPTH, MAX_THRIFT_VALUES
@@ -166,6 +167,8 @@ _CHUNK_FILE_OFFSET, _META_DATA = 2, 3
 _OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH = 4, 5, 6, 7
 _PAGE_INDEX_FIELDS = (_OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
 # ColumnMetaData
+_TYPE, _BYTE_ARRAY = 1, 6
+_CHUNK_CONSTANTS = (_TYPE, 2, 3, 4)
 _NUM_VALUES, _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE = 5, 6, 7
 _DATA_PAGE_OFFSET, _INDEX_PAGE_OFFSET, _DICTIONARY_PAGE_OFFSET = 9, 10, 11
 _PAGE_OFFSETS = (_DATA_PAGE_OFFSET, _INDEX_PAGE_OFFSET, _DICTIONARY_PAGE_OFFSET)
@@ -202,7 +205,7 @@ class SchemaElement:
         return self.is_leaf and _NUM_CHILDREN in self.struct
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ColumnChunk:
     """The pages of a leaf column in a row group."""
 
@@ -279,6 +282,16 @@ class ColumnChunk:
         meta[_COMPRESSED_SIZE] = (I64, size)
         meta[_UNCOMPRESSED_SIZE] = (I64, max(size, self.uncompressed_size))
         return ColumnChunk({**self._without_page_indexes(), _META_DATA: (STRUCT, meta)})
+
+    @cached_property
+    def constant_fields(self) -> bytes:
+        """Type, encodings, path and codec, as they are written at the beginning of the chunk's metadata."""
+        return write_struct({number: self._meta[number] for number in _CHUNK_CONSTANTS})[:-1]
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether its values are byte arrays of any length, as texts are."""
+        return bool(self._meta[_TYPE][1] == _BYTE_ARRAY)
 
     def with_page_indexes(
         self, column_index: ByteRange | None, offset_index: ByteRange | None
@@ -417,9 +430,74 @@ class FileMetadata:
             }
         )
 
+    def schema_of(self, leaves: Sequence[SchemaElement]) -> bytes:
+        """The list of schema elements of a file with some of the columns alone."""
+        root = {**self.schema_elements[0].struct, _NUM_CHILDREN: (I32, len(leaves))}
+        return _list_header(len(leaves) + 1) + b"".join(
+            write_struct(struct) for struct in (root, *(leaf.struct for leaf in leaves))
+        )
+
     def to_bytes(self) -> bytes:
         """The footer as it is written."""
         return write_struct(self.struct)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPages:
+    """Some pages of a column chunk, in a file of their own: their rows, offset and sizes there."""
+
+    chunk: ColumnChunk
+    rows: int
+    offset: int
+    dictionary_size: int
+    size: int
+
+    def to_bytes(self) -> bytes:
+        """The struct of the chunk, without statistics and page indexes."""
+        out = bytearray(b"\x26\x00\x1c")  # the file's offset, 0; the metadata
+        out += self.chunk.constant_fields
+        uncompressed = max(self.size, self.chunk.uncompressed_size)
+        for number in (self.rows, uncompressed, self.size):
+            out.append(1 << 4 | I64)
+            out += varint_bytes(number << 1)
+        out.append(2 << 4 | I64)
+        out += varint_bytes((self.offset + self.dictionary_size) << 1)
+        if self.dictionary_size:
+            out.append(2 << 4 | I64)
+            out += varint_bytes(self.offset << 1)
+        out += b"\x00\x00"
+        return bytes(out)
+
+
+def pages_footer(schema: bytes, groups: Sequence[tuple[int, Sequence[ChunkPages]]]) -> bytes:
+    """The footer of a file of single pages.
+
+    Args:
+        schema: The list of schema elements, as `schema_of` returns it.
+        groups: For each row group the number of its rows, and a chunk for every column. Columns may have
+            different numbers of rows; then they have to be read one by one.
+    """
+    out = bytearray(b"\x15\x04\x19")  # version 2; the schema
+    out += schema
+    out.append(1 << 4 | I64)
+    out += varint_bytes(sum(rows for rows, _ in groups) << 1)
+    out.append(1 << 4 | LIST)
+    out += _list_header(len(groups))
+    for rows, chunks in groups:
+        out.append(1 << 4 | LIST)
+        out += _list_header(len(chunks))
+        for chunk in chunks:
+            out += chunk.to_bytes()
+        for number in (sum(chunk.size for chunk in chunks), rows):
+            out.append(1 << 4 | I64)
+            out += varint_bytes(number << 1)
+        out.append(0)
+    out.append(0)
+    return bytes(out)
+
+
+def _list_header(size: int) -> bytes:
+    return bytes([size << 4 | STRUCT]) if size < 15 else bytes([0xF0 | STRUCT]) + varint_bytes(size)
 
 
 def _structs(structs: list[Struct]) -> tuple[int, tuple[int, list[Struct]]]:

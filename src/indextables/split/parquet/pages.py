@@ -5,7 +5,7 @@ fetched and put, with a footer of their own, into a small Parquet file in memory
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -190,6 +190,7 @@ class FileLayout:
     leaves: dict[str, range]
     flat: dict[str, Leaf]
     groups: tuple[Group, ...]
+    _schemas: dict[tuple[str, ...], bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, footer: bytes) -> "FileLayout":
@@ -202,6 +203,13 @@ class FileLayout:
         _, *elements = metadata.schema_elements
         leaves, flat = _leaves(elements)
         return cls(metadata, leaves, flat, tuple(groups))
+
+    def schema_bytes(self, flat: tuple[str, ...]) -> bytes:
+        """The schema of a file with some of the columns alone, encoded."""
+        if (schema := self._schemas.get(flat)) is None:
+            schema = self.metadata.schema_of([self.flat[name].element for name in flat])
+            self._schemas[flat] = schema
+        return schema
 
     def chunks(self, names: Iterable[str]) -> list[int]:
         """The numbers of the leaf columns of some columns."""

@@ -7,12 +7,11 @@ import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -22,8 +21,14 @@ import pyarrow.parquet as pq
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
-from indextables.split.footer import ROW_COLUMN, Footer
-from indextables.split.parquet.metadata import FileMetadata, RowGroupMetadata
+from indextables.split.footer import MAGIC, ROW_COLUMN, Footer
+from indextables.split.parquet.metadata import (
+    ChunkPages,
+    ColumnChunk,
+    FileMetadata,
+    RowGroupMetadata,
+    pages_footer,
+)
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
 from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
 from indextables.split.parquet.storage_types import from_storage
@@ -56,26 +61,6 @@ MAPPED = "indextables.split.mapped_bytes"
 def cpu_count() -> int:
     """How many processors there are."""
     return os.cpu_count() or 2
-
-
-def decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
-    """The values at some positions of a Parquet file of one column."""
-    if on_a_thread:
-        return _threads(os.getpid()).submit(_read_small, data, positions)
-    done: Future[pa.Array] = Future()
-    done.set_result(_read_small(data, positions))
-    return done
-
-
-def _read_small(data: bytes, positions: Ints) -> pa.Array:
-    opened = pq.ParquetFile(pa.BufferReader(data))
-    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
-    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
-        # Dictionary codes are selected before they are decoded.
-        names, metadata = opened.schema_arrow.names, opened.metadata
-        opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names)
-    values = opened.read(use_threads=False).column(0).take(pa.array(positions))
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
@@ -132,17 +117,44 @@ class SparseFile(io.RawIOBase):
 class _Plan:
     """What to fetch of a column.
 
-    `groups`: for each row group its number, the rows of the selected pages, the number of pages, and whether
-    a dictionary page precedes them. `positions`: the requested rows among those of all selected pages.
-    `ranges`: the byte ranges to read, with `size` bytes in all and their `checksums`, unless the format has
-    none.
+    `groups`: for each row group its column chunk, the rows of the selected pages, the number of pages, and
+    whether a dictionary page precedes them. `positions`: the requested rows among those of all selected
+    pages, of which there are `rows`. `ranges`: the byte ranges to read, and their `checksums`, unless the
+    format has none.
     """
 
-    groups: list[tuple[int, int, int, bool]]
+    groups: list[tuple[ColumnChunk, int, int, bool]]
     positions: Ints
+    rows: int
     ranges: list[tuple[int, int]]
-    size: int
     checksums: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _PageFile:
+    """The pages of some columns as a Parquet file in memory; the requested rows have the same positions.
+
+    `columns` are the numbers of the columns among those of the request. `coded` are the names of those whose
+    pages have dictionaries of byte arrays in all row groups.
+    """
+
+    data: bytes
+    columns: Sequence[int]
+    positions: Ints
+    coded: list[str]
+
+    def read(self) -> dict[int, pa.Array]:
+        """The requested values, by column; dictionary codes are selected before they are decoded."""
+        opened = pq.ParquetFile(pa.BufferReader(self.data), read_dictionary=self.coded, pre_buffer=False)
+        rows = opened.read(use_threads=False).combine_chunks().take(pa.array(self.positions))
+        return {
+            number: _decoded(column) for number, column in zip(self.columns, rows.itercolumns(), strict=True)
+        }
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.Array:
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +200,48 @@ class RowReader:
         """The rows with these numbers, which must be ascending and distinct, in that order."""
         names = self._names(columns)
         if not len(numbers):
-            return self._result_schema(names).empty_table()
+            return self.result_schema(names).empty_table()
         if numbers[0] < 0 or numbers[-1] >= self._footer.num_records:
             raise SplitError(f"{self._where}: no row {numbers[-1]}; there are {self._footer.num_records}")
         with self._translate_errors():
             return self._fetch(numbers, names)
 
     def _fetch(self, numbers: Ints, names: list[str]) -> pa.Table:
-        parts = self._by_group(numbers)
-        flat = [name for name in names if name in self._layout.flat and name != ROW_COLUMN]
-        page_tables = self._selection(flat, parts)
-        arrays = dict(zip(flat, self._decode(flat, parts, page_tables), strict=True))
+        flat = self.flat_columns(names)
+        arrays: dict[str, Any] = {}
+        if flat:
+            pages = self.pages(numbers, flat)
+            arrays = dict(zip(flat, _decode([(self, pages)], flat), strict=True))
         arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
         nested = [name for name in names if name not in arrays]
         if nested:
-            arrays.update(self._nested(nested, parts))
-        schema = self._result_schema(names)
+            arrays.update(self._nested(nested, self._by_group(numbers)))
+        schema = self.result_schema(names)
         return pa.Table.from_arrays(
-            [self._from_storage(arrays[name], schema.field(name).type) for name in names], schema=schema
+            [from_storage_type(arrays[name], schema.field(name).type) for name in names], schema=schema
         )
+
+    def flat_columns(self, names: Sequence[str]) -> list[str]:
+        """Those of the columns that are stored as one leaf, and so are read by page."""
+        return [name for name in names if name in self._layout.flat and name != ROW_COLUMN]
+
+    def schema_bytes(self, flat: Sequence[str]) -> bytes:
+        """Identifies how these columns are stored."""
+        return self._layout.schema_bytes(tuple(flat))
+
+    def pages(self, numbers: Ints, flat: Sequence[str]) -> "SelectedPages":
+        """The pages with these rows, compared with their checksums."""
+        with self._translate_errors():
+            parts = self._by_group(numbers)
+            located = self._selection(flat, parts)
+            choices: _PageChoices = {}
+            plans = [self._plan(self._layout.flat[name], parts, located, choices) for name in flat]
+            read = self._ranges([each for plan in plans for each in plan.ranges])
+            if self._footer.checksums is not None:
+                expected = [crc for plan in plans for crc in plan.checksums]
+                if crc32s(read) != expected:
+                    raise ValueError("a page differs from its checksum")
+            return SelectedPages(plans, read)
 
     def batches(
         self, numbers: Ints, columns: Sequence[str] | None = None, *, batch_bytes: int = BATCH_BYTES
@@ -246,7 +281,7 @@ class RowReader:
             for batch in self._stream(groups, names, start, end, batch_rows, batch_bytes):
                 yield from slice_batch(batch, batch_bytes)
             return
-        schema = self._result_schema(names)
+        schema = self.result_schema(names)
         # With fewer columns decoded in parallel than cores, row groups are too.
         decoders = max(1, len(names)) if self._columns_in_parallel else 1
         largest = max((self._row_bytes(g, names) * self._layout.groups[g].rows for g in groups), default=0)
@@ -255,7 +290,7 @@ class RowReader:
         for table in self._read_ahead(
             [partial(self._group, group, names, start, end) for group in groups], depth
         ):
-            typed = [self._from_storage(table.column(n), schema.field(n).type) for n in names]
+            typed = [from_storage_type(table.column(n), schema.field(n).type) for n in names]
             rows = pa.Table.from_arrays(typed, schema=schema) if names else table
             for batch in rows.to_batches(max_chunksize=batch_rows):
                 yield from slice_batch(batch, batch_bytes)
@@ -270,7 +305,7 @@ class RowReader:
         self, groups: list[int], names: list[str], start: int, end: int, batch_rows: int, batch_bytes: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of a local file, decoded batch by batch, so that memory is reused."""
-        schema = self._result_schema(names)
+        schema = self.result_schema(names)
         for group in groups:
             position = self._layout.groups[group].first_row
             fitting = int(batch_bytes // max(1, self._row_bytes(group, names)))
@@ -289,7 +324,7 @@ class RowReader:
                 low, high = max(0, start - position), min(batch.num_rows, end - position)
                 position += batch.num_rows
                 if low < high:
-                    typed = [self._from_storage(batch.column(n), schema.field(n).type) for n in names]
+                    typed = [from_storage_type(batch.column(n), schema.field(n).type) for n in names]
                     rows = pa.RecordBatch.from_arrays(typed, schema=schema)
                     yield rows if high - low == rows.num_rows else rows.slice(low, high - low)
 
@@ -329,8 +364,8 @@ class RowReader:
         table = pq.ParquetFile(pa.BufferReader(copy.getvalue())).read(columns=names)
         if table.num_rows != encoded.rows:
             raise ValueError(f"a row group has {table.num_rows} rows instead of {encoded.rows}")
-        schema = self._result_schema(names)
-        typed = [self._from_storage(table.column(name), schema.field(name).type) for name in names]
+        schema = self.result_schema(names)
+        typed = [from_storage_type(table.column(name), schema.field(name).type) for name in names]
         return RowGroup(self._layout.metadata, group, encoded, pa.Table.from_arrays(typed, schema=schema))
 
     # --- the file -------------------------------------------------------------------------------------
@@ -393,14 +428,15 @@ class RowReader:
                 )
         return names
 
-    def _result_schema(self, names: list[str]) -> pa.Schema:
+    @property
+    def is_local(self) -> bool:
+        """Whether the split is on the local disk."""
+        return self._map is not None
+
+    def result_schema(self, names: Sequence[str]) -> pa.Schema:
+        """The columns with the types that the table has."""
         number = pa.field(ROW_COLUMN, pa.int64(), nullable=False)
         return pa.schema([number if n == ROW_COLUMN else self._footer.schema.field(n) for n in names])
-
-    def _from_storage(
-        self, column: pa.ChunkedArray | pa.Array, kind: pa.DataType
-    ) -> pa.ChunkedArray | pa.Array:
-        return column if column.type == kind else from_storage(column, kind)
 
     # --- rows by number --------------------------------------------------------------------------------
 
@@ -414,7 +450,7 @@ class RowReader:
             if bounds[i + 1] > bounds[i]
         ]
 
-    def _selection(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
+    def _selection(self, names: Sequence[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
         """The pages of column chunks; page indexes that were not read before are fetched together."""
         leaves = [self._layout.flat[name] for name in names]
         keys = [(group, leaf) for leaf in leaves for group, _ in parts]
@@ -424,35 +460,16 @@ class RowReader:
         for (group, leaf), data in zip(missing, read, strict=True):
             if checksums is not None:
                 _check(data, checksums[group][leaf.number].offset_index, "a page index")
-            checked = checksums is not None
-            self._pages[group, leaf.number] = self._layout.pages(group, leaf, data, checked=checked)
+            pages = self._layout.pages(group, leaf, data, checked=checksums is not None)
+            self._pages[group, leaf.number] = self._with_shared_rows(group, pages)
         return {(group, leaf.number): self._pages[group, leaf.number] for group, leaf in keys}
 
-    def _decode(
-        self, names: list[str], parts: list[tuple[int, Ints]], pages: dict[tuple[int, int], Pages]
-    ) -> list[pa.Array]:
-        leaves = [self._layout.flat[name] for name in names]
-        choices: _PageChoices = {}
-        plans = [self._plan(leaf, parts, pages, choices) for leaf in leaves]
-        # The largest first, so that the threads finish at about the same time.
-        order = sorted(range(len(plans)), key=lambda i: -plans[i].size)
-        read = self._ranges([each for i in order for each in plans[i].ranges])
-        if self._footer.checksums is not None:
-            expected = [crc for i in order for crc in plans[i].checksums]
-            if crc32s(read) != expected:
-                raise ValueError("a page differs from its checksum")
-        data = iter(read)
-        many = len(plans) > 1 and sum(plan.size for plan in plans) > _MIN_BYTES_FOR_THREADS
-        decoded: list[Any] = [None] * len(plans)
-        for i in order:
-            column_parts = []
-            for group, rows, count, has_dictionary in plans[i].groups:
-                dictionary = next(data) if has_dictionary else b""
-                column_parts.append((group, rows, [next(data) for _ in range(count)], dictionary))
-            file = self._layout.single_column_file(leaves[i], column_parts)
-            # Threads decode the first files while the others are assembled.
-            decoded[i] = decode(file, plans[i].positions, on_a_thread=many)
-        return [each.result() for each in decoded]
+    def _with_shared_rows(self, group: int, pages: Pages) -> Pages:
+        """The same pages; columns whose pages begin at the same rows have one array of these."""
+        for (other, _), known in list(self._pages.items()):
+            if other == group and np.array_equal(known.first_rows, pages.first_rows):
+                return replace(pages, first_rows=known.first_rows)
+        return pages
 
     def _plan(
         self,
@@ -462,7 +479,7 @@ class RowReader:
         choices: "_PageChoices",
     ) -> "_Plan":
         """Which pages of a column have the rows, and the positions of the rows in them."""
-        groups: list[tuple[int, int, int, bool]] = []
+        groups: list[tuple[ColumnChunk, int, int, bool]] = []
         positions: list[Ints] = []
         ranges: list[tuple[int, int]] = []
         checksums: list[int] = []
@@ -478,10 +495,10 @@ class RowReader:
             if own.checksums is not None:
                 checksums += own.checksums[:1].tolist() if own.dictionary is not None else []
                 checksums += own.checksums[1 + selected].tolist()
-            groups.append((group, rows, len(selected), own.dictionary is not None))
+            chunk = self._layout.groups[group].columns[leaf.number]
+            groups.append((chunk, rows, len(selected), own.dictionary is not None))
             before += rows
-        size = sum(end - start for start, end in ranges)
-        return _Plan(groups, np.concatenate(positions), ranges, size, checksums)
+        return _Plan(groups, np.concatenate(positions), before, ranges, checksums)
 
     def _select_pages(
         self, group: int, first_rows: Ints, local: Ints, choices: "_PageChoices"
@@ -491,7 +508,7 @@ class RowReader:
         Most columns of a row group have page boundaries at the same rows, so the result is reused.
         """
         for cut, choice in choices.setdefault(group, []):
-            if np.array_equal(cut, first_rows):
+            if cut is first_rows:
                 return choice
         which = np.searchsorted(first_rows, local, side="right") - 1
         selected, place = np.unique(which, return_inverse=True)
@@ -525,6 +542,119 @@ class RowReader:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectedPages:
+    """The pages of some columns of a split: what was planned for each column, and the bytes of all."""
+
+    plans: list[_Plan]
+    data: Sequence[bytes | memoryview]
+
+    def parts(self, number: int) -> Sequence[bytes | memoryview]:
+        """The bytes of one column: for each row group its dictionary page, if it has one, and data pages."""
+        start = sum(len(plan.ranges) for plan in self.plans[:number])
+        return self.data[start : start + len(self.plans[number].ranges)]
+
+
+def fetch_together(requests: Sequence[tuple[RowReader, Ints]], columns: Sequence[str]) -> pa.Table | None:
+    """Rows of several splits as one table, in the order of the requests; they are decoded together.
+
+    Args:
+        requests: Splits with the numbers of their rows, ascending and distinct; at least one row of each.
+        columns: Columns that all of the splits have.
+
+    Returns:
+        The rows; None if the splits store the columns differently, or one of the columns is nested.
+
+    Raises:
+        SplitError: A split is damaged; it is named.
+    """
+    first, _ = requests[0]
+    flat = first.flat_columns(columns)
+    kind, schema = first.schema_bytes(flat), first.result_schema(columns)
+    if len(flat) < len(columns) or any(
+        reader.flat_columns(columns) != flat
+        or reader.schema_bytes(flat) != kind
+        or not reader.result_schema(columns).equals(schema)
+        for reader, _ in requests[1:]
+    ):
+        return None
+    if all(reader.is_local for reader, _ in requests):
+        pages = [(reader, reader.pages(numbers, flat)) for reader, numbers in requests]
+    else:
+        pool = _threads(os.getpid())
+        running = [(reader, pool.submit(reader.pages, numbers, flat)) for reader, numbers in requests]
+        pages = [(reader, each.result()) for reader, each in running]
+    try:
+        arrays = _decode(pages, flat)
+    except (pa.ArrowException, OSError, ValueError):
+        # One by one, so that the error names the split.
+        return pa.concat_tables([reader.fetch(numbers, columns) for reader, numbers in requests])
+    typed = [from_storage_type(array, field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.Table.from_arrays(typed, schema=schema)
+
+
+def _decode(pages: Sequence[tuple[RowReader, SelectedPages]], flat: Sequence[str]) -> list[pa.Array]:
+    """The requested rows of several splits that store the columns in the same way, by column.
+
+    Columns whose pages begin at the same rows are one file in memory; most columns do.
+    """
+    same_pages: dict[tuple[object, ...], list[int]] = {}
+    for number in range(len(flat)):
+        plans = [selected.plans[number] for _, selected in pages]
+        key = tuple((plan.positions.tobytes(), *(rows for _, rows, _, _ in plan.groups)) for plan in plans)
+        same_pages.setdefault(key, []).append(number)
+    classes = list(same_pages.values())
+    size = sum(len(part) for _, selected in pages for part in selected.data)
+    if size > _MIN_BYTES_FOR_THREADS:
+        # Threads decode the columns, each alone.
+        classes = [[number] for number in range(len(flat))]
+    files = (_page_file(pages, flat, columns) for columns in classes)
+    if len(classes) < 2 or size <= _MIN_BYTES_FOR_THREADS:
+        results = [file.read() for file in files]
+    else:
+        pool = _threads(os.getpid())
+        results = [each.result() for each in [pool.submit(file.read) for file in files]]
+    arrays = {number: array for result in results for number, array in result.items()}
+    return [arrays[number] for number in range(len(flat))]
+
+
+def _page_file(
+    pages: Sequence[tuple[RowReader, SelectedPages]], flat: Sequence[str], columns: Sequence[int]
+) -> _PageFile:
+    """A Parquet file of the pages of some columns, from several splits."""
+    body: list[bytes | memoryview] = [MAGIC]
+    groups: list[tuple[int, list[ChunkPages]]] = []
+    offset = len(MAGIC)
+    coded = dict.fromkeys(columns, True)
+    positions: list[Ints] = []
+    before = 0
+    for _, selected in pages:
+        own: list[list[ChunkPages]] = [[] for _ in selected.plans[0].groups]
+        for number in columns:
+            plan = selected.plans[number]
+            data = iter(selected.parts(number))
+            for place, (chunk, rows, count, has_dictionary) in enumerate(plan.groups):
+                parts = [next(data) for _ in range(count + has_dictionary)]
+                size = sum(map(len, parts))
+                dictionary = len(parts[0]) if has_dictionary else 0
+                own[place].append(ChunkPages(chunk, rows, offset, dictionary, size))
+                coded[number] = coded[number] and has_dictionary and chunk.is_bytes
+                body += parts
+                offset += size
+        groups += [(chunks[0].rows, chunks) for chunks in own]
+        positions.append(selected.plans[columns[0]].positions + before)
+        before += selected.plans[columns[0]].rows
+    footer = pages_footer(pages[0][0].schema_bytes([flat[number] for number in columns]), groups)
+    file = b"".join([*body, footer, len(footer).to_bytes(4, "little"), MAGIC])
+    names = [flat[number] for number, is_coded in coded.items() if is_coded]
+    return _PageFile(file, columns, np.concatenate(positions), names)
+
+
+def from_storage_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """A column in the type that the table has, where the file stores another one."""
+    return column if column.type == kind else from_storage(column, kind)
+
+
+@dataclass(frozen=True, slots=True)
 class MappedFile:
     """A local file that is mapped into memory.
 
@@ -552,7 +682,7 @@ class MappedFile:
     def bytes(self) -> memoryview:
         """The whole file; ValueError if it was truncated since, as pages past its end cannot be read."""
         try:
-            truncated = Path(self.path).stat().st_size < self.data.size
+            truncated = os.stat(self.path).st_size < self.data.size  # noqa: PTH116 - for every fetch
         except FileNotFoundError:
             truncated = False  # a deleted file stays readable as long as it is mapped
         if truncated:

@@ -6,7 +6,7 @@ assumed to be true.
 
 import decimal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +37,10 @@ from indextables.predicate.query_tree import InSet, Term, Wild
 from indextables.predicate.traversal import conjuncts
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.encode import float_values, integer_values
-from indextables.split.mapping import Field, Kind
+from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
-from indextables.split.query.index_view import IndexView
+from indextables.split.query.index_view import IndexView, ViewFacts
 from indextables.split.query.query_compiler import compile_json, compile_query
 from indextables.split.query.row_sets import (
     ALL_ROWS,
@@ -67,7 +67,6 @@ from indextables.split.query.value_queries import (
     equals_query,
     hash_query,
     in_query,
-    max_terms,
     range_query,
 )
 
@@ -80,6 +79,8 @@ _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
 # Longer lists of texts are evaluated on rows: each text is a phrase, or a separate term.
 _MAX_PHRASES = 64
 _MAX_NESTED_VALUES = 256
+# Plans of one condition: splits of a table have few different mappings.
+_MAX_SHARED = 16
 
 
 def as_field_value(value: pa.Scalar, column: pa.DataType, field: Field) -> Value | None:
@@ -149,6 +150,53 @@ def _unscaled_decimal(value: pa.Scalar, scale: int) -> int | None:
     return int(whole) if whole == scaled else None
 
 
+class SharedPlans:
+    """Filter plans of one query: splits with the same schemas mostly have the same plan.
+
+    Queries of Tantivy refer to fields by number, so that indexes with the same schema share them.
+    """
+
+    def __init__(self) -> None:
+        # By the identity of a condition, which the list keeps alive.
+        self._plans: dict[int, list[_SharedPlan]] = {}
+
+    def find(self, predicate: Predicate, view: IndexView) -> "FilterPlan | None":
+        """The plan of the same object for another split, if it is right for this one; loads its fields."""
+        for shared in self._plans.get(id(predicate), ()):
+            if shared.fits(view):
+                return shared.plan
+        return None
+
+    def make(self, predicate: Predicate, view: IndexView, bind: Bind, options: Options) -> "FilterPlan":
+        """As `plan_filter`; the plan is kept for other splits."""
+        plans = self._plans.setdefault(id(predicate), [])
+        facts = ViewFacts()
+        plan = plan_filter(predicate, replace(view, facts=facts), bind, options)
+        if facts.is_shareable and len(plans) < _MAX_SHARED:
+            plans.append(_SharedPlan(predicate, view.mapping, view.columns, view.index_schema, facts, plan))
+        return plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SharedPlan:
+    """A plan with the schemas and facts that it depends on."""
+
+    predicate: Predicate
+    mapping: Mapping
+    columns: pa.Schema
+    index_schema: str
+    facts: ViewFacts
+    plan: "FilterPlan"
+
+    def fits(self, view: IndexView) -> bool:
+        return (
+            self.mapping is view.mapping
+            and self.columns is view.columns
+            and self.index_schema == view.index_schema
+            and self.facts.hold_for(view)
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterPlan:
     """The rows for which a condition may be true; those that need a recheck are true if `residual` is."""
@@ -206,7 +254,7 @@ class _FilterCompiler:
     def leaf(self, leaf: Compare | In | IsNull | TextMatch | Like) -> IndexAnswer:
         name, *inner = leaf.column.path
         column = self.view.column(name)
-        constant = self.view.constants.get(name.lower())
+        constant = self.view.constant(name)
         if constant is None and column is None:
             return UNDECIDED
         if constant is not None:
@@ -264,8 +312,8 @@ class _FilterCompiler:
             return self._equal_values(field, values)
         field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
         phrases = field is not None and field.kind is Kind.TEXT
-        most = _MAX_PHRASES if phrases else max_terms(self.view.num_rows)
-        if field is None or len(values) > most or kind_of(values.type) is not TypeKind.STRING:
+        slow = len(values) > _MAX_PHRASES if phrases else self.view.is_slow_lookup(len(values))
+        if field is None or slow or kind_of(values.type) is not TypeKind.STRING:
             return UNDECIDED
         texts = values.unique().to_pylist()
         match field.kind:

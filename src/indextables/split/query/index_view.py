@@ -12,9 +12,10 @@ length that contains the word once.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
@@ -31,6 +32,13 @@ FieldTerm: TypeAlias = tuple[str, str]
 
 # Tantivy's parameters of BM25.
 _K1, _B = 1.2, 0.75
+# Up to so many terms are always looked up, and up to one for so many rows.
+_FEW_TERMS, _ROWS_PER_TERM = 1024, 128
+
+
+def max_terms(num_rows: int) -> int:
+    """The number of terms up to which lookups are faster than evaluating all rows."""
+    return max(_FEW_TERMS, num_rows // _ROWS_PER_TERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,46 @@ def sum_statistics(parts: Iterable[TermStatistics], rows: int) -> TermStatistics
     return TermStatistics(max(rows, counted), frequencies, lengths)
 
 
+@dataclass(slots=True)
+class ViewFacts:
+    """What the compiled form of a condition depends on, besides the schemas of index and split.
+
+    `partial`: the fields that were looked up in `_partial`, and whether rows are listed there. `nulls`: the
+    columns, and whether none of their values are null, some, or all. `loaded`: the fields that are needed.
+    `variable`: the columns (in lower case) that have no constant value. `is_shareable` is false if the
+    compiled form depends on anything else, as terms of the index.
+    """
+
+    partial: dict[str, tuple[Field, bool]] = field(default_factory=dict)
+    nulls: dict[str, "Nulls"] = field(default_factory=dict)
+    loaded: set[str] = field(default_factory=set)
+    variable: set[str] = field(default_factory=set)
+    is_shareable: bool = True
+
+    def hold_for(self, view: "IndexView") -> bool:
+        """Whether the same condition has the same compiled form for another index; loads its fields."""
+        if any(name in view.constants for name in self.variable):
+            return False
+        if any(view.nulls(name) is not nulls for name, nulls in self.nulls.items()):
+            return False
+        view.load(self.loaded)
+        return all((view.partial(own) is not NO_ROWS) is has_rows for own, has_rows in self.partial.values())
+
+
+class Nulls(Enum):
+    """How many values of a column are null."""
+
+    NONE = 0
+    SOME = 1
+    ALL = 2
+
+
 @dataclass(frozen=True)
 class IndexView:
     """One index with the fields of its split.
+
+    Conditions are compiled through its methods, not through `searcher`, so that `facts` records what the
+    compiled form depends on.
 
     `columns` are the columns of the split's rows. `null_counts` is the number of nulls of columns, where it
     is known. `constants` are columns (in lower case) with one value for all rows: the partition columns.
@@ -112,10 +157,13 @@ class IndexView:
     num_rows: int
     null_counts: Dictionary[str, int] = field(default_factory=dict)
     constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
-    load: Callable[[Sequence[str]], None] = lambda _: None
+    load: Callable[[Collection[str]], None] = lambda _: None
     statistics: TermStatistics | None = None
     words: set[FieldTerm] | None = None
     lengths: dict[str, float | None] = field(default_factory=dict)
+    facts: ViewFacts | None = None
+    # Tantivy's schema as text: equal texts number the fields in the same way.
+    index_schema: str = ""
 
     @cached_property
     def schema(self) -> tantivy.Schema:
@@ -135,25 +183,57 @@ class IndexView:
         """The column's field of one of these kinds, in order of preference, loaded."""
         field = self.mapping.find(column, *kinds)
         if field is not None:
-            self.load((field.name,))
+            self._load(field.name)
         return field
+
+    def _load(self, name: str) -> None:
+        if self.facts is not None:
+            self.facts.loaded.add(name)
+        self.load((name,))
+
+    def constant(self, column: str) -> pa.Scalar | None:
+        """The value of a column that has one value for all rows; None for other columns."""
+        value = self.constants.get(column.lower())
+        if self.facts is not None:
+            self.facts.variable.add(column.lower())
+            self.facts.is_shareable = self.facts.is_shareable and value is None
+        return value
+
+    def is_slow_lookup(self, count: int) -> bool:
+        """Whether looking up so many terms is slower than evaluating all rows."""
+        if count <= _FEW_TERMS:
+            return False
+        if self.facts is not None:
+            self.facts.is_shareable = False
+        return count > max_terms(self.num_rows)
+
+    def terms_with_prefix(self, field: Field, start: str) -> list[str]:
+        """The terms of a field that begin with a text."""
+        if self.facts is not None:
+            self.facts.is_shareable = False
+        return [term for term, _ in self.searcher.terms_with_prefix(field.name, start)]
 
     def load_positions(self, field: Field) -> None:
         """Fetch the positions of a field, which phrases need."""
-        self.load((positions_key(field.name),))
+        self._load(positions_key(field.name))
 
     def partial(self, field: Field) -> tantivy.Query:
         """The rows whose value is incomplete in the field."""
         if not field.may_be_partial:
             return NO_ROWS
-        self.load((PARTIAL_FIELD,))
-        if not self.searcher.doc_freq(PARTIAL_FIELD, field.name):
+        self._load(PARTIAL_FIELD)
+        has_rows = bool(self.searcher.doc_freq(PARTIAL_FIELD, field.name))
+        if self.facts is not None:
+            self.facts.partial[field.name] = (field, has_rows)
+        if not has_rows:
             return NO_ROWS
         named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
         return Query.const_score_query(named, 0.0)
 
     def scored(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
         """A query for a term or a phrase, with the score of the table's statistics."""
+        if self.facts is not None and (self.words is not None or self.statistics is not None):
+            self.facts.is_shareable = False
         if self.words is not None:
             self.words.update((field, word) for word in words)
         if self.statistics is None:
@@ -186,15 +266,23 @@ class IndexView:
             left += part.get("details") or ()
         return None
 
+    def nulls(self, column: str) -> Nulls:
+        """How many values of a column are null; some, if the number is unknown."""
+        count = self.null_counts.get(column)
+        nulls = Nulls.NONE if count == 0 else Nulls.ALL if count == self.num_rows else Nulls.SOME
+        if self.facts is not None:
+            self.facts.nulls[column] = nulls
+        return nulls
+
     def present(self, column: str) -> RowSet:
         """The rows in which a column is not null."""
-        nulls = self.null_counts.get(column)
-        if nulls == 0:
+        nulls = self.nulls(column)
+        if nulls is Nulls.NONE:
             return RowSet(ALL_ROWS)
-        if nulls == self.num_rows:
+        if nulls is Nulls.ALL:
             return RowSet(NO_ROWS)
         for own in self.mapping.fields_of(column):
             if own.fast and own.kind is not Kind.JSON:
-                self.load((own.name,))
+                self._load(own.name)
                 return RowSet(union((Query.exists_query(own.name), self.partial(own))))
         return RowSet(ALL_ROWS, ALL_ROWS)

@@ -153,7 +153,7 @@ def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
 
 def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer:
     """The answer of the index for a leaf on one column."""
-    constant = view.constants.get(ref.column.lower())
+    constant = view.constant(ref.column)
     if constant is not None:
         return TRUE if constant.is_valid and match_constant(leaf, ref.column, constant) else FALSE
     field = view.find(ref.column, *ref.kinds)

@@ -7,6 +7,7 @@ there is room (`cache.maxSize`).
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -14,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import tantivy
@@ -24,7 +26,6 @@ from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.options import Options, reading
-from indextables.schema.statistics import null_counts
 from indextables.split.footer import META, Footer, positions_key
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.cache_entry import CachedPiece, PieceKey, whole_files
@@ -119,8 +120,19 @@ class CachedIndex:
         self.lease = lease
         self.index = index
         self.searcher = index.searcher()
+        self.index_schema = _schema_text(lease.folder / META)
         # The fields whose pieces are all in the disk cache.
         self.loaded: set[str] = set()
+
+
+def _schema_text(meta: Path) -> str:
+    """The schema in `meta.json`; indexes with the same schema share the text."""
+    schema = msgspec.json.decode(meta.read_bytes(), type=_MetaJson).schema
+    return sys.intern(bytes(schema).decode())
+
+
+class _MetaJson(msgspec.Struct):
+    schema: msgspec.Raw
 
 
 class FieldLoader:
@@ -163,8 +175,9 @@ class IndexSearcher:
             mapping=footer.mapping,
             columns=footer.schema,
             num_rows=footer.num_records,
-            null_counts=null_counts(footer.stats),
+            null_counts=footer.null_counts,
             load=self.load,
+            index_schema=opened.index_schema,
         )
 
     def load_columns(self, columns: Iterable[str]) -> None:
@@ -306,7 +319,7 @@ def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
         create_files(footer, folder)
         return copy_pieces(store, footer, folder, footer.pieces[None])
 
-    return _open_cached(_cache_key(store, footer), store, footer, options, write)
+    return _open_cached(footer.index_key(store.url), store, footer, options, write)
 
 
 def open_rebuilt_index(
@@ -414,13 +427,6 @@ def _evict_over_limit(limit: int) -> None:
     _open_indexes.evict_while(too_many)
 
 
-def _cache_key(store: Store, footer: Footer) -> str:
-    """Identifies the content of an index by the split and the checksums of its files."""
-    sums = (f"{p.file}:{p.crc32}" for file in footer.index_files for p in file.pieces)
-    parts = [store.url, footer.path, str(footer.size), *sums]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
     """Whether all pieces of some columns of a split's index are in the disk cache."""
     pieces = [
@@ -429,7 +435,7 @@ def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[
         for field in footer.mapping.fields_of(column)
         for piece in footer.pieces.get(field.name, ())
     ]
-    key = _cache_key(store, footer)
+    key = footer.index_key(store.url)
     cache = index_cache(options)
     opened = _open_indexes.get(f"{cache.folder}/{key}")
     if opened is not None and not any(map(opened.lease.is_missing, pieces)):

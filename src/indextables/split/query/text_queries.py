@@ -172,7 +172,7 @@ class _Terms:
         candidates = union((Query.const_score_query(narrow, 1.0), partial))
         if self.field.record != "position":
             return two_valued(candidates, candidates)
-        endings = [t for t, _ in self.view.searcher.terms_with_prefix(self.field.name, last.text)]
+        endings = self.view.terms_with_prefix(self.field, last.text)
         if len(endings) <= _FEW_PHRASES:
             phrases = union(self._plain_phrase([*words, Token(last.position, e)]) for e in endings)
             rows = NO_ROWS if phrases is NO_ROWS else Query.const_score_query(phrases, 1.0)

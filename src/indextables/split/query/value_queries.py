@@ -18,7 +18,7 @@ from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, R
 from indextables.schema.type_info import is_int64_ordered
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
-from indextables.split.query.index_view import IndexView
+from indextables.split.query.index_view import IndexView, max_terms
 from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, IndexAnswer, RowSet, two_valued, union
 
 Value: TypeAlias = int | float | bool
@@ -27,7 +27,6 @@ _TYPES = {Kind.I64: FieldType.Integer, Kind.HASH: FieldType.Integer, Kind.F64: F
 _I64 = (-(1 << 63), (1 << 63) - 1)
 # More ranges cost more than evaluating all rows.
 MAX_RANGES = 16
-_FEW_TERMS, _ROWS_PER_TERM = 1024, 128
 
 
 def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
@@ -107,7 +106,7 @@ def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
     """
     if field.kind is Kind.BOOL:
         return RowSet(union(equals_query(view, field, value) for value in values.to_pylist()))
-    if field.indexed and len(values) <= max_terms(view.num_rows):
+    if field.indexed and not view.is_slow_lookup(len(values)):
         return RowSet(Query.term_set_query(view.schema, field.name, values.to_pylist()))
     numbers = np.sort(values.to_numpy(zero_copy_only=False))
     whole = field.kind is not Kind.F64
@@ -123,11 +122,6 @@ def in_query(view: IndexView, field: Field, values: pa.Array) -> RowSet:
         return RowSet(ALL_ROWS, ALL_ROWS)
     rows = range_query(view, field, numbers[0].item(), numbers[-1].item())
     return RowSet(rows, rows)
-
-
-def max_terms(num_rows: int) -> int:
-    """The number of terms up to which lookups are faster than evaluating all rows."""
-    return max(_FEW_TERMS, num_rows // _ROWS_PER_TERM)
 
 
 def few_lookups(field: Field, values: Sequence[pa.Scalar], num_rows: int) -> bool:

@@ -1,0 +1,133 @@
+"""Splits that are read together: their filter plans are shared, and their rows are decoded together."""
+
+import pickle
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import indextables
+from indextables import read
+from indextables.errors import SplitError
+from indextables.predicate import parse_condition
+from indextables.read.execute import execute
+from indextables.read.spec import ScanSpec
+from indextables.read.split_source import close_splits
+from indextables.read.table_context import plan_splits
+from indextables.split.parquet import reader as row_reader
+from indextables.split.query import filter_pushdown
+from tests.read.read_tables import opened
+
+TEXT = {"indexing.typemap.t": "text"}
+LONG = "x" * 300
+# Splits that differ in what a compiled condition depends on: nulls, dropped terms, columns, tokenizers.
+PARTS = (
+    [{"id": 1, "t": "red fish", "s": "a", "n": 1}, {"id": 2, "t": "blue fish", "s": "b", "n": 2}],
+    [{"id": 3, "t": "red bird", "s": None, "n": None}, {"id": 4, "t": None, "s": "a", "n": 4}],
+    [{"id": 5, "t": None, "s": None, "n": None}, {"id": 6, "t": None, "s": None, "n": None}],
+    [{"id": 7, "t": f"red {LONG}", "s": LONG * 200, "n": 7}, {"id": 8, "t": "blue", "s": "a", "n": 8}],
+    [{"id": 9, "t": "red fish", "s": "c", "n": 9}, {"id": 10, "t": "redder fish", "s": "a", "n": 1}],
+)
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("t", pa.string()), ("s", pa.string()), ("n", pa.int32()), ("day", pa.int32())]
+)
+CONDITIONS = (
+    "t INDEXQUERY 'red'",
+    "t INDEXQUERY '\"red fish\"'",
+    "t INDEXQUERY 'red*'",
+    "t INDEXQUERY '\"red fi\"*'",
+    "NOT (t INDEXQUERY 'fish')",
+    "s = 'a'",
+    "s <> 'a'",
+    "s IN ('a', 'c')",
+    "s IS NULL OR n > 7",
+    "n = 1 AND t INDEXQUERY 'fish'",
+    "t LIKE '%fish'",
+    "late = 5",
+    "late IS NULL AND s = 'a'",
+    "day = 1 AND s = 'a'",
+    "day = 2 OR t INDEXQUERY 'blue'",
+)
+
+
+@pytest.fixture(scope="module", params=[(), ("day",)], ids=["whole", "partitioned"])
+def table(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("t") / "t"
+    for number, part in enumerate(PARTS):
+        late = [] if number < 3 else [5] * len(part)
+        rows = pa.Table.from_pylist([row | {"day": number % 3} for row in part], SCHEMA)
+        rows = rows.append_column("late", pa.array(late, pa.int64())) if late else rows
+        indextables.write(folder, rows, options={**TEXT, "mergeSchema": "true"}, partition_by=request.param)
+    return opened(folder, [], tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize("text", CONDITIONS)
+def test_splits_read_together_have_the_rows_that_they_have_alone(table, text):
+    where = parse_condition(text, table.snapshot.schema)
+    together = read.scan(table.snapshot, table.store, table.options, where=where).read_all()
+    _, splits = plan_splits(table.snapshot, where, table.options)
+    alone = []
+    for ref in splits:
+        context, _ = plan_splits(table.snapshot, where, table.options)
+        spec = ScanSpec(context, tuple(context.schema.names), where)
+        alone += [row for batch in execute(spec, (ref,), table.store) for row in batch.to_pylist()]
+    assert sorted(together.to_pylist(), key=str) == sorted(alone, key=str)
+    assert read.count(table.snapshot, table.store, table.options, where=where) == len(alone)
+
+
+def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, monkeypatch):
+    for number in range(6):
+        indextables.write(tmp_path / "t", [{"id": number, "t": f"word{number} all"}], options=TEXT)
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    where = parse_condition("t INDEXQUERY 'all' AND id < 4", table.snapshot.schema)
+    compiled = []
+    real = filter_pushdown.plan_filter
+    monkeypatch.setattr(
+        filter_pushdown, "plan_filter", lambda *arguments: compiled.append(1) or real(*arguments)
+    )
+    assert read.count(table.snapshot, table.store, replace_parallelism(table.options), where=where) == 4
+    assert len(compiled) == 1
+
+
+def test_rows_of_many_splits_are_decoded_together_in_order(tmp_path, monkeypatch):
+    for number in range(40):
+        rows = [{"id": 100 * number + i, "t": "all" if i % 50 == 7 else f"w{i}"} for i in range(100)]
+        indextables.write(tmp_path / "t", rows, options=TEXT)
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    where = parse_condition("t INDEXQUERY 'all'", table.snapshot.schema)
+    files = []
+    real = row_reader._page_file
+    monkeypatch.setattr(row_reader, "_page_file", lambda *arguments: files.append(1) or real(*arguments))
+    options = replace_parallelism(table.options)
+    rows = read.scan(table.snapshot, table.store, options, where=where).read_all()
+    assert sorted(rows["id"].to_pylist()) == [100 * n + i for n in range(40) for i in (7, 57)]
+    assert len(files) <= 4
+    limited = read.scan(table.snapshot, table.store, options, where=where, limit=5).read_all()
+    assert limited.num_rows == 5
+
+
+def test_a_damaged_page_among_many_splits_is_an_error_that_names_its_split(tmp_path):
+    for number in range(4):
+        indextables.write(tmp_path / "t", [{"id": number, "t": f"word{number} all"}], options=TEXT)
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    where = parse_condition("t INDEXQUERY 'all'", table.snapshot.schema)
+    path = sorted((tmp_path / "t").glob("*.split"))[2]
+    data = bytearray(path.read_bytes())
+    data[6] ^= 0xFF
+    path.write_bytes(bytes(data))
+    close_splits()
+    with pytest.raises(SplitError, match=path.name):
+        read.scan(table.snapshot, table.store, table.options, where=where).read_all()
+
+
+def test_a_table_with_compiled_queries_is_pickled_without_them(table):
+    where = parse_condition("t INDEXQUERY 'red'", table.snapshot.schema)
+    context, splits = plan_splits(table.snapshot, where, table.options)
+    spec = ScanSpec(context, ("id",), where)
+    before = sum(batch.num_rows for batch in execute(spec, splits, table.store))
+    copy = pickle.loads(pickle.dumps(spec))
+    assert sum(batch.num_rows for batch in execute(copy, splits, table.store)) == before
+
+
+def replace_parallelism(options):
+    return replace(options, values={**options.values, "read.parallelism": "1"})
