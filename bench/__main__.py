@@ -22,6 +22,7 @@ PARTS = {
     "maintenance": "bench.maintenance",
     "startup": "bench.startup",
     "spark": "bench.spark",
+    "splits": "bench.splits",
 }
 
 _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
+from bench.splits import CONDITIONS, SPLITS
 
 FIGURES = {"median_ms", "least_ms", "most_ms", "cpu_ms", "first_ms"}
 
@@ -59,4 +60,19 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
         "scan of all columns",
     ):
         assert rows[promised]["others"]["Parquet"]["ratio"] > 0
+    assert not any(row["targets"] for row in rows.values())
+
+
+@pytest.mark.spark
+def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
+    found = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "bench", "splits", "--rows", "2000", "--runs", "1", "--json", str(found)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["splits"]}
+    for name in CONDITIONS:
+        for splits in SPLITS:
+            assert rows[f"{name}, {splits} splits, Spark"]["median_ms"] > 0
+            assert rows[f"{name}, {splits} splits, plain Python"]["cpu_ms"] > 0
+    assert rows["one query of 8 clients, 100 splits, Spark"]["runs"] > 1
     assert not any(row["targets"] for row in rows.values())
