@@ -134,7 +134,7 @@ class _Spark:
             for name in CONDITIONS:
                 query = self._query(name, splits, ids[splits])
                 self._warm(query)
-                found = timed(lambda query=query: query, self.runs, _WARM_SECONDS if self.full else 0)  # type: ignore[misc]
+                found = timed(lambda query=query: query, self.runs, _WARM_SECONDS if self.full else 0)
                 limit = _SPARK_MS[splits].get(name)
                 targets = () if limit is None else (Target(found.median_ms, limit, "ms"),)
                 yield self._row(f"{name}, {splits} splits, Spark", found, *targets)

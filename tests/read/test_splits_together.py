@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ from tests.read.read_tables import opened
 TEXT = {"indexing.typemap.t": "text"}
 LONG = "x" * 300
 # Splits that differ in what a compiled condition depends on: nulls, dropped terms, columns, tokenizers.
-PARTS = (
+PARTS: tuple[list[dict[str, Any]], ...] = (
     [{"id": 1, "t": "red fish", "s": "a", "n": 1}, {"id": 2, "t": "blue fish", "s": "b", "n": 2}],
     [{"id": 3, "t": "red bird", "s": None, "n": None}, {"id": 4, "t": None, "s": "a", "n": 4}],
     [{"id": 5, "t": None, "s": None, "n": None}, {"id": 6, "t": None, "s": None, "n": None}],
