@@ -251,13 +251,18 @@ def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
             if not is_resource_exhausted(error) or not close_splits():
                 raise
             read = _read(store, ref)
-        state = _splits.put_if_absent(key, read, capacity=max_open_files(_MAX_CACHED))
+        state = _splits.put_if_absent(key, read, capacity=max_open_splits())
     return state.open(store, ref, table)
 
 
 def is_open(store: Store, ref: SplitRef) -> bool:
     """Whether the footer of a split was read before."""
     return _splits.has((store.cache_scope, ref.path, ref.size))
+
+
+def max_open_splits() -> int:
+    """How many splits stay open in this process."""
+    return max_open_files(_MAX_CACHED)
 
 
 def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState:

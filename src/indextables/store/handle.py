@@ -165,6 +165,11 @@ class Store:
             sorted(name.rpartition("/")[2] for name in folders),
         )
 
+    @property
+    def is_local(self) -> bool:
+        """Whether objects are files of the local file system."""
+        return self._location.kind is Kind.LOCAL
+
     def local_path(self, path: str) -> str | None:
         """Where the object lies in the local file system, or None if it does not."""
         return "/" + self._key(path) if self._location.kind is Kind.LOCAL else None

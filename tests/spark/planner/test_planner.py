@@ -23,6 +23,7 @@ from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.read_context import microseconds
 from indextables.spark.planner.split_assignment import assign_splits
+from indextables.store import open_store
 
 SCHEMA = pa.schema(
     [
@@ -255,6 +256,22 @@ def test_the_time_that_the_planner_may_take_is_bounded(many, monkeypatch):
     # An estimate that is far too low: after twice the longest time the rest is left to tasks.
     monkeypatch.setattr(inline, "_SEARCH_MS", 0.0)
     assert kinds("0") == {"task"}
+
+
+def test_large_splits_are_opened_by_the_planner_only_within_its_time(tmp_path, monkeypatch):
+    def large(count, size):
+        return [SplitRef(f"{i}.split", size, None, 1, (), True, 0) for i in range(count)]
+
+    monkeypatch.setattr(inline, "_tasks_ran", True)
+    local, remote = open_store(tmp_path), open_store("memory://planner")
+    budget = inline._Budget(Options(), 2)
+    assert budget.allows(local, large(2, 90 << 20)), "a quarter of a second, once"
+    assert not budget.allows(local, large(2, 900 << 20))
+    assert budget.allows(local, large(100, 2 << 20))
+    assert not budget.allows(local, large(10_000, 2 << 20))
+    assert budget.allows(remote, large(8, 2 << 20))
+    assert not budget.allows(remote, large(8, 90 << 20)), "too many bytes to fetch"
+    assert not budget.allows(remote, large(100, 2 << 20)), "too many requests"
 
 
 def test_a_limit_is_answered_from_the_first_splits(many):

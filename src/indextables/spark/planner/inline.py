@@ -19,7 +19,7 @@ from indextables.read.parallel import each, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import ranked_search, scan_readers
-from indextables.read.split_source import is_open
+from indextables.read.split_source import is_open, max_open_splits
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store
@@ -31,10 +31,14 @@ _MAX_ROWS_READ = 100_000
 _MAX_ANSWER_BYTES = 4 << 20
 _MAX_CACHED = 16
 
-# Estimates in milliseconds. A split whose footer was read is searched; another one is opened first.
+# Estimates in milliseconds. A split whose footer was read is searched; another one is opened first, which
+# takes a request and a part of its bytes.
 _SEARCH_MS = 0.3
-_OPEN_MS = 6.0
-_BYTES_PER_MS = 200_000
+_OPEN_MS = 3.0
+_REMOTE_OPEN_MS = 70.0
+_PART_READ = 0.25
+_LOCAL_BYTES_PER_MS = 200_000
+_REMOTE_BYTES_PER_MS = 50_000
 # Starting tasks takes so long, and the first ones of a session, which start processes, longer.
 _TASKS_MS = 150.0
 _FIRST_TASKS_MS = 1500.0
@@ -67,17 +71,20 @@ class _Budget:
 
     def allows(self, store: Store, splits: Sequence[SplitRef]) -> bool:
         """Whether reading these splits here is estimated to be faster than tasks, and fast enough."""
-        work, unread = 0.0, 0
+        request = _OPEN_MS if store.is_local else _REMOTE_OPEN_MS
+        per_ms = _LOCAL_BYTES_PER_MS if store.is_local else _REMOTE_BYTES_PER_MS
+        opening, unread = 0.0, 0.0
         for ref in splits:
-            if is_open(store, ref):
-                work += _SEARCH_MS
-            else:
-                work += _OPEN_MS + ref.size / _BYTES_PER_MS
-                unread += ref.size
-            if work > self._most_ms:
-                return False
-        tasks = (_TASKS_MS if _tasks_ran else _FIRST_TASKS_MS) + work / self._cores
-        return work <= tasks and (unread <= _MAX_FETCHED_BYTES or store.local_path("") is not None)
+            if not is_open(store, ref):
+                part = ref.size * _PART_READ
+                opening += request + part / per_ms
+                unread += part
+        searching = _SEARCH_MS * len(splits)
+        if searching + opening > self._most_ms or (unread > _MAX_FETCHED_BYTES and not store.is_local):
+            return False
+        # Splits stay open for later queries, unless there are too many.
+        work = searching if len(splits) <= max_open_splits() else searching + opening
+        return work <= (_TASKS_MS if _tasks_ran else _FIRST_TASKS_MS) + work / self._cores
 
     def check(self) -> None:
         """Raise _TooSlowError after twice the longest time."""
