@@ -3,7 +3,7 @@
 Each version is installed in an environment of its own below `.matrix`; everything but PySpark is shared with
 `.venv`. On the versions that a lake connector supports, the tests of `tests/connectors` run beside it: Spark
 fetches the connector from Maven. The wheel with the bridges of all versions is tested on the oldest. Two runs
-go on at once; the output of each is printed when it ends.
+go on at once; the output of each is printed when it ends. Everything that is fetched is kept in `.matrix`.
 """
 
 import argparse
@@ -46,6 +46,9 @@ HDFS_TESTS = ("tests/store/test_hdfs.py", "tests/store/test_contract.py", "tests
 # PySpark of older versions leaves sockets and files to the garbage collector.
 WARNINGS = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
 
+# How often a download is tried.
+ATTEMPTS = 4
+
 _output = threading.Lock()
 
 
@@ -56,6 +59,7 @@ class Run:
     minor: str | None
     name: str
     arguments: tuple[str, ...]
+    packages: str | None = None  # from Maven: a name in tests/servers/maven.py
 
     def __str__(self) -> str:
         return f"Spark {VERSIONS[self.minor]}, {self.name}" if self.minor else self.name
@@ -94,27 +98,34 @@ def _runs(minors: list[str], *, only_connectors: bool) -> list[Run]:
     for minor in minors:
         if name := CONNECTORS.get(minor):
             connector = "tests/connectors/test_connectors.py"
-            runs.append(Run(minor, name, (connector, "-m", "connectors", "--connector", name)))
+            runs.append(Run(minor, name, (connector, "-m", "connectors", "--connector", name), name))
     if set(minors) == set(VERSIONS) and not only_connectors:
         wheel = "tests/connectors/test_wheel_of_all_versions.py"
         runs.append(Run(minors[0], "wheel", (wheel, "-m", "connectors")))
-        runs.append(Run(None, "HDFS", (*HDFS_TESTS, "-m", "connectors")))
+        runs.append(Run(None, "HDFS", (*HDFS_TESTS, "-m", "connectors"), "hdfs"))
     return runs
 
 
 def _passes(run: Run, python: Path) -> bool:
     started = time.monotonic()
     log = FOLDER / f"{run.minor or 'own'}-{run.name.split()[0]}.log"
+    tests = ["-m", "pytest", "-p", "no:cacheprovider", *WARNINGS, *run.arguments]
+    fetch = [["-m", "tests.servers.maven", run.packages]] if run.packages else []
+    code = 0
     with log.open("wb") as output:
-        code = subprocess.run(
-            [str(python), "-m", "pytest", "-p", "no:cacheprovider", *WARNINGS, *run.arguments],
-            cwd=ROOT,
-            # A Python worker of Spark must have the same packages as the tests.
-            env={**os.environ, "PYSPARK_PYTHON": str(python)},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        ).returncode
+        for arguments in (*fetch, tests):
+            code = (
+                code
+                or subprocess.run(
+                    [str(python), *arguments],
+                    cwd=ROOT,
+                    # A Python worker of Spark must have the same packages as the tests.
+                    env={**os.environ, "PYSPARK_PYTHON": str(python)},
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                ).returncode
+            )
     seconds = time.monotonic() - started
     with _output:
         print(log.read_text(errors="replace"), f"matrix: {run} in {seconds:.0f} s", sep="", flush=True)
@@ -130,13 +141,22 @@ def _environment(minor: str) -> Path:
         print(f"matrix: installing Spark {VERSIONS[minor]} into {folder}", flush=True)
         venv.create(folder, clear=True, with_pip=False)
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-        subprocess.run([*pip, "--disable-pip-version-check", f"pyspark=={VERSIONS[minor]}"], check=True)
+        _download([*pip, "--disable-pip-version-check", f"pyspark=={VERSIONS[minor]}"])
         own = next((folder / "lib").glob("python3.*")) / "site-packages"
         # Packages of the environment itself come first.
         (own / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         marker.touch()
     subprocess.run([python, ROOT / "scripts" / "build_bridge.py"], check=True)
     return python
+
+
+def _download(command: list[str]) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        if subprocess.run(command, check=False).returncode == 0:
+            return
+        print(f"matrix: attempt {attempt} of {ATTEMPTS} failed: {' '.join(command)}", file=sys.stderr)
+        time.sleep(10 * attempt)  # the index may be back then
+    raise SystemExit(f"matrix: a download failed {ATTEMPTS} times: {' '.join(command)}")
 
 
 if __name__ == "__main__":

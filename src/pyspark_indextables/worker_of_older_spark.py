@@ -18,7 +18,11 @@ from pyspark.worker_util import (
     setup_spark_files,
 )
 
+from indextables.spark.daemon import keep_import_caches
+
 Main = Callable[[IO[bytes], IO[bytes]], None]
+
+keep_import_caches()
 
 
 def worker_run(main: Main, infile: IO[bytes], outfile: IO[bytes]) -> None:

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import indextables
+from tests.servers.maven import PACKAGES, ivy_folder
 
 HERE = Path(__file__).parent
-_SPARK = ".".join(pyspark.__version__.split(".")[:2])
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ def _connectors(home: Path) -> dict[str, Connector]:
             "owners",
             "io.delta.sql.DeltaSparkSessionExtension",
             {
-                "spark.jars.packages": f"io.delta:delta-spark_{_SPARK}_2.13:4.4.0",
                 "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
                 "spark.databricks.delta.snapshotPartitions": "2",
             },
@@ -42,7 +40,6 @@ def _connectors(home: Path) -> dict[str, Connector]:
             "lake.db.owners",
             f"{iceberg}.extensions.IcebergSparkSessionExtensions",
             {
-                "spark.jars.packages": f"org.apache.iceberg:iceberg-spark-runtime-{_SPARK}_2.13:1.12.0",
                 "spark.sql.catalog.spark_catalog": f"{iceberg}.SparkSessionCatalog",
                 "spark.sql.catalog.spark_catalog.type": "hadoop",
                 "spark.sql.catalog.spark_catalog.warehouse": str(home / "session-lake"),
@@ -77,6 +74,8 @@ def session(request, tmp_path_factory) -> Iterator[tuple[SparkSession, Connector
     builder = builder.config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.sql.warehouse.dir", str(home / "warehouse"))
     builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -Xss16m")
+    builder = builder.config("spark.jars.packages", ",".join(PACKAGES[name]))
+    builder = builder.config("spark.jars.ivy", str(ivy_folder(name)))
     for key, value in connector.settings.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.sql.extensions", connector.extensions)
