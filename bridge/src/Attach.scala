@@ -5,9 +5,10 @@ import java.lang.reflect.Field
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.parser.ParserInterface
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.internal.SessionState
+import org.apache.spark.sql.internal.StaticSQLConf
 
 /** Gives to a session that runs already what `spark.sql.extensions` would have given it at its start. */
 object Attach {
@@ -28,28 +29,38 @@ object Attach {
 
   private def attach(session: SparkSession): Unit = session.synchronized {
     val state = session.sessionState
+    val configured = state.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS).exists(_.contains(classOf[Extensions].getName))
     val attached = state.conf.getConfString(Mark, "false").toBoolean
-    if (!attached) {
-      new Extensions()(session.extensions) // rules of the optimizer, and sessions that come from this one
+    if (!configured && !attached) {
       val added = new SparkSessionExtensions
       new Extensions()(added)
+      // An analyzer is built once, with the rules that its session had then.
+      val analyzer = state.analyzer
+      append(analyzer, "hintResolutionRules", added.buildHintResolutionRules(session))
+      append(analyzer, "extendedResolutionRules", added.buildResolutionRules(session))
+      append(analyzer, "postHocResolutionRules", added.buildPostHocResolutionRules(session))
+      append(analyzer, "extendedCheckRules", added.buildCheckRules(session))
+      new Extensions()(session.extensions) // rules of the optimizer, and sessions that come from this one
       added.registerFunctions(state.functionRegistry)
       added.registerTableFunctions(state.tableFunctionRegistry)
       val methods = session.experimental
       methods.extraStrategies = added.buildPlannerStrategies(session) ++ methods.extraStrategies
       // The parser and the normalization rules are constants of a session, so their fields are replaced.
-      replace(state, _.getType == classOf[ParserInterface], added.buildParser(session, state.sqlParser))
+      replace(state, _.getType == classOf[ParserInterface], _ => added.buildParser(session, state.sqlParser))
       replace(state, _.getName == "planNormalizationRules",
-        state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
+        _ => state.planNormalizationRules ++ added.buildPlanNormalizationRules(session))
       SessionTables.install(session)
       state.conf.setConfString(Mark, "true")
     }
   }
 
-  private def replace(state: SessionState, isField: Field => Boolean, value: Any): Unit = {
-    val field = classOf[SessionState].getDeclaredFields.find(isField).get
+  private def append(analyzer: Analyzer, field: String, rules: Seq[Any]): Unit =
+    replace(analyzer, _.getName == field, (before: Any) => before.asInstanceOf[Seq[Any]] ++ rules)
+
+  private def replace(owner: AnyRef, isField: Field => Boolean, value: Any => Any): Unit = {
+    val field = owner.getClass.getDeclaredFields.find(isField).get
     field.setAccessible(true)
-    field.set(state, value)
+    field.set(owner, value(field.get(owner)))
   }
 
   private val Mark = "spark.indextablesBridge.attached"

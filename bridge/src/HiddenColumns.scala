@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Expression, NamedExpression}
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, CTERelationDef, CTERelationRef, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
@@ -12,7 +12,8 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
  */
 object HiddenColumns extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
-    case node if node.childrenResolved && node.expressions.exists(_.exists(isHidden)) && hasTable(node) => understood(node)
+    case node if node.childrenResolved && node.expressions.exists(_.exists(isHidden)) && hasTable(node, plan) =>
+      understood(node)
   }
 
   private def isHidden(expression: Expression): Boolean = expression match {
@@ -23,8 +24,14 @@ object HiddenColumns extends Rule[LogicalPlan] {
   private val kinds: Map[String, Option[Expression] => Expression] =
     Map(VirtualColumn.Score -> (Score(_)), VirtualColumn.AllFields -> (AllFields(_)))
 
-  private def hasTable(node: LogicalPlan): Boolean = node.exists {
+  /** Whether a table is below a node, also in the common table expressions of its plan; `above` are those that it is part of. */
+  private def hasTable(node: LogicalPlan, plan: LogicalPlan, above: Set[Long] = Set.empty): Boolean = node.exists {
     case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
+    case reference: CTERelationRef if !above.contains(reference.cteId) => plan.exists {
+      case definition: CTERelationDef if definition.id == reference.cteId =>
+        hasTable(definition.child, plan, above + definition.id)
+      case _ => false
+    }
     case _ => false
   }
 

@@ -94,6 +94,8 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
     if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
+    // Spark optimizes a query once; what is asked for later would be newer. Streams, which read no snapshot, are not built there.
+    if (QuerySnapshots.isQueryOptimized) read
     new IndexScan(options, readOptions, table, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }
 }

@@ -21,6 +21,9 @@ object QuerySnapshots {
 
   private val queries = new util.WeakHashMap[QueryPlanningTracker, ConcurrentHashMap[String, Snapshot]]
 
+  /** Whether Spark optimizes a query in this thread. */
+  def isQueryOptimized: Boolean = QueryPlanningTracker.get.nonEmpty
+
   /** The snapshot that a scan with these options reads. */
   def of(options: util.Map[String, String], named: Boolean): Snapshot = QueryPlanningTracker.get match {
     case None => newest(options, named)._2

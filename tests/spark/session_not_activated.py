@@ -30,19 +30,37 @@ try:
 except indextables.IndexTablesError as error:
     results["running"] = str(error)
 
+spark.sql("SELECT id FROM range(3) WHERE id > 1").collect()  # its analyzer is built
 indextables.attach(spark)
 indextables.configure(builder())  # an attached session has the bridge
+
+
+def ids(query: str) -> list[int]:
+    return [row.id for row in spark.sql(query).collect()]
+
+
 rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text")
 rows.repartition(2).write.format("indextables").option("indexing.typemap.text", "text").save(f"{home}/t")
 spark.read.format("indextables").load(f"{home}/t").createOrReplaceTempView("t")
-results["attached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE * INDEXQUERY '7'").collect()]
+results["attached"] = ids("SELECT id FROM t WHERE * INDEXQUERY '7'")
+results["by path"] = ids(f"SELECT id FROM indextables.`{home}/t` WHERE text INDEXQUERY '7'")
+results["by version"] = ids(f"SELECT count(*) AS id FROM indextables.`{home}/t` VERSION AS OF 0")
+results["score above a view"] = ids(
+    "WITH c AS (SELECT id, text FROM t) SELECT id FROM c WHERE text INDEXQUERY '7' ORDER BY _score DESC"
+)
+results["in a subquery"] = ids("SELECT 7 AS id WHERE EXISTS (SELECT 1 FROM t WHERE * INDEXQUERY '7')")
+spark.sql(f"CREATE TABLE named USING indextables LOCATION '{home}/t'")
+try:
+    spark.sql("ALTER TABLE named ADD COLUMN more STRING")
+except Exception as error:  # noqa: BLE001 - the test looks at it
+    results["checked"] = str(error)
 spark.sql("CACHE TABLE t")
-results["cached"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
+results["cached"] = ids("SELECT id FROM t WHERE text INDEXQUERY '7'")
 spark.stop()
 
 spark = indextables.configure(builder()).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 spark.read.format("indextables").load(f"{home}/t").createOrReplaceTempView("t")
-results["restarted"] = [row.id for row in spark.sql("SELECT id FROM t WHERE text INDEXQUERY '7'").collect()]
+results["restarted"] = ids("SELECT id FROM t WHERE text INDEXQUERY '7'")
 spark.stop()
 sys.stdout.write(json.dumps(results) + "\n")

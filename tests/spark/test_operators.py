@@ -328,6 +328,8 @@ def test_a_view_in_the_catalog_keeps_its_search(logs):
             } == TIMEOUT & REFUSED
             best = logs.spark.sql("SELECT id, _score FROM log_view ORDER BY _score DESC, id LIMIT 1").first()
             assert best.id in TIMEOUT
+            above = "WITH c AS (SELECT id, msg FROM log_table) SELECT id FROM c WHERE msg INDEXQUERY 'timeout' ORDER BY _score DESC"
+            assert {row.id for row in logs.spark.sql(above).collect()} == TIMEOUT
         finally:
             logs.spark.sql("DROP VIEW log_view")
         with pytest.raises(AnalysisException, match="cannot choose the rows"):

@@ -71,7 +71,7 @@ def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
 
 
 def test_plain_python_does_not_load_pyspark():
-    results = run_script("import_without_spark", timeout=60)
+    results = run_script("import_without_spark")
     assert results == {"pyspark": False}
 
 
@@ -116,7 +116,7 @@ def test_secrets_are_not_in_plans(spark, tmp_path, capsys):
 
 def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_attached_to(tmp_path):
     seed = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().randrange(1 << 31))
-    results = run_script("session_without_bridge", tmp_path, seed, timeout=480)
+    results = run_script("session_without_bridge", tmp_path, seed)
     assert results["plain_queries"] == [], "\n\n".join(results["plain_queries"])
     assert results["plain_append"] == 20
     assert results["plain_overwrite"] == 3
@@ -141,6 +141,11 @@ def test_a_session_whose_environment_is_not_activated_is_attached_to_and_started
     results = run_script("session_not_activated", tmp_path)
     assert "indextables.attach(spark)" in results["running"]
     assert results["attached"] == [7]
+    assert results["by path"] == [7]
+    assert results["by version"] == [0], "version 0 creates the table"
+    assert results["score above a view"] == [7]
+    assert results["in a subquery"] == [7]
+    assert "option mergeSchema" in results["checked"]
     assert results["cached"] == [7]
     assert results["restarted"] == [7], "the JVM of a session that was stopped takes the jar"
 

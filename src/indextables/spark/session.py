@@ -64,9 +64,6 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 def attach(spark: SparkSession) -> SparkSession:
     """Give the same to a session that runs already, as in a notebook.
 
-    Names of the form indextables.`/path` in SQL then work in sessions that come from it (`newSession()`), and
-    in the session itself if no query ran before.
-
     Returns:
         The same session.
 
