@@ -27,7 +27,7 @@ VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1"}
 # The connector that is tested beside ours: its name in tests/connectors.
 CONNECTORS = {"4.1": "iceberg", "4.2": "delta"}
 
-# Search, filters, aggregates, writes, commands, catalog, time travel, kinds of sessions.
+# Search, filters, aggregates, writes, commands, catalog, time travel, streams, kinds of sessions.
 TESTS = (
     "tests/spark/test_buckets.py",
     "tests/spark/test_cached_data.py",
@@ -37,6 +37,8 @@ TESTS = (
     "tests/spark/test_session.py",
     "tests/spark/test_snapshots.py",
     "tests/spark/test_spark_commands.py",
+    "tests/spark/test_stream_source.py",
+    "tests/spark/test_streams.py",
     "tests/spark/test_write.py",
 )
 

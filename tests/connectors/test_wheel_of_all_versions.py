@@ -66,6 +66,7 @@ def test_the_wheel_has_a_bridge_for_each_version_and_configure_compiles_nothing(
     )
     assert run.returncode == 0, run.stderr
     assert "compiling the bridge" not in run.stderr
+    assert not list((tmp_path / "cache").rglob("*.jar"))
     results = json.loads(run.stdout.splitlines()[-1])
     assert results["package"].startswith(str(tmp_path))
     assert results["jar"] == jar_name(pyspark.__version__)

@@ -11,7 +11,7 @@ from typing import Any
 from tests import ROOT
 
 
-def run_script(script: str, *arguments: object, timeout: int = 240, **environment: str) -> dict[str, Any]:
+def run_script(script: str, *arguments: object, timeout: int = 540, **environment: str) -> dict[str, Any]:
     """What a module beside this one says in the last line of its output, which is JSON."""
     run = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", f"tests.spark.{script}", *map(str, arguments)],

@@ -65,7 +65,7 @@ def test_rows_come_once_over_restarts(spark, tmp_path, path):
     assert source["numInputRows"] == 2
     assert source["metrics"]["numFilesOutstanding"] == "1"
     assert int(source["metrics"]["numBytesOutstanding"]) > 0
-    assert json.loads(source["endOffset"])["initial"]
+    assert json.loads(query.progress[0].json)["sources"][0]["endOffset"]["initial"]
     assert source["description"] == f"indextables {path}"
     assert query.run() == []
     append(path, 3)
