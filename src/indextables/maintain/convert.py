@@ -140,18 +140,7 @@ def _plan_pass(
     ]
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
     batches = -(-len(tasks) // options.get(opt.MERGE_BATCH))
-    if job is None:
-        job = jobs.begin(
-            jobs.JobKind.MERGE,
-            log.store.url,
-            options,
-            total=len(tasks),
-            batches=batches,
-            owner=owner,
-            status=jobs.JobStatus.RUNNING,
-        ).id
-    else:
-        jobs.more(job, len(tasks), batches)
+    job = jobs.begin_merge(log.store.url, options, len(tasks), batches, job=job, owner=owner)
     merge_options = merging.MergeOptions(options.get(opt.MERGE_TARGET_SIZE), where)
     state = merging.MergePass(merge_options, snapshot.key, now_ms, sizes, before, 1, job, CONVERT)
     public = options.public()

@@ -300,6 +300,20 @@ def begin(
     return record
 
 
+def begin_merge(
+    table: str, options: Options, tasks: int, batches: int, *, job: str | None, owner: int | None
+) -> str:
+    """Create the running job of a merge, or add the tasks of a further pass to it; returns its id."""
+    if job is None:
+        running = JobStatus.RUNNING
+        record = begin(
+            JobKind.MERGE, table, options, total=tasks, batches=batches, owner=owner, status=running
+        )
+        return record.id
+    more(job, tasks, batches)
+    return job
+
+
 def more(job_id: str, total: int, batches: int) -> None:
     """Add tasks and batches to a job."""
 

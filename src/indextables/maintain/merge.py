@@ -386,18 +386,7 @@ def _plan_pass(
         return before
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}
     batches = -(-len(tasks) // options.get(opt.MERGE_BATCH))
-    if job is None:
-        job = jobs.begin(
-            jobs.JobKind.MERGE,
-            log.store.url,
-            options,
-            total=len(tasks),
-            batches=batches,
-            owner=owner,
-            status=jobs.JobStatus.RUNNING,
-        ).id
-    else:
-        jobs.more(job, len(tasks), batches)
+    job = jobs.begin_merge(log.store.url, options, len(tasks), batches, job=job, owner=owner)
     state = MergePass(merge_options, snapshot.key, now_ms, sizes, before, passes - 1, job)
     public = options.public()
     return TaskSet(_run_task, [(task, public) for task in tasks], state, job=job)
