@@ -77,6 +77,32 @@ replaced = spark.read.format("indextables").load(path_of("t"))
 changed = spark.sql("SELECT CAST(id AS string) AS id, 'x' AS text FROM range(2)")
 changed.write.format("indextables").mode("overwrite").option("overwriteSchema", "true").save(path_of("t"))
 results["plain_replaced"] = failure(replaced.collect)
+
+# Streams, started twice: the last micro-batch comes again.
+rows.coalesce(1).write.json(path_of("arriving"))
+
+
+def stream(frame, form, target, **options):
+    writer = frame.writeStream.format(form).options(**options).trigger(availableNow=True)
+    writer.option("checkpointLocation", path_of(f"checkpoint-{target}")).start(
+        path_of(target)
+    ).awaitTermination()
+
+
+arriving = spark.readStream.schema("id long, text string").json(path_of("arriving"))
+for _ in range(2):
+    stream(arriving, "indextables", "streamed", **{"txn.appId": "rows"})
+    for commit in Path(path_of("checkpoint-streamed"), "commits").glob("*0*"):
+        commit.unlink()
+streamed = indextables.open(path_of("streamed"))
+results["plain_sink"] = [streamed.version, streamed.count()]
+results["plain_sink_unnamed"] = failure(lambda: stream(arriving, "indextables", "unnamed"))
+changes = spark.readStream.format("indextables").option("maxFilesPerTrigger", "1").load(path_of("streamed"))
+stream(changes.where("id > 6"), "parquet", "read")
+indextables.write(path_of("streamed"), [{"id": 77, "text": "later"}])
+stream(changes.where("id > 6"), "parquet", "read")
+results["plain_source"] = sorted(row.id for row in spark.read.parquet(path_of("read")).collect())
+
 register(spark)
 spark.conf.set("spark.sql.parquet.filterPushdown", "false")
 seed -= seed % len(PARTITIONS)  # a table without partitions, which takes less time to write

@@ -128,6 +128,9 @@ def test_without_the_bridge_it_reads_and_writes_and_a_running_session_can_be_att
     assert "column m.element is an interval of months" in results["plain_months"]
     assert "append" in results["plain_error_mode"].lower()
     assert "the column id was long and is string now" in results["plain_replaced"]
+    assert results["plain_sink"] == [1, 10], "a micro-batch that comes again is left out"
+    assert "needs the option txn.appId" in results["plain_sink_unnamed"]
+    assert results["plain_source"] == [7, 8, 9, 77], "each row comes once, over a restart"
     assert "a table exists at" in results["attached_error_mode"]
     assert results["attached_read"] == 10
     assert results["attached_sql"] == 9

@@ -6,32 +6,38 @@ must be given with each read and write: session confs do not reach it. What a wr
 before it returns: no process is there to do it later, or to count writes.
 """
 
+import dataclasses
 import json
 import pickle
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
 
-from indextables.errors import OptionError, SchemaError
-from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, plan_write
+from indextables.data_files import delete_uncommitted
+from indextables.errors import CommitConflictError, OptionError, SchemaError
+from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, has_batch, plan_write
 from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
-from indextables.options import Options, Where, check_scope
+from indextables.options import Options, Where, check_scope, streaming, writing
 from indextables.options import maintenance as opt
 from indextables.options.declare import plain_key
 from indextables.read import ScanSpec, execute
+from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
 from indextables.spark.planner.split_assignment import assign_splits
+from indextables.spark.planner.stream import start_of
 from indextables.spark.planner.tables import (
     LOCATION_OPTIONS,
     READ_SCOPES,
@@ -66,6 +72,23 @@ class IndexTablesSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table."""
         return Reader(_table(self._options_given, Where.READ), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A stream of the rows of the table."""
+        given = _without_stream_options(self._options_given)
+        _table(given, Where.STREAM)
+        return StreamReader(given, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ANN401, FBT001, N802 - Spark's
+        """A writer of micro-batches to the table."""
+        given = _without_stream_options(self._options_given)
+        if StreamWriter is None:
+            raise OptionError(
+                "Spark 4.0 has no stream writers for Arrow; set the session up by indextables.configure, or "
+                "write with foreachBatch and the options txn.appId and txn.version"
+            )
+        mode = Mode.OVERWRITE if overwrite else Mode.APPEND
+        return StreamWriter(_table(given, Where.WRITE), schema, mode)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A writer of rows to the table."""
@@ -110,6 +133,78 @@ class Reader(DataSourceReader):
         return execute(spec, splits, self._table_store.open())
 
 
+class StreamReader(DataSourceStreamReader):
+    """Streams the rows of a table; nothing is kept between calls but the options."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = dict(given)
+        self._schema = schema
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new stream starts."""
+        return _members(start_of(_table(self._given)))
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Mapping[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends."""
+        if start is None:
+            raise OptionError(
+                "a stream from a table needs the bridge, or Spark 4.2: older versions do not tell sources in "
+                "Python where a micro-batch starts; set the session up by indextables.configure"
+            )
+        table = _table(self._given)
+        stream = TableStream(table.log, table.options, self._schema.json())
+        unlimited = type(limit).__name__ == "ReadAllAvailable"
+        return _members(stream.latest(_offset(start), unlimited=unlimited))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - Spark's name; the class is of Spark 4.2
+        """Any limit that is not "all": the options have the limits."""
+        from pyspark.sql.streaming.datasource import ReadMaxFiles  # noqa: PLC0415 - not in Spark 4.0
+
+        return ReadMaxFiles(_table(self._given).options.get(streaming.MAX_FILES))
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """The partitions of a micro-batch, each with some splits."""
+        table = _table(self._given)
+        stream = TableStream(table.log, table.options, self._schema.json())
+        snapshot = stream.snapshot(_offset(start), _offset(end))
+        check_columns(table, snapshot, self._schema.json())
+        context, splits = plan_splits(snapshot, None, table.options)
+        spec = ScanSpec(context, tuple(self._schema.fieldNames()))
+        store = table.store.with_credentials()
+        return [
+            StreamPartition(spec, each.splits, store) for each in assign_splits(splits, 4, (), table.options)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        if not isinstance(partition, StreamPartition):
+            return iter(())
+        spec, splits, store = pickle.loads(partition.pickled)  # noqa: S301 - written by `partitions`
+        return execute(spec, splits, store.open())
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing is kept for offsets that were read."""
+
+
+class StreamPartition(InputPartition):
+    """The splits of one partition of a micro-batch."""
+
+    def __init__(self, spec: ScanSpec, splits: Sequence[SplitRef], store: StoreWithCredentials) -> None:
+        super().__init__(None)
+        self.pickled = dumps((spec, tuple(splits), store))
+
+
+def _members(offset: Offset) -> dict[str, Any]:
+    members: dict[str, Any] = json.loads(offset.to_json())
+    return members
+
+
+def _offset(members: Mapping[str, Any]) -> Offset:
+    return Offset.from_json(json.dumps(dict(members)))
+
+
 class SplitsWritten(WriterCommitMessage):
     """The commit message of a task: the splits that it wrote."""
 
@@ -143,12 +238,29 @@ class Writer(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the splits of all tasks as one version."""
-        if self._planned is None:
-            return
-        log = TransactionLog(self._table_store.open(), self._options, engine=ENGINE)
-        _, committed = finish_write(log, self._planned, _adds(messages), self._options)
+        if self._planned is not None:
+            log = TransactionLog(self._table_store.open(), self._options, engine=ENGINE)
+            self._commit(log, _adds(messages), self._options)
+
+    def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: Options) -> None:
+        """The same for a micro-batch, unless the table has it already."""
+        options = batch.over(self._options)
+        log = TransactionLog(self._table_store.open(), options, engine=ENGINE)
+        adds = _adds(messages)
+        try:
+            if log.exists() and has_batch(log.snapshot(), options):
+                delete_uncommitted(log.store, [add.path for add in adds])
+                return
+            self._commit(log, adds, options)
+        except CommitConflictError:
+            if not has_batch(log.snapshot(), options):
+                raise  # another driver of the same query was not faster
+
+    def _commit(self, log: TransactionLog, adds: Sequence[Add], options: Options) -> None:
+        assert self._planned is not None
+        _, committed = finish_write(log, self._planned, adds, options)
         if committed:
-            on_write.after_write(log, self._options)
+            on_write.after_write(log, options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave the splits of tasks to a purge.
@@ -156,6 +268,50 @@ class Writer(DataSourceArrowWriter):
         Spark calls this after a commit whose outcome is unknown too, in a process that cannot tell, and
         then the splits may be in the table.
         """
+
+
+class _BatchWriter:
+    """Writes micro-batches, each as one version, exactly once."""
+
+    def __init__(self, table: TableLocation, schema: StructType, mode: Mode) -> None:
+        if not table.options.is_set(writing.TXN_APP_ID) or table.options.is_set(writing.TXN_VERSION):
+            raise OptionError(
+                "a stream into a table without the bridge needs the option txn.appId, a name of the query "
+                "that stays the same when it starts again, and numbers its batches itself: leave "
+                "txn.version out"
+            )
+        # Whether a batch is in the table is known when its number is.
+        keys = {writing.TXN_APP_ID.key.lower()}
+        plain = Options({key: value for key, value in table.options.values.items() if key not in keys})
+        self._app = table.options.get(writing.TXN_APP_ID)
+        self._writer = Writer(dataclasses.replace(table, options=plain), schema, mode)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SplitsWritten:
+        """Write the rows of a task."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit the splits of all tasks as one version, unless the table has the batch."""
+        batch = {writing.TXN_APP_ID.key: self._app, writing.TXN_VERSION.key: batchId}
+        self._writer.commit_batch(messages, Options.parse(batch))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave the splits of tasks to a purge, as `Writer.abort` does."""
+
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0 has none
+    StreamWriter: Any = None
+else:
+    StreamWriter = type("StreamWriter", (_BatchWriter, DataSourceStreamArrowWriter), {"__module__": __name__})
+
+
+def _without_stream_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options without those of a stream that are Spark's own."""
+    return {
+        key: value for key, value in given.items() if key.lower() not in ("checkpointlocation", "queryname")
+    }
 
 
 def _adds(messages: Sequence[WriterCommitMessage | None]) -> list[Add]:
