@@ -23,6 +23,7 @@ PARTS = {
     "startup": "bench.startup",
     "spark": "bench.spark",
     "splits": "bench.splits",
+    "stream": "bench.stream",
 }
 
 _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")

@@ -76,3 +76,23 @@ def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
             assert rows[f"{name}, {splits} splits, plain Python"]["cpu_ms"] > 0
     assert rows["one query of 8 clients, 100 splits, Spark"]["runs"] > 1
     assert not any(row["targets"] for row in rows.values())
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_the_stream_part_measures_everything_it_promises(tmp_path):
+    found = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "bench", "stream", "--rows", "2000", "--runs", "1", "--json", str(found)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["stream"]}
+    assert set(rows) == {
+        "sink",
+        "source",
+        "source with a search",
+        "1,000 rows searchable",
+        "200 standing queries",
+    }
+    for name in ("sink", "source", "source with a search"):
+        assert rows[name]["others"]["Parquet"]["ratio"] > 0
+    assert not any(row["targets"] for row in rows.values())
