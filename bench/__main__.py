@@ -20,6 +20,7 @@ PARTS = {
     "engine-read": "bench.engine_read",
     "checksums": "bench.checksums",
     "maintenance": "bench.maintenance",
+    "companion": "bench.companion",
     "startup": "bench.startup",
     "spark": "bench.spark",
     "splits": "bench.splits",

@@ -36,6 +36,16 @@ def test_the_checksum_part_measures_everything_it_promises(tmp_path):
     assert all(row["others"]["unverified"]["cpu_ms"] > 0 for row in rows)
 
 
+def test_the_companion_part_measures_everything_it_promises(tmp_path):
+    found = tmp_path / "figures.json"
+    assert main(["companion", "--rows", "2000", "--runs", "1", "--json", str(found)]) == 0
+    rows = json.loads(found.read_text())["parts"]["companion"]
+    assert {row["name"].split()[0] for row in rows} == {
+        "needle", "hundred", "count", "groups", "percent", "sync",
+    }  # fmt: skip
+    assert all(other["median_ms"] > 0 for row in rows for other in row["others"].values())
+
+
 def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["logs"])
