@@ -11,11 +11,13 @@ import indextables
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def spark(request: pytest.FixtureRequest) -> Iterator[object]:
     """A local session with the bridge, its catalog and warehouse in a folder of its own."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - slow to load, and most tests do without
 
     home = tempfile.mkdtemp(prefix="indextables-spark-")
+    # The second compiler of the JVM costs more than it saves, except in hours of queries.
+    compilers = "" if request.config.getoption("markexpr") == "soak" else "-XX:TieredStopAtLevel=1 "
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("indextables-tests")
@@ -25,9 +27,7 @@ def spark() -> Iterator[object]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-        .config(
-            "spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -Xss16m"
-        )
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {compilers}-Xss16m")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.indextables.cache.disk.path", f"{home}/cache")
     )

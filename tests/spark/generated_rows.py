@@ -278,7 +278,7 @@ def make_pair(
         more = {**options, "mergeSchema": "true"} if grows and number else options
         if through_spark:
             writer = spark.read.parquet(str(file)).write.format("indextables").options(**more)
-            writer.partitionBy(*partitions).mode("append").save(str(table))
+            writer.partitionBy(*map(quoted, partitions)).mode("append").save(str(table))
         else:
             indextables.write(table, made, partition_by=partitions, options=more)
     if seed % 7 == 3:

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.answer_comparison import differences
+from tests.spark.conftest import INTERPRETED
 from tests.spark.generated_queries import FREE, GeneratedQuery, QueryGenerator
 from tests.spark.generated_rows import Pair, make_pair
 from tests.spark.script_runner import run_script
@@ -42,10 +43,6 @@ SETTINGS = [
         (("true", "false"), ("false", "false"), ("true", "true")), ZONES, WHERE
     )
 ]
-
-
-# Spark compiles code for each query; on tables this small that takes most of the time.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextmanager
