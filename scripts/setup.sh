@@ -21,7 +21,8 @@ debian() { # package, command, purpose
   fi
 }
 
-pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location -c constraints.txt "$@"; }
+# Python compiles modules when they are first imported: most of these never are.
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location --no-compile -c constraints.txt "$@"; }
 
 runtime() {
   local python=

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import indextables
+from tests.java_options import QUICK_START
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[object]:
 
     home = tempfile.mkdtemp(prefix="indextables-spark-")
     # The second compiler of the JVM costs more than it saves, except in hours of queries.
-    compilers = "" if request.config.getoption("markexpr") == "soak" else "-XX:TieredStopAtLevel=1 "
+    options = "" if request.config.getoption("markexpr") == "soak" else QUICK_START
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("indextables-tests")
@@ -27,7 +28,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[object]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {compilers}-Xss16m")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {options} -Xss16m")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.indextables.cache.disk.path", f"{home}/cache")
     )

@@ -53,6 +53,7 @@ def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_the_spark_part_measures_everything_it_promises(tmp_path):
     found = tmp_path / "figures.json"
     # In a process of its own: it starts a session, and stops it.
@@ -74,6 +75,7 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
     found = tmp_path / "figures.json"
     command = [sys.executable, "-m", "bench", "splits", "--rows", "2000", "--runs", "1", "--json", str(found)]

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import indextables
+from tests.java_options import QUICK_START
 
 SCHEMA = "id long, text string"
 
@@ -25,7 +26,7 @@ def main() -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {QUICK_START}")
     )
     for key, value in options.items():
         builder = builder.config(f"spark.indextables.{key}", value)

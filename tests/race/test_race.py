@@ -97,11 +97,11 @@ def check_mixed(pool, url: str, options: dict[str, str], commits: int, step: int
 
 
 def test_appends_of_eight_processes_on_the_local_disk(pool, make_store_url):
-    check_appends(pool, *make_store_url("local"), commits=50)
+    check_appends(pool, *make_store_url("local"), commits=20)
 
 
 def test_mixed_commits_of_eight_processes_on_the_local_disk(pool, make_store_url):
-    check_mixed(pool, *make_store_url("local"), commits=25)
+    check_mixed(pool, *make_store_url("local"), commits=12)
 
 
 @pytest.mark.server

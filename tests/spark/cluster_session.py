@@ -12,7 +12,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import indextables
-from tests.spark.standalone import HOSTS, QUICK_START, Cluster
+from tests.java_options import QUICK_START
+from tests.spark.standalone import HOSTS, Cluster
 
 home = sys.argv[1]
 results: dict[str, Any] = {}

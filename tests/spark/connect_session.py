@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import indextables
+from tests.java_options import QUICK_START
 
 home = sys.argv[1]
 results: dict[str, Any] = {}
@@ -17,7 +18,7 @@ builder = (
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
     .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {QUICK_START}")
 )
 spark = indextables.configure(builder).getOrCreate()
 rows = spark.range(10).selectExpr("id", "concat('row ', id) AS text", "cast(id % 2 AS string) AS day")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.java_options import QUICK_START
 from tests.spark.answer_comparison import differences
 from tests.spark.generated_queries import QueryGenerator
 from tests.spark.generated_rows import make_pair
@@ -20,7 +21,7 @@ spark = (
     .config("spark.sql.session.timeZone", "America/New_York")
     .config("spark.sql.parquet.filterPushdown", "false")
     .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1 -Xss8m")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {QUICK_START} -Xss8m")
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import indextables
+from tests.java_options import QUICK_START
 from tests.spark.answer_comparison import differences
 from tests.spark.generated_queries import QueryGenerator
 from tests.spark.generated_rows import PARTITIONS, make_pair
@@ -21,7 +22,7 @@ spark = (
     .config("spark.ui.showConsoleProgress", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} -XX:TieredStopAtLevel=1")
+    .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={home} {QUICK_START}")
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")

@@ -9,11 +9,11 @@ from typing import Self
 
 from pyspark.find_spark_home import _find_spark_home
 
+from tests.java_options import QUICK_START
+
 # Two names of one address: Spark tries a task that lags a second time on another host only.
 HOSTS = ("127.0.0.1", "localhost")
 _START_SECONDS = 60
-# For processes that do little and live short.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Cluster:
