@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.answer_comparison import differences
-from tests.spark.conftest import INTERPRETED
 from tests.spark.generated_queries import FREE, GeneratedQuery, QueryGenerator
 from tests.spark.generated_rows import Pair, make_pair
 from tests.spark.script_runner import run_script
@@ -43,6 +42,10 @@ SETTINGS = [
         (("true", "false"), ("false", "false"), ("true", "true")), ZONES, WHERE
     )
 ]
+
+
+# Spark compiles code for each query; on tables this small that takes a part of the time.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextmanager
@@ -100,6 +103,9 @@ def test_conditions_written_by_hand_hold_for_the_same_rows(spark, tables, settin
     ]
     problems = []
     with session_with(spark, settings):
+        # Where tasks answer, each run has another third of the conditions.
+        if settings.get("spark.indextables.read.inline.maxRows"):
+            queries = queries[SEED % 3 :: 3]
         for some in (queries[start : start + 30] for start in range(0, len(queries), 30)):
             expected = at_once(spark, some, pair)
             for query, ids in zip(some, expected, strict=True):
