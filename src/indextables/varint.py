@@ -8,6 +8,7 @@ from mmap import mmap
 
 # Ten groups of seven bits hold every number of 64 bits.
 _MAX_SHIFT = 63
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 
 def read_varint(
@@ -49,6 +50,10 @@ def varint_bytes(value: int) -> bytes:
     >>> varint_bytes(300).hex()
     'ac02'
     """
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

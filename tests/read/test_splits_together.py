@@ -90,6 +90,21 @@ def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, monkey
     assert len(compiled) == 1
 
 
+def test_partitions_with_the_same_value_share_a_compiled_condition(tmp_path, monkeypatch):
+    for number in range(6):
+        rows = [{"day": number % 2, "t": f"word{number} all"}]
+        indextables.write(tmp_path / "t", rows, options=TEXT, partition_by=["day"])
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    where = parse_condition("t INDEXQUERY 'all' AND (day = 0 OR t = 'word1 all')", table.snapshot.schema)
+    compiled = []
+    real = filter_pushdown.plan_filter
+    monkeypatch.setattr(
+        filter_pushdown, "plan_filter", lambda *arguments: compiled.append(1) or real(*arguments)
+    )
+    assert read.count(table.snapshot, table.store, replace_parallelism(table.options), where=where) == 4
+    assert len(compiled) == 2
+
+
 def test_rows_of_many_splits_are_decoded_together_in_order(tmp_path, monkeypatch):
     for number in range(40):
         rows = [{"id": 100 * number + i, "t": "all" if i % 50 == 7 else f"w{i}"} for i in range(100)]

@@ -27,7 +27,7 @@ from indextables.predicate import (
     TextMatch,
 )
 from indextables.predicate.evaluate import evaluate
-from indextables.predicate.traversal import fold_constants, has_search, longest_list
+from indextables.predicate.traversal import has_search, longest_list
 from indextables.read.split_source import Numbers, ParquetSplit, SplitSource, open_split
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.parquet.reader import RowReader
@@ -174,10 +174,7 @@ class SplitReader:
         """The condition with the constant columns of this split replaced by their values."""
         if where is None:
             return Always(True)
-        # The same object for most splits, so that they share what was computed for it.
-        if not self.constants or self.table.facts_of(where).compared.isdisjoint(self.constants):
-            return where
-        return fold_constants(where, self.constants)
+        return self.table.fold(where, self.constants)
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:

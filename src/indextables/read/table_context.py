@@ -1,5 +1,6 @@
 """The table and its splits as a read needs them; both can be pickled and hold no secrets."""
 
+from collections.abc import Mapping as DictOf
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
@@ -14,7 +15,7 @@ from indextables.log.format.actions import is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Predicate, Search, columns_of
-from indextables.predicate.traversal import has_search, searches_of
+from indextables.predicate.traversal import fold_constants, has_search, searches_of
 from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
@@ -114,6 +115,23 @@ class TableContext:
             facts = ConditionFacts(condition, tuple(names), own, has_search(condition))
             self._conditions[id(condition)] = facts
         return facts
+
+    @cached_property
+    def _folded(self) -> dict[tuple[object, ...], Predicate]:
+        return {}
+
+    def fold(self, where: Predicate, constants: DictOf[str, pa.Scalar]) -> Predicate:
+        """The condition with constant columns of a split replaced by their values.
+
+        Splits with the same values have the same object, so that they share what is computed for it.
+        """
+        own = self.facts_of(where).compared.intersection(constants)
+        if not own:
+            return where
+        key = (id(where), *((name, constants[name]) for name in sorted(own)))
+        if (folded := self._folded.get(key)) is None:
+            folded = self._folded[key] = fold_constants(where, constants)
+        return folded
 
     @cached_property
     def fields_by_name(self) -> dict[str, pa.Field]:

@@ -193,6 +193,8 @@ def can_answer_groups(
         store: The table's store.
         cores: How many cores tasks would have.
     """
+    if _answers.has(_answer_key(snapshot, spec)):
+        return True
     rest = _inline_splits(snapshot, files, spec, store, cores)
     if rest is None:
         return False
@@ -226,16 +228,20 @@ def inline_groups(
     snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
 ) -> pa.Table | None:
     """The result of an aggregation, if the planner can compute it quickly; it is cached."""
-    options = spec.table.options.public()
-    where = "" if spec.where is None else to_sql(spec.where)
-    text = repr((spec.aggregates, spec.groups, where))
-    key = (snapshot.log.cache_scope, snapshot.key, text, *sorted(options.values.items()))
+    key = _answer_key(snapshot, spec)
     if (cached := _answers.get(key)) is not None:
         return cached
     groups = _inline_groups(snapshot, files, spec, store, cores)
     if groups is not None:
         _answers.put(key, groups)
     return groups
+
+
+def _answer_key(snapshot: Snapshot, spec: AggregateSpec) -> tuple[object, ...]:
+    options = spec.table.options.public()
+    where = "" if spec.where is None else to_sql(spec.where)
+    text = repr((spec.aggregates, spec.groups, where))
+    return (snapshot.log.cache_scope, snapshot.key, text, *sorted(options.values.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ CACHE_MISS = "indextables.index_cache.miss"
 
 # The most open indexes, whatever the limits of the process.
 _MAX_OPEN = 1024
+# The limits of open indexes are checked when this share of them is new.
+_CHECKED_SHARE = 16
 # Memory maps of an open index besides its files: the stack of a thread.
 _MAPS_BESIDE = 2
 
@@ -310,6 +312,7 @@ def _count(result: tantivy.SearchResult) -> int:
 
 # By the content of an index, which is known only to readers of the split.
 _open_indexes: Cache[str, CachedIndex] = Cache()
+_unchecked = 0
 
 
 def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
@@ -418,6 +421,13 @@ def _evict_over_limit(limit: int) -> None:
     An open index has an open lock file, mapped files, and a thread of Tantivy.
     """
     count, most_maps = max_open_files(_MAX_OPEN), max_mapped_files()
+
+    global _unchecked  # noqa: PLW0603 - counts indexes of this process
+    _unchecked += 1
+    # All open indexes are looked at, so that is done for every few new ones.
+    if len(_open_indexes) <= count and _unchecked * _CHECKED_SHARE < len(_open_indexes):
+        return
+    _unchecked = 0
 
     def too_many(opened: Sequence[CachedIndex]) -> bool:
         size = sum(each.lease.size for each in opened)
