@@ -111,6 +111,8 @@ _FEW_VALUES = 1024
 _ROWS_PER_VALUE = 8
 # Rows of several splits are fetched together up to this number; so many are remembered, too.
 FEW_ROWS = 1024
+# So many rows of a split are fetched by page, whatever their share of all rows.
+_FEW_IN_SPLIT = 64
 # Without a search operator, comparing every row is cheaper than collecting this share of them as hits.
 _MANY = 0.25
 
@@ -271,7 +273,8 @@ class SplitReader:
             return None
         most = min(most, self._max_hits(condition))
         found = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
-        if found is None or found.residual is not None or len(found.numbers) > most:
+        dense = max(_FEW_IN_SPLIT, int(self.source.dense_fraction * self.source.num_records))
+        if found is None or found.residual is not None or len(found.numbers) > min(most, dense):
             return None
         return found.numbers
 
