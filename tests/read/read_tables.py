@@ -187,7 +187,7 @@ class Opened:
         return read.count(self.snapshot, self.store, self.options, where=where)
 
 
-def opened(folder: Path, rows: list[dict[str, Any]], cache: Path) -> Opened:
+def opened(folder: Path | str, rows: list[dict[str, Any]], cache: Path) -> Opened:
     options = Options.parse({"cache.disk.path": str(cache)})
     store = open_store(folder)
     snapshot = TransactionLog(store, engine="test").snapshot()

@@ -17,6 +17,7 @@ from indextables.read.split_source import close_splits
 from indextables.read.table_context import plan_splits
 from indextables.split.parquet import reader as row_reader
 from indextables.split.query import filter_pushdown
+from indextables.store import Store
 from tests.read.read_tables import opened
 
 TEXT = {"indexing.typemap.t": "text"}
@@ -147,3 +148,20 @@ def test_a_table_with_compiled_queries_is_pickled_without_them(table):
 
 def replace_parallelism(options):
     return replace(options, values={**options.values, "read.parallelism": "1"})
+
+
+@pytest.mark.parametrize("condition", ["t INDEXQUERY 'word7'", "t INDEXQUERY 'absent'", "s = 'absent'"])
+def test_a_cold_count_reads_a_split_in_two_calls(tmp_path, monkeypatch, condition):
+    name = f"memory://together-{tmp_path.name}/t"
+    rows = [{"id": i, "t": f"word{i} all", "s": f"value {i}"} for i in range(50)]
+    indextables.write(name, rows, options=TEXT)
+    table = opened(name, [], tmp_path / "cache")
+    where = parse_condition(condition, table.snapshot.schema)
+    table.snapshot.files()
+    calls = []
+    real = Store.get_ranges
+    monkeypatch.setattr(
+        Store, "get_ranges", lambda self, path, ranges: calls.append(path) or real(self, path, ranges)
+    )
+    assert read.count(table.snapshot, table.store, table.options, where=where) == ("7" in condition)
+    assert len(calls) <= 2, "the footer; the index with the fields of the condition"

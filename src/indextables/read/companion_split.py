@@ -163,9 +163,9 @@ class CompanionSplit:
         """All rows in order."""
         return self._rows.read(columns, None, self._positions, batch_bytes, batch_rows)
 
-    def index(self, options: Options) -> IndexSearcher:
-        """Its index, open."""
-        return open_index(self._store, self.footer, options)
+    def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
+        """Its index, open; the fields of the columns will be needed."""
+        return open_index(self._store, self.footer, options, columns)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
@@ -223,8 +223,9 @@ class UnindexedSplit:
         """All rows in order."""
         return self._rows.read(columns, None, self._positions, batch_bytes, batch_rows)
 
-    def index(self, options: Options) -> IndexSearcher:
-        """Its rows, indexed now."""
+    def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
+        """Its rows, indexed now: all fields."""
+        del columns
         # The index is in the local cache once it is built: who uses it must be allowed to read the file.
         for _ in self._rows.read(
             self.schema.names[:1], np.zeros(min(1, self.num_records), np.int64), self._positions, 1

@@ -143,6 +143,8 @@ class SplitReader:
         # Candidates by the identity of a condition and the limit.
         self._few: dict[tuple[int, int | None], _Candidates] = {}
         self._conditions: list[Predicate] = []
+        # The columns of the condition that the index is opened for.
+        self._searched: Sequence[str] = ()
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
 
     @cached_property
@@ -156,7 +158,7 @@ class SplitReader:
     @cached_property
     def index(self) -> IndexSearcher:
         """The split's index."""
-        return self.source.index(self.table.options)
+        return self.source.index(self.table.options, self._searched)
 
     @cached_property
     def view(self) -> IndexView:
@@ -293,6 +295,7 @@ class SplitReader:
 
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
         """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
+        self._searched = self.columns_of(condition)
         try:
             with metrics.timed(INDEX_TIME):
                 return compile_query()

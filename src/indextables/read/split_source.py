@@ -61,8 +61,8 @@ class SplitSource(Protocol):
     def scan(self, columns: Sequence[str], batch_rows: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """All rows in order."""
 
-    def index(self, options: Options) -> IndexSearcher:
-        """Its index, open."""
+    def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
+        """Its index, open; the fields of the columns will be needed."""
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
@@ -128,9 +128,9 @@ class ParquetSplit:
         """All rows in order."""
         return self.rows.scan(columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
-    def index(self, options: Options) -> IndexSearcher:
-        """Its index, open."""
-        return open_index(self._store, self.footer, options)
+    def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
+        """Its index, open; the fields of the columns will be needed."""
+        return open_index(self._store, self.footer, options, columns)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
@@ -176,8 +176,9 @@ class QuickwitSplit:
             for start in range(0, batch.num_rows, batch_rows):
                 yield from slice_batch(batch.slice(start, batch_rows), batch_bytes)
 
-    def index(self, options: Options) -> IndexSearcher:
-        """Its rows, indexed by us."""
+    def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
+        """Its rows, indexed by us: all fields."""
+        del columns
         return open_rebuilt_index(self._store, self._as_footer(), options, self._build)
 
     def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:

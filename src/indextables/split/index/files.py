@@ -191,8 +191,17 @@ def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[P
     def work(run: list[Piece]) -> list[CachedPiece]:
         return _copy_run(store, footer.path, run, folder)
 
-    if len(runs) == 1 or sum(piece.size for piece in pieces) < _MIN_BYTES_FOR_THREADS:
-        return [copied for run in runs for copied in work(run)]
+    if len(runs) == 1:
+        return work(runs[0])
+    if sum(piece.length for piece in pieces) <= _READ_BYTES:
+        # One call, in which a store reads several ranges at once.
+        ranges = [(run[0].offset, run[-1].offset + run[-1].length) for run in runs]
+        read = store.get_ranges(footer.path, ranges)
+        return [
+            copied
+            for run, data in zip(runs, read, strict=True)
+            for copied in _copy_from(store, footer.path, run, memoryview(data), folder)
+        ]
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="indextables-unpack") as threads:
         return [copied for done in threads.map(work, runs) for copied in done]
 
@@ -216,7 +225,14 @@ def _copy_run(store: Store, path: str, run: list[Piece], folder: Path) -> list[C
         reads = ((store.get_range(path, start, stop), lengths) for start, stop, lengths in _reads(only))
         return [_copy_piece(store, path, only, reads, folder)]
     start, stop = run[0].offset, run[-1].offset + run[-1].length
-    data = memoryview(store.get_range(path, start, stop))
+    return _copy_from(store, path, run, memoryview(store.get_range(path, start, stop)), folder)
+
+
+def _copy_from(
+    store: Store, path: str, run: list[Piece], data: memoryview, folder: Path
+) -> list[CachedPiece]:
+    """Copy adjacent pieces, whose bytes were read."""
+    start = run[0].offset
     copied = []
     for piece in run:
         own = data[piece.offset - start : piece.offset - start + piece.length]

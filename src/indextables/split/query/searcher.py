@@ -184,8 +184,7 @@ class IndexSearcher:
 
     def load_columns(self, columns: Iterable[str]) -> None:
         """Fetch the fields of columns that have a single one, with one request."""
-        own = (self.footer.mapping.fields_of(column) for column in columns)
-        self.load({fields[0].name for fields in own if len(fields) == 1})
+        self.load(_single_fields(self.footer, columns))
 
     def discard(self) -> None:
         """Remove the cache entry, which is damaged."""
@@ -305,6 +304,12 @@ class IndexSearcher:
         return np.sort(rows) if len(self.footer.row_id_ranges) > 1 else rows
 
 
+def _single_fields(footer: Footer, columns: Iterable[str]) -> set[str]:
+    """The fields of columns that have a single one."""
+    own = (footer.mapping.fields_of(column) for column in columns)
+    return {fields[0].name for fields in own if len(fields) == 1}
+
+
 def _count(result: tantivy.SearchResult) -> int:
     count: int = result.count  # type: ignore[attr-defined]  # tantivy's stub forgot it
     return count
@@ -315,12 +320,17 @@ _open_indexes: Cache[str, CachedIndex] = Cache()
 _unchecked = 0
 
 
-def open_index(store: Store, footer: Footer, options: Options) -> IndexSearcher:
-    """The searcher of a split: open already, or from the disk cache, or fetched into it."""
+def open_index(store: Store, footer: Footer, options: Options, columns: Iterable[str] = ()) -> IndexSearcher:
+    """The searcher of a split: open already, or from the disk cache, or fetched into it.
+
+    If it is fetched, the fields of `columns` come with it, without requests of their own.
+    """
 
     def write(folder: Path) -> list[CachedPiece]:
         create_files(footer, folder)
-        return copy_pieces(store, footer, folder, footer.pieces[None])
+        fields = (None, *_single_fields(footer, columns))
+        pieces = {(p.file, p.start): p for name in fields for p in footer.pieces.get(name, ())}
+        return copy_pieces(store, footer, folder, pieces.values())
 
     return _open_cached(footer.index_key(store.url), store, footer, options, write)
 
