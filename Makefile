@@ -31,13 +31,13 @@ check: .venv/.ready ## Check format, lint, types, layers, generated pages and th
 	$(PY) scripts/options_page.py --check
 	$(PY) scripts/build_site.py
 
-test: check ## Run everything that CI runs
+test: check ## Run all checks and tests that need nothing from Maven
 	$(PY) -m pytest -n 3 --dist loadfile
 
 fast: .venv/.ready ## Run the tests that start no server and no JVM
 	$(PY) -m pytest -m "not soak and not server and not spark"
 
-matrix: .venv/.ready ## Run Spark tests on the other versions of Spark, with Delta and Iceberg from Maven
+matrix: .venv/.ready ## Run Spark tests on the other versions of Spark, with Delta, Iceberg and HDFS from Maven
 	$(PY) scripts/matrix.py
 
 wheel: .venv/.ready ## Build a wheel with the bridges for all versions of Spark into dist

@@ -90,19 +90,31 @@ def stream(frame, form, target, **options):
     ).awaitTermination()
 
 
+def sink():
+    for _ in range(2):
+        stream(arriving, "indextables", "streamed", **{"txn.appId": "rows"})
+        for commit in Path(path_of("checkpoint-streamed"), "commits").glob("*0*"):
+            commit.unlink()
+    streamed = indextables.open(path_of("streamed"))
+    results["plain_sink"] = [streamed.version, streamed.count()]
+
+
+def source():
+    changes = (
+        spark.readStream.format("indextables").option("maxFilesPerTrigger", "1").load(path_of("growing"))
+    )
+    stream(changes.where("id > 6"), "parquet", "read")
+    indextables.write(path_of("growing"), [{"id": 77, "text": "later"}])
+    stream(changes.where("id > 6"), "parquet", "read")
+    results["plain_source"] = sorted(row.id for row in spark.read.parquet(path_of("read")).collect())
+
+
 arriving = spark.readStream.schema("id long, text string").json(path_of("arriving"))
-for _ in range(2):
-    stream(arriving, "indextables", "streamed", **{"txn.appId": "rows"})
-    for commit in Path(path_of("checkpoint-streamed"), "commits").glob("*0*"):
-        commit.unlink()
-streamed = indextables.open(path_of("streamed"))
-results["plain_sink"] = [streamed.version, streamed.count()]
+results["plain_sink_failure"] = failure(sink)
 results["plain_sink_unnamed"] = failure(lambda: stream(arriving, "indextables", "unnamed"))
-changes = spark.readStream.format("indextables").option("maxFilesPerTrigger", "1").load(path_of("streamed"))
-stream(changes.where("id > 6"), "parquet", "read")
-indextables.write(path_of("streamed"), [{"id": 77, "text": "later"}])
-stream(changes.where("id > 6"), "parquet", "read")
-results["plain_source"] = sorted(row.id for row in spark.read.parquet(path_of("read")).collect())
+for n in range(2):
+    indextables.write(path_of("growing"), [{"id": 5 * n + i, "text": "early"} for i in range(5)])
+results["plain_source_failure"] = failure(source)
 
 register(spark)
 spark.conf.set("spark.sql.parquet.filterPushdown", "false")
