@@ -213,11 +213,10 @@ def can_answer_groups(
     return exact or inline_groups(snapshot, files, spec, store, cores) is not None
 
 
-def complete_groups(
-    snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store, cores: int
-) -> pa.Table:
+def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table:
     """The result of an aggregation for which `can_answer_groups` was true, at any cost."""
-    groups = inline_groups(snapshot, files, spec, store, cores)
+    # Tasks are no alternative any more, however many cores they would have.
+    groups = inline_groups(snapshot, files, spec, store, cores=1)
     if groups is not None:
         return groups
     table, splits = plan_splits(snapshot, spec.where, spec.table.options, files)

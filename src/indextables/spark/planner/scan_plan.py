@@ -139,10 +139,9 @@ def _plan_groups(
         )
     plan = _Plan(request, selection.metrics())
     snapshot, store = context.snapshot, context.location.store
-    cores = request.get("parallelism", 2)
     if request["aggregate"].get("complete"):
         metrics = TaskMetrics(files.num_rows)
-        batches = complete_groups(snapshot, files, spec, store, cores).to_batches()
+        batches = complete_groups(snapshot, files, spec, store).to_batches()
         for batch in batches:
             metrics.add(batch)
         plan.metrics.update(metrics.values())
