@@ -1,6 +1,5 @@
 """The planner process: Spark starts it on the driver, and each operation is one call."""
 
-import gc
 import importlib.abc
 import os
 import struct
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from indextables.spark.daemon import collect_garbage_rarely
 from indextables.spark.planner.dispatch import answer
 
 try:
@@ -44,9 +44,8 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
     finally:
         _discard_if_closed(outfile)
     if not _started:
-        # Spark's daemon collects garbage after each call; what is loaded by now stays anyway.
-        gc.collect()
-        gc.freeze()
+        # This process is a fork of the daemon, so its main module is the daemon.
+        collect_garbage_rarely(sys.modules["__main__"])
         _started = True
 
 

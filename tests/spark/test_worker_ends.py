@@ -1,5 +1,6 @@
 """Python workers end quietly when Spark closes their connection."""
 
+import gc
 import os
 import select
 import socket
@@ -7,6 +8,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import weakref
+from types import ModuleType
 
 import pytest
 
@@ -71,3 +74,26 @@ def test_other_errors_of_workers_are_printed(capsys):
         except OSError:
             daemon.print_unless_closed(f"failed: {error}", file=sys.stderr)
     assert capsys.readouterr().err == "failed: disk full\n"
+
+
+class Cycle:
+    """An object that only a collection of garbage frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_collection_frees_new_garbage_and_skips_what_was_there_before():
+    module = ModuleType("daemon_of_spark")
+    daemon.collect_garbage_rarely(module)
+    try:
+        before = gc.get_freeze_count()
+        vars(daemon)["_collections"] = 0
+        module.gc.collect()
+        assert gc.get_freeze_count() > before
+        for _ in range(3):
+            garbage = weakref.ref(Cycle())
+            module.gc.collect()
+            assert garbage() is None
+    finally:
+        gc.unfreeze()
