@@ -196,7 +196,7 @@ FOREIGN_NAMES = {
         "OffsetIndex",
         "ParquetUtils",
     ),
-    *("SessionCatalog", "indextables_spark", "injectPreOperatorOptimizationRule"),
+    *("SessionCatalog", "SessionState", "indextables_spark", "injectPreOperatorOptimizationRule"),
     *("interruptOperation", "lastActivityNs", "ngram_2_3"),
 }
 
