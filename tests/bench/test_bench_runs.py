@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,15 +53,19 @@ def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
     assert "logs" in capsys.readouterr().err
 
 
+def figures(part: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """The figures of a part by name, measured with few rows in a process of its own: it starts a session."""
+    found = folder / "figures.json"
+    command = [sys.executable, "-m", "bench", part, "--rows", "2000", "--runs", "1", "--json", str(found)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return {row["name"]: row for row in json.loads(found.read_text())["parts"][part]}
+
+
 @pytest.mark.spark
 @pytest.mark.soak
 def test_the_spark_part_measures_everything_it_promises(tmp_path):
-    found = tmp_path / "figures.json"
-    # In a process of its own: it starts a session, and stops it.
-    command = [sys.executable, "-m", "bench", "spark", "--rows", "2000", "--runs", "1", "--json", str(found)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["spark"]}
+    rows = figures("spark", tmp_path)
     for promised in (
         "write",
         "needle",
@@ -77,11 +82,7 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
 @pytest.mark.spark
 @pytest.mark.soak
 def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
-    found = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "bench", "splits", "--rows", "2000", "--runs", "1", "--json", str(found)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["splits"]}
+    rows = figures("splits", tmp_path)
     for name in CONDITIONS:
         for splits in FEW_SPLITS:
             assert rows[f"{name}, {splits} splits, Spark"]["median_ms"] > 0
@@ -93,11 +94,7 @@ def test_the_part_of_many_splits_measures_everything_it_promises(tmp_path):
 @pytest.mark.spark
 @pytest.mark.soak
 def test_the_stream_part_measures_everything_it_promises(tmp_path):
-    found = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "bench", "stream", "--rows", "2000", "--runs", "1", "--json", str(found)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["stream"]}
+    rows = figures("stream", tmp_path)
     assert set(rows) == {
         "sink",
         "source",

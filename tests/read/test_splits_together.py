@@ -77,31 +77,32 @@ def test_splits_read_together_have_the_rows_that_they_have_alone(table, text):
     assert read.count(table.snapshot, table.store, table.options, where=where) == len(alone)
 
 
-def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, monkeypatch):
+@pytest.fixture
+def compiled(monkeypatch) -> list[int]:
+    """One element for each condition that is compiled for a split."""
+    calls: list[int] = []
+    real = filter_pushdown.plan_filter
+    monkeypatch.setattr(
+        filter_pushdown, "plan_filter", lambda *arguments: calls.append(1) or real(*arguments)
+    )
+    return calls
+
+
+def test_a_condition_is_compiled_once_for_splits_that_are_alike(tmp_path, compiled):
     for number in range(6):
         indextables.write(tmp_path / "t", [{"id": number, "t": f"word{number} all"}], options=TEXT)
     table = opened(tmp_path / "t", [], tmp_path / "cache")
     where = parse_condition("t INDEXQUERY 'all' AND id < 4", table.snapshot.schema)
-    compiled = []
-    real = filter_pushdown.plan_filter
-    monkeypatch.setattr(
-        filter_pushdown, "plan_filter", lambda *arguments: compiled.append(1) or real(*arguments)
-    )
     assert read.count(table.snapshot, table.store, replace_parallelism(table.options), where=where) == 4
     assert len(compiled) == 1
 
 
-def test_partitions_with_the_same_value_share_a_compiled_condition(tmp_path, monkeypatch):
+def test_partitions_with_the_same_value_share_a_compiled_condition(tmp_path, compiled):
     for number in range(6):
         rows = [{"day": number % 2, "t": f"word{number} all"}]
         indextables.write(tmp_path / "t", rows, options=TEXT, partition_by=["day"])
     table = opened(tmp_path / "t", [], tmp_path / "cache")
     where = parse_condition("t INDEXQUERY 'all' AND (day = 0 OR t = 'word1 all')", table.snapshot.schema)
-    compiled = []
-    real = filter_pushdown.plan_filter
-    monkeypatch.setattr(
-        filter_pushdown, "plan_filter", lambda *arguments: compiled.append(1) or real(*arguments)
-    )
     assert read.count(table.snapshot, table.store, replace_parallelism(table.options), where=where) == 4
     assert len(compiled) == 2
 
