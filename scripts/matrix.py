@@ -1,13 +1,15 @@
 """Run the representative part of the Spark tests on each of the other supported versions of Spark.
 
-Each version is installed in an environment of its own below `.matrix`; everything but PySpark is shared with
-`.venv`. On the versions that a lake connector supports, the tests of `tests/connectors` run beside it: Spark
+Each version is installed in an environment of its own below `.matrix`, two of them with a newer Python; the
+others share everything but PySpark with `.venv`. On the versions that a lake connector supports, the tests of `tests/connectors` run beside it: Spark
 fetches the connector from Maven. The wheel with the bridges of all versions is tested on the oldest. Two runs
 go on at once; the output of each is printed when it ends. Everything that is fetched is kept in `.matrix`.
 """
 
 import argparse
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +25,9 @@ FOLDER = ROOT / ".matrix"
 
 # The newest patch of each minor version besides the one in constraints.txt.
 VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1"}
+
+# The Python of a version's environment, where it is installed; otherwise, and for the others, that of `.venv`.
+PYTHONS = {"4.1": "3.12", "4.2": "3.13"}
 
 # The connector that is tested beside ours: its name in tests/connectors.
 CONNECTORS = {"4.1": "iceberg", "4.2": "delta"}
@@ -138,18 +143,55 @@ def _environment(minor: str) -> Path:
     """The Python of an environment with a version of Spark and its bridge, installed if it is not there."""
     folder = FOLDER / minor
     python = folder / "bin" / "python"
-    marker = folder / f"ready-{VERSIONS[minor]}"
+    version = PYTHONS.get(minor)
+    interpreter = None if version is None else _interpreter(version)
+    if version is not None and interpreter is None:
+        print(
+            f"matrix: Python {version} is not installed; Spark {VERSIONS[minor]} runs on this one", flush=True
+        )
+    marker = folder / f"ready-{VERSIONS[minor]}-{version if interpreter else 'own'}"
     if not marker.is_file():
         print(f"matrix: installing Spark {VERSIONS[minor]} into {folder}", flush=True)
-        venv.create(folder, clear=True, with_pip=False)
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-        _download([*pip, "--disable-pip-version-check", f"pyspark=={VERSIONS[minor]}"])
-        own = next((folder / "lib").glob("python3.*")) / "site-packages"
-        # Packages of the environment itself come first.
-        (own / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile"]
+        pip.append("--disable-pip-version-check")
+        if interpreter is None:
+            venv.create(folder, clear=True, with_pip=False)
+            _download([*pip, f"pyspark=={VERSIONS[minor]}"])
+            own = next((folder / "lib").glob("python3.*")) / "site-packages"
+            # Packages of the environment itself come first.
+            shared = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+            (own / "shared.pth").write_text(shared)
+        else:
+            subprocess.run([interpreter, "-m", "venv", "--clear", "--without-pip", folder], check=True)
+            spark = f"pyspark[connect]=={VERSIONS[minor]}"
+            _download([*pip, "-c", str(_constraints(minor)), spark, "-e", f"{ROOT}[test]"])
         marker.touch()
     subprocess.run([python, ROOT / "scripts" / "build_bridge.py"], check=True)
     return python
+
+
+def _interpreter(version: str) -> Path | None:
+    """The Python of a version: on the path, or one of pyenv's."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    on_path = shutil.which(f"python{version}")
+    for candidate in (on_path, *pyenv.glob(f"{version}.*/bin/python")):
+        if candidate is not None and _version_of(candidate) == version:
+            return Path(candidate)
+    return None
+
+
+def _version_of(python: str | Path) -> str:
+    script = "import sys; print('%d.%d' % sys.version_info[:2])"
+    asked = subprocess.run([python, "-c", script], capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
+
+
+def _constraints(minor: str) -> Path:
+    """The constraints of all packages but PySpark."""
+    path = FOLDER / f"constraints-{minor}.txt"
+    lines = (ROOT / "constraints.txt").read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if re.match(r"(pyspark|py4j)\b", line) is None))
+    return path
 
 
 def _download(command: list[str]) -> None:

@@ -10,23 +10,25 @@ import tantivy
 from indextables.options import Options
 from indextables.split.checksum import CHECKSUM_FORMAT
 from indextables.split.footer import FORMAT_VERSION, read_footer
+from indextables.split.index.term_filter import TermFilter, probes
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.parquet.reader import RowReader
 from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
-from tests.golden.write_split import HERE, OPTIONS, SCHEMA, golden_rows
+from tests.golden.write_split import HERE, NEWEST_PART, OPTIONS, SCHEMA, golden_rows
 
-FORMATS = range(1, FORMAT_VERSION + 1)
+NEWEST = f"format-{FORMAT_VERSION}-{NEWEST_PART}.split"
+NAMES = [*(f"format-{number}.split" for number in range(1, FORMAT_VERSION + 1)), NEWEST]
 
 
-@pytest.fixture(params=FORMATS, ids=[f"format {number}" for number in FORMATS])
+@pytest.fixture(params=NAMES)
 def footer(request):
-    return read_footer(open_store(HERE), f"format-{request.param}.split")
+    return read_footer(open_store(HERE), request.param)
 
 
 def test_there_is_a_golden_split_of_every_format():
-    assert sorted(path.name for path in HERE.glob("*.split")) == [f"format-{n}.split" for n in FORMATS]
+    assert sorted(path.name for path in HERE.glob("*.split")) == sorted(NAMES)
 
 
 def test_the_rows_of_a_golden_split_are_those_that_were_written(footer):
@@ -47,14 +49,23 @@ def test_the_index_of_a_golden_split_finds_its_rows(footer, tmp_path):
     close_indexes()
 
 
+def test_the_terms_of_a_golden_split_pass_its_filters(footer):
+    assert bool(footer.term_filters) == (footer.path == NEWEST)
+    store = open_store(HERE)
+    for place in footer.term_filters:
+        values = [row for row in golden_rows()[place.field[2:]].to_pylist() if row is not None]
+        terms = {term for value in values for term in (value.split() if place.field[0] == "t" else [value])}
+        read = TermFilter(place).may_contain_any
+        assert all(read(probes([t.lower()]), lambda r: store.get_ranges(footer.path, r)) for t in terms)
+
+
 def test_golden_splits_of_all_formats_are_merged_into_one(tmp_path):
     store, target, options = open_store(HERE), open_store(tmp_path), Options.parse(OPTIONS)
-    names = [f"format-{number}.split" for number in FORMATS]
-    sources = [MergeSource.of(store, read_footer(store, name), SCHEMA) for name in names]
+    sources = [MergeSource.of(store, read_footer(store, name), SCHEMA) for name in NAMES]
     sink = target.open_upload("merged.split")
     merge_splits(sources, cast("IO[bytes]", sink), SCHEMA, mapping_for(SCHEMA, options), options)
     sink.close()
     footer = read_footer(target, "merged.split")
     assert footer.checksums is not None
     found = pa.Table.from_batches(RowReader(target, footer).scan(), SCHEMA)
-    assert found.equals(pa.concat_tables([golden_rows()] * len(FORMATS)))
+    assert found.equals(pa.concat_tables([golden_rows()] * len(NAMES)))

@@ -1,4 +1,4 @@
-"""Writes `format-<n>.split`: the rows of `rows.json` as a split of the format that the code at hand writes.
+"""Writes `format-<n>-<part>.split`: the rows of `rows.json` as a split of the format that the code at hand writes.
 
 `python -m tests.golden.write_split [folder]`, with the release that writes the format on PYTHONPATH. A split
 that is there already is never replaced: it stands for those that users have.
@@ -37,9 +37,13 @@ def golden_rows() -> pa.Table:
     return pa.Table.from_pylist([json.loads(line) for line in lines], SCHEMA)
 
 
+# What the newest splits have that others of the same format number have not; older readers ignore it.
+NEWEST_PART = "term-filters"
+
+
 def main(folder: Path) -> None:
     """Write the split of this release's format."""
-    path = folder / f"format-{FORMAT_VERSION}.split"
+    path = folder / f"format-{FORMAT_VERSION}-{NEWEST_PART}.split"
     if path.exists():
         sys.exit(f"{path} exists, and golden splits are never replaced")
     rows, options = golden_rows(), Options.parse(OPTIONS)

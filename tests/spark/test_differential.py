@@ -22,7 +22,7 @@ SEED = int(os.environ.get("INDEXTABLES_QUERY_SEED") or random.SystemRandom().ran
 # The number of queries of the long run, or its duration.
 SOAK_QUERIES = int(os.environ.get("INDEXTABLES_SOAK_QUERIES") or 0)
 SOAK_SECONDS = float(os.environ.get("INDEXTABLES_SOAK_SECONDS") or 1800)
-SOAK_PER_TABLE = 100
+SOAK_PER_TABLE = int(os.environ.get("INDEXTABLES_SOAK_PER_TABLE") or 100)
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 

@@ -60,6 +60,7 @@ def altered(tmp_path, change):
     said = json.loads(file.metadata.metadata[FOOTER_KEY])
     said["formatVersion"] = 2  # written by Parquet's own writer, it has no checksum of the footer
     if change is not None:
+        said["termFilters"] = []
         said["index"] = said["index"][:1]
         said["index"][0].update(pieces=[[None, 1, 4, 1, 0, []]])
         change(said)
@@ -115,6 +116,18 @@ def altered(tmp_path, change):
         (lambda s: s.update(mapping={"deep": []}), "mapping cannot be understood"),
         (lambda s: s.update(mapping=[{"name": "a"}]), "mapping cannot be understood"),
         (lambda s: s.update(schema="!!!"), "cannot be understood"),
+        (lambda s: s.update(termFilters=[["t:a", 4, 3]]), "the term filter of 't:a' has 3 blocks"),
+        (lambda s: s.update(termFilters=[["t:a", 4, 0]]), "the term filter of 't:a' has 0 blocks"),
+        (
+            lambda s: s.update(termFilters=[["t:a", 4, 1 << 21]]),
+            "the term filter of 't:a' has 2097152 blocks",
+        ),
+        (
+            lambda s: s.update(termFilters=[["t:a", 10**9, 1]]),
+            "term filter of 't:a' lies outside of the split",
+        ),
+        (lambda s: s.update(termFilters=[["t:a", 4, 1 << 20]]), "term filter of 't:a' lies outside of the"),
+        (lambda s: s.update(termFilters=[[7, 4, 1]]), "cannot be understood"),
     ],
 )
 def test_a_footer_that_contradicts_itself_is_refused(store, tmp_path, change, said):

@@ -7,6 +7,7 @@ from indextables.options.declare import (
     EVERYWHERE,
     Parser,
     Where,
+    boolean,
     choice,
     field_option,
     integer,
@@ -175,6 +176,22 @@ STORE_ONLY_FIELDS = option(
     names,
     (),
     "Columns that are not indexed; conditions on them are evaluated on the rows.",
+    where=_WRITE,
+)
+TERM_FILTERS = option(
+    "indexing.termFilters",
+    boolean,
+    True,
+    "Whether splits get term filters: small Bloom filters of the words of text columns and the values of "
+    "string columns, by which a search or an equality skips splits without opening their index. They take at "
+    "most 2% of a split.",
+    where=_WRITE,
+)
+NO_TERM_FILTER_FIELDS = option(
+    "indexing.noTermFilterFields",
+    names,
+    (),
+    "Columns without a term filter.",
     where=_WRITE,
 )
 JSON_MODE = option(

@@ -20,6 +20,7 @@ from indextables.source.description import SourceDescription, UnindexedFile, sou
 from indextables.split.footer import POSITION_COLUMN, POSITIONS, Footer, IndexedFile
 from indextables.split.index.builder import build_index
 from indextables.split.parquet.reader import BATCH_BYTES, BATCH_ROWS, ReaderState, RowReader, slice_batch
+from indextables.split.query.required_terms import TermFilters
 from indextables.split.query.searcher import IndexSearcher, is_cached, open_index, open_rebuilt_index
 from indextables.store import CacheScope, Store
 
@@ -138,10 +139,18 @@ class CompanionSplit:
     # Source files decide themselves whether rows are fetched by page or selected from a scan.
     dense_fraction = 2.0
 
-    def __init__(self, store: Store, footer: Footer, state: ReaderState, table: TableContext) -> None:
+    def __init__(
+        self,
+        store: Store,
+        footer: Footer,
+        state: ReaderState,
+        table: TableContext,
+        term_filters: TermFilters | None,
+    ) -> None:
         assert footer.source_files is not None
         self._store = store
         self.footer = footer
+        self.term_filters = term_filters
         self._rows = _SourceRows(store, table, footer.source_files, footer.schema)
         self._positions = _StoredPositions(RowReader(store, replace(footer, schema=POSITIONS), state))
 
@@ -193,6 +202,7 @@ class UnindexedSplit:
     """A source file that no split indexes: its rows are indexed in the local cache when they are searched."""
 
     dense_fraction = 2.0
+    term_filters: TermFilters | None = None
 
     def __init__(self, store: Store, ref: SplitRef, table: TableContext) -> None:
         assert ref.source_file is not None

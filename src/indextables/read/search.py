@@ -21,6 +21,7 @@ from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import SplitRef, TableContext, plan_splits, table_context
 from indextables.split.query.index_view import FieldTerm, TermStatistics, sum_statistics
 from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.required_terms import any_word, scored_words
 from indextables.split.query.row_sets import NO_ROWS, TRUE, scored_queries
 from indextables.split.query.searcher import TopRows
 from indextables.store import Store
@@ -131,7 +132,7 @@ def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatist
     """The rows of one split that match best, with their scores; a few more than the limit may come."""
     nothing = TopRows(np.zeros(0, np.int64), np.zeros(0, np.float32))
     condition = reader.fold(ranked.where)
-    if isinstance(condition, Always) and condition.value is not True:
+    if (isinstance(condition, Always) and condition.value is not True) or not reader.may_match(ranked.search):
         return nothing
     rows = reader.source.num_records
     ranked_rows = reader.scored(ranked.search, statistics)
@@ -212,8 +213,28 @@ def term_statistics(
 def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequence[Search]) -> TermStatistics:
     with split_errors(table, ref):
         reader = SplitReader(store, ref, table)
+        absent = _absent_words(reader, searches)
+        if absent is not None:
+            return TermStatistics(reader.source.num_records, dict.fromkeys(absent, 0))
         words: set[FieldTerm] = set()
         view = replace(reader.view, words=words)
         for search in searches:
             compile_query(reader.bound_query(search), view)
         return reader.index.term_statistics(words)
+
+
+def _absent_words(reader: SplitReader, searches: Sequence[Search]) -> list[FieldTerm] | None:
+    """The words of the searches, if the term filters of a split show that it has none of them."""
+    filters = reader.source.term_filters
+    if filters is None:
+        return None
+    words: list[FieldTerm] = []
+    for search in searches:
+        own = scored_words(search, filters.mapping, reader.bound_query)
+        if own is None:
+            return None
+        words += own
+    required = any_word(words)
+    if required is None or not reader.filters_pay(required) or filters.may_hold(required):
+        return None
+    return words

@@ -35,10 +35,12 @@ from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan
 from indextables.split.query.index_view import IndexView, TermStatistics
 from indextables.split.query.query_compiler import compile_query
+from indextables.split.query.required_terms import Requirement, required_fields
 from indextables.split.query.row_matcher import Mask, match_rows
 from indextables.split.query.row_sets import NO_ROWS, RowSet
 from indextables.split.query.searcher import IndexSearcher
 from indextables.split.query.value_queries import few_lookups
+from indextables.split.tantivy_layout import column_of
 from indextables.store import Store
 
 
@@ -103,6 +105,11 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 
 _logger = logging.getLogger(__name__)
 
+# Splits that were skipped by their term filters.
+SKIPPED = "indextables.read.splits_skipped_by_terms"
+_NEVER = Always(False)
+# A request for a term filter pays if it can save a read of the index of so many bytes.
+_SAVED_BYTES = 256 << 10
 # The time in milliseconds that indexes are opened and searched.
 INDEX_TIME = "indextables.read.index_ms"
 # For longer IN lists an index is not fetched: it would leave most rows to be compared.
@@ -143,6 +150,8 @@ class SplitReader:
         # Candidates by the identity of a condition and the limit.
         self._few: dict[tuple[int, int | None], _Candidates] = {}
         self._conditions: list[Predicate] = []
+        # By the identity of a condition, whether a row can match it.
+        self._may_match: dict[int, bool] = {}
         # The columns of the condition that the index is opened for.
         self._searched: Sequence[str] = ()
         self._schemas: dict[tuple[str, ...], pa.Schema] = {}
@@ -178,7 +187,33 @@ class SplitReader:
         """The condition with the constant columns of this split replaced by their values."""
         if where is None:
             return Always(True)
-        return self.table.fold(where, self.constants)
+        condition = self.table.fold(where, self.constants)
+        return condition if self.may_match(condition) else _NEVER
+
+    def may_match(self, condition: Predicate) -> bool:
+        """Whether a row can match a folded condition, by the term filters of the split."""
+        filters = self.source.term_filters
+        if filters is None or isinstance(condition, Always):
+            return True
+        if (known := self._may_match.get(id(condition))) is None:
+            required = self.table.required_terms(condition, filters.mapping)
+            known = required is None or not self.filters_pay(required) or filters.may_hold(required)
+            self._may_match[id(condition)] = known
+            self._conditions.append(condition)  # its identity is in use
+            if not known:
+                metrics.record(SKIPPED, 1)
+        return known
+
+    def filters_pay(self, required: Requirement) -> bool:
+        """Whether testing the term filters is cheap compared with the index that need not be read then."""
+        filters = self.source.term_filters
+        if filters is None:
+            return False
+        if filters.are_cheap(required):
+            return True
+        return filters.saved_bytes(required) >= _SAVED_BYTES and not self.is_index_at_hand(
+            [column_of(field) for field in required_fields(required)]
+        )
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:

@@ -21,7 +21,9 @@ from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.split.footer import Footer, read_footer
 from indextables.split.index.builder import build_index
+from indextables.split.index.term_filter import TermFilter
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
+from indextables.split.query.required_terms import TermFilters
 from indextables.split.query.searcher import (
     IndexSearcher,
     close_indexes,
@@ -71,20 +73,29 @@ class SplitSource(Protocol):
     def dense_fraction(self) -> float:
         """Above this share of the rows, a scan is cheaper than fetching rows by number."""
 
+    @property
+    def term_filters(self) -> TermFilters | None:
+        """The term filters of its fields; None if it has none."""
+
 
 class ParquetSplitState:
-    """The footer and page index of a Parquet split."""
+    """The footer, the page index and the term filters of a Parquet split."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
         self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
         self.rows = ReaderState(store.local_path(ref.path), self.footer.size)
+        self._filters = {place.field: TermFilter(place) for place in self.footer.term_filters}
+
+    def term_filters(self, store: Store) -> TermFilters | None:
+        """The term filters, to be read through a store."""
+        return TermFilters(store, self.footer, self._filters) if self._filters else None
 
     def open(self, store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
         """The split, to be read through a store."""
         if self.footer.source_files is not None:
             from indextables.read.companion_split import CompanionSplit
 
-            return CompanionSplit(store, self.footer, self.rows, table)
+            return CompanionSplit(store, self.footer, self.rows, table, self.term_filters(store))
         del ref
         return ParquetSplit(store, self)
 
@@ -109,6 +120,7 @@ class ParquetSplit:
         self._store = store
         self.footer = facts.footer
         self.rows = RowReader(store, self.footer, facts.rows)
+        self.term_filters = facts.term_filters(store)
 
     @property
     def num_records(self) -> int:
@@ -144,6 +156,8 @@ class ParquetSplit:
 
 class QuickwitSplit:
     """A split that the original wrote: rows from its document store, indexed again when they are searched."""
+
+    term_filters: TermFilters | None = None
 
     def __init__(self, store: Store, ref: SplitRef, table: TableContext, facts: QuickwitSplitState) -> None:
         self._store = store

@@ -21,6 +21,7 @@ from indextables.split.footer import PARQUET_TAG
 from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
 from indextables.split.query.filter_pushdown import SharedPlans
+from indextables.split.query.required_terms import Requirement, required_terms
 from indextables.split.query.row_matcher import required_columns
 from indextables.split.quickwit import bundle_mapping
 
@@ -115,6 +116,18 @@ class TableContext:
             facts = ConditionFacts(condition, tuple(names), own, has_search(condition))
             self._conditions[id(condition)] = facts
         return facts
+
+    @cached_property
+    def _required(self) -> dict[tuple[int, int], tuple[Predicate, Mapping, Requirement | None]]:
+        return {}
+
+    def required_terms(self, condition: Predicate, mapping: Mapping) -> Requirement | None:
+        """The terms that a split with this mapping needs for a condition; computed once for both."""
+        key = (id(condition), id(mapping))
+        if (known := self._required.get(key)) is None:
+            required = required_terms(condition, mapping, self.bound_query)
+            known = self._required[key] = (condition, mapping, required)
+        return known[2]
 
     @cached_property
     def _folded(self) -> dict[tuple[object, ...], Predicate]:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -63,8 +63,36 @@ COMPANION_TAG = "companion"
 ROW_BITS = 32
 _TAIL = 64 << 10
 
+# Term filters: bytes of a block, blocks of a page, bytes of the checksum of a page, the most blocks (32 MiB).
+FILTER_BLOCK_BYTES = 32
+FILTER_PAGE_BLOCKS = 64
+FILTER_CRC_BYTES = 4
+MAX_FILTER_BLOCKS = 1 << 20
+
 # The checksums of column chunks, by row group and leaf column.
 Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
+
+
+class FilterPlace(NamedTuple):
+    """Where the filter of a field is in its split."""
+
+    field: str
+    offset: int
+    blocks: int
+
+    @property
+    def length(self) -> int:
+        """Its bytes, with the checksums of pages."""
+        return filter_bytes(self.blocks)
+
+
+def filter_bytes(blocks: int) -> int:
+    """The bytes of a filter of so many blocks, with the checksums of its pages.
+
+    >>> filter_bytes(1), filter_bytes(128)
+    (36, 4104)
+    """
+    return blocks * FILTER_BLOCK_BYTES + -(-blocks // FILTER_PAGE_BLOCKS) * FILTER_CRC_BYTES
 
 
 class IndexFileJson(Struct):
@@ -134,6 +162,7 @@ class FooterJson(Struct, rename="camel"):
     stats: str | None = None
     checksums: list[list[tuple[_Crc, _Crc | None, _Crc | None]]] | None = None
     source_files: list[IndexedFile] | None = None
+    term_filters: list[tuple[str, Count, Count]] = []
 
 
 class _Version(Struct, rename="camel"):
@@ -186,6 +215,16 @@ def check_footer(footer: FooterJson, footer_start: int) -> None:
         raise ValueError("its source files have more or fewer rows than it has")
     if any(file.rows > file.records for file in files):
         raise ValueError("a source file has fewer rows than are indexed")
+    _check_filters(footer.term_filters, footer_start)
+
+
+def _check_filters(stored: Sequence[tuple[str, int, int]], footer_start: int) -> None:
+    """Raise ValueError unless term filters have a valid size and are before the footer."""
+    for place in (FilterPlace(*each) for each in stored):
+        if not 1 <= place.blocks <= MAX_FILTER_BLOCKS or place.blocks & (place.blocks - 1):
+            raise ValueError(f"the term filter of '{place.field}' has {place.blocks} blocks")
+        if not 4 <= place.offset <= place.offset + place.length <= footer_start:
+            raise ValueError(f"the term filter of '{place.field}' lies outside of the split")
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +314,8 @@ class SplitMetadata(SplitSummary):
     """The metadata that a writer stores in the footer.
 
     `schema` is the table's, partition columns included, without `_row`. `source_files` are those of a
-    companion split, in the order of its rows; None if the split has the rows itself.
+    companion split, in the order of its rows; None if the split has the rows itself. `term_filters` are the
+    filters of fields that have one.
     """
 
     schema: pa.Schema
@@ -283,6 +323,7 @@ class SplitMetadata(SplitSummary):
     row_id_ranges: tuple[RowIdRange, ...]
     index_files: tuple[IndexFile, ...]
     source_files: tuple[IndexedFile, ...] | None = None
+    term_filters: tuple[FilterPlace, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,6 +428,7 @@ def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]
             "index": [file.to_json() for file in footer.index_files],
             "checksums": [[[c.chunk, c.column_index, c.offset_index] for c in group] for group in checksums],
             **({"sourceFiles": msgspec.to_builtins(footer.source_files)} if companion else {}),
+            **({"termFilters": footer.term_filters} if footer.term_filters else {}),
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -476,6 +518,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
         row_id_ranges=ranges,
         index_files=tuple(IndexFile.of(file) for file in stored.index),
         source_files=None if stored.source_files is None else tuple(stored.source_files),
+        term_filters=tuple(FilterPlace(*each) for each in stored.term_filters),
         parquet=parquet,
         checksums=_checksums(stored, parquet) if version >= CHECKSUM_FORMAT else None,
     )

@@ -9,6 +9,7 @@ column names never collide with other fields. Two fields belong to the split its
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import Any
 
@@ -23,9 +24,11 @@ from indextables.options.indexing import (
     FAST_FIELDS,
     FIELD_TYPES,
     JSON_MODE,
+    NO_TERM_FILTER_FIELDS,
     NON_FAST_FIELDS,
     RECORD,
     STORE_ONLY_FIELDS,
+    TERM_FILTERS,
     TEXT_RECORD,
     TEXT_TOKEN_LENGTH,
     TOKEN_LENGTH,
@@ -76,8 +79,8 @@ class Field:
     `indexed`: terms can be looked up. `fast`: the values are in a column of the index (ranges, existence,
     aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`: what a posting
     has (basic, freq, position). `root`: the key of a json value that is not an object ("" if values are
-    objects). `resolved` is False only in a plan: the writer chooses between `STRING` and `HASH` from a sample
-    of rows (`resolve_fields`).
+    objects). `term_filter`: its terms are in a filter of the split, if that pays. `resolved` is False only in
+    a plan: the writer chooses between `STRING` and `HASH` from a sample of rows (`resolve_fields`).
     """
 
     column: str
@@ -89,6 +92,8 @@ class Field:
     fast: bool = False
     max_token: int = MAX_TERM
     root: str = ""
+    # Fields that differ in nothing else have the same index.
+    term_filter: bool = dataclass_field(default=True, compare=False)
     resolved: bool = True
 
     @property
@@ -123,6 +128,7 @@ _KEYS = {
     "fast": "fast",
     "maxToken": "max_token",
     "root": "root",
+    "termFilter": "term_filter",
 }
 
 
@@ -144,7 +150,11 @@ class Mapping:
 
     def to_json(self) -> str:
         """The text that the log keeps as docMappingJson: an array of objects that have a `name`."""
-        rows = [{k: getattr(f, a) for k, a in sorted(_KEYS.items())} for f in self.fields]
+        # Earlier releases have no key `termFilter`, and the texts of fields with a filter stay as they were.
+        rows = [
+            {k: getattr(f, a) for k, a in sorted(_KEYS.items()) if k != "termFilter" or not f.term_filter}
+            for f in self.fields
+        ]
         return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -157,6 +167,11 @@ class Mapping:
                 f"the document mapping cannot be understood ({type(error).__name__}: {error}); "
                 "the split was written by another system or a newer release"
             ) from error
+
+    def with_filters_of(self, plan: "Mapping") -> "Mapping":
+        """The same fields; those of a plan decide which of them have a term filter."""
+        filtered = {field.column for field in plan.fields if field.term_filter}
+        return self.with_fields(replace(f, term_filter=f.column in filtered) for f in self.fields)
 
     def with_fields(self, fields: Iterable[Field]) -> "Mapping":
         """The same mapping with other fields."""
@@ -173,6 +188,7 @@ class _StoredField(msgspec.Struct, rename="camel"):
     fast: bool
     max_token: int
     root: str
+    term_filter: bool = True
 
 
 def _field_of(row: _StoredField) -> Field:
@@ -186,6 +202,7 @@ def _field_of(row: _StoredField) -> Field:
         fast=row.fast,
         max_token=row.max_token,
         root=row.root,
+        term_filter=row.term_filter,
     )
 
 
@@ -234,7 +251,8 @@ def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -
         own: keys that are no defaults; they are kept as they are.
     """
     names = {name.lower() for name in columns}
-    lists = {option.key.lower() for option in (FAST_FIELDS, NON_FAST_FIELDS, STORE_ONLY_FIELDS)}
+    listing = (FAST_FIELDS, NON_FAST_FIELDS, STORE_ONLY_FIELDS, NO_TERM_FILTER_FIELDS)
+    lists = {option.key.lower() for option in listing}
     families = {
         TYPEMAP.key.lower(): parse_types,
         TOKENIZER.key.lower(): parse_tokenizer,
@@ -274,6 +292,8 @@ class _IndexingOptions:
         self.fast = self._list(options, FAST_FIELDS)
         self.non_fast = self._list(options, NON_FAST_FIELDS)
         self.store_only = self._list(options, STORE_ONLY_FIELDS)
+        self.no_filter = self._list(options, NO_TERM_FILTER_FIELDS)
+        self.filters = options.get(TERM_FILTERS)
         self.text_record = options.get(TEXT_RECORD)
         self.text_length = options.get(TEXT_TOKEN_LENGTH)
         self.json_fast = options.get(JSON_MODE) == "full"
@@ -385,6 +405,8 @@ def _fields_of(column: pa.Field, indexing: _IndexingOptions) -> list[Field]:
             raise _mismatch(TYPEMAP, name, kind, "only strings and nested columns can be json")
         fields = _value_fields(column, indexing)
     _check_use(column, fields, indexing)
+    if key in indexing.no_filter or not indexing.filters:
+        fields = [replace(field, term_filter=False) for field in fields]
     return fields
 
 

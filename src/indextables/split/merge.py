@@ -39,10 +39,11 @@ from indextables.split.index.files import (
     temporary_folder,
     unpack,
 )
+from indextables.split.index.term_filter import FilterWriter
 from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, resolve_fields
 from indextables.split.parquet.reader import BATCH_ROWS, RowGroup, RowReader
 from indextables.split.parquet.writer import RowWriter
-from indextables.split.writer import SplitFile, finish_split, new_source_id
+from indextables.split.writer import SplitFile, finish_split, new_source_id, write_filters
 from indextables.store import Store
 
 _ROWS = 24
@@ -153,7 +154,7 @@ def merge_splits(
         UnreadableSplitError: A source is damaged; what the sink has is useless.
         UnavailableSplitError: The storage did not return a source; what the sink has is useless.
     """
-    mapping = _target_mapping(sources, schema, plan)
+    mapping = _target_mapping(sources, schema, plan).with_filters_of(plan)
     values = dict(partition_values or {})
     work = temporary_folder(options)
     merge = _Merge(sources, sink, schema, mapping, values, options, work)
@@ -211,6 +212,7 @@ class _Merge:
         self._work = work
         self._parts = _arrange(sources, mapping)
         self._sample = LookupSample(mapping)
+        self._filters = FilterWriter(mapping)
         self._recorded: list[FileStatistics] = []
         self._rows: RowWriter | None = None
         self._position = 0
@@ -230,6 +232,7 @@ class _Merge:
             self._merge_segments()
         self._check(rows.rows, ranges)
         files = pack(self._work, self._sink, self._options.get(COMPRESSION_LEVEL))
+        filters = write_filters(self._filters, self._sink, self._work, files)
         texts = merge_statistics(self._recorded, self._schema)
         operations = [p.source.footer.num_merge_ops for p in self._parts if p.source.footer is not None]
         return finish_split(
@@ -248,6 +251,7 @@ class _Merge:
                 created_ms=time.time_ns() // 1_000_000,
                 row_id_ranges=tuple(ranges),
                 index_files=tuple(files),
+                term_filters=filters,
             ),
         )
 
@@ -280,6 +284,7 @@ class _Merge:
             for batch in _translate_errors(part.source, part.source.rows):
                 self._sample.take(batch, self._position, part.ranges, start)
                 self._write(batch)
+                self._filters.add_rows(batch, self._mapping)
         if self._position - start != footer.num_records:
             raise UnreadableSplitError(
                 footer.path, f"{self._position - start} rows instead of {footer.num_records}"
@@ -297,6 +302,7 @@ class _Merge:
             self._writer(None).copy(group.encoded, group.rows.nbytes)
         for batch in batches:
             self._sample.take(batch, self._position, ranges, start)
+            self._filters.add_rows(batch, self._mapping)
             if copied:
                 self._position += batch.num_rows
             else:
@@ -312,6 +318,7 @@ class _Merge:
             statistics.accumulate(batch)
             builder.add(batch)
             self._write(batch)
+            self._filters.add_rows(batch, self._mapping)
         builder.finish()
         self._recorded.append(FileStatistics(*statistics.texts(), trusted=True))
         return RowIdRange(source, start, self._position - start)

@@ -48,6 +48,7 @@ INDEX_COMPONENTS = {
 DOC_STORE_FIELD = "_documents"
 # Files with a range for each field.
 FILES_BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
+DICTIONARY_SUFFIX = ".term"
 POSITIONS_SUFFIX = ".pos"
 STORE_SUFFIX = ".store"
 # The longest directory: some thousand fields.

@@ -4,11 +4,15 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping as Values
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
 from typing import IO, Self
 
 import pyarrow as pa
+import tantivy
 
 from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
@@ -19,14 +23,17 @@ from indextables.split.footer import (
     PARQUET_TAG,
     POSITIONS,
     ROW_BITS,
+    FilterPlace,
     IndexedFile,
+    IndexFile,
     RowIdRange,
     SplitMetadata,
     SplitSummary,
     encode_footer,
 )
 from indextables.split.index.builder import IndexBuilder
-from indextables.split.index.files import pack
+from indextables.split.index.files import dictionary_bytes, pack
+from indextables.split.index.term_filter import FilterWriter
 from indextables.split.mapping import Mapping, resolve_fields
 from indextables.split.parquet.pages import Ints
 from indextables.split.parquet.writer import RowWriter
@@ -136,6 +143,7 @@ class SplitWriter:
             folder = self._index.finish()
             flushed.result()
         files = pack(folder, self._sink, self._options.get(COMPRESSION_LEVEL))
+        filters = write_filters(self._index.filters, self._sink, folder, files)
         texts = self._statistics.texts()
         facts = SplitMetadata(
             num_records=self.num_records,
@@ -151,6 +159,7 @@ class SplitWriter:
             row_id_ranges=(RowIdRange(self._source, 0, self.num_records),),
             index_files=tuple(files),
             source_files=self._source_files(),
+            term_filters=filters,
         )
         built = finish_split(self._rows, self._sink, facts)
         self._index.discard()
@@ -240,6 +249,14 @@ class CompanionSplitWriter(SplitWriter):
 
     def _source_files(self) -> tuple[IndexedFile, ...]:
         return tuple(self._files)
+
+
+def write_filters(
+    filters: FilterWriter, sink: IO[bytes], folder: Path, files: Sequence[IndexFile]
+) -> tuple[FilterPlace, ...]:
+    """Append the term filters to a split whose index was packed from a folder."""
+    index = tantivy.Index.open(str(folder))
+    return filters.write(sink, index, partial(dictionary_bytes, files))
 
 
 def finish_split(rows: RowWriter, sink: IO[bytes], metadata: SplitMetadata) -> SplitFile:

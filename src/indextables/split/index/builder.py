@@ -16,6 +16,7 @@ from indextables.options.indexing import BATCH_BYTES, BATCH_ROWS, HEAP_SIZE, IND
 from indextables.split.footer import ROW_BITS
 from indextables.split.index.encode import documents
 from indextables.split.index.files import remove_folder, temporary_folder
+from indextables.split.index.term_filter import FilterWriter
 from indextables.split.index.tokenizers import register_tokenizers, tantivy_schema
 from indextables.split.mapping import PARTIAL_FIELD, Kind, Mapping
 
@@ -36,6 +37,7 @@ class IndexBuilder:
         self._schema = tantivy_schema(mapping)
         self.folder = temporary_folder(options)
         self.rows = 0
+        self.filters = FilterWriter(mapping)
         threads = options.get(INDEX_THREADS)
         heap = max(options.get(HEAP_SIZE), threads * _LEAST_HEAP)
         index = tantivy.Index(self._schema, path=str(self.folder))
@@ -76,6 +78,7 @@ class IndexBuilder:
     def _add_documents(self, batch: pa.RecordBatch, ids: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         assert self._writer is not None
         converted = documents(batch, self._mapping, ids)
+        self.filters.add(converted.hashes.items())
         lines = converted.lines.to_pylist()
         for row, floats in converted.floats.items():
             self._add_fields({**json.loads(lines[row]), **floats})

@@ -268,10 +268,12 @@ class Documents:
     """A batch as JSON documents, and the floats that JSON cannot represent.
 
     `floats` gives, by position in the batch, the fields and values that must be added to the document.
+    `hashes` are the 64-bit hashes of the values of hash fields, without nulls.
     """
 
     lines: pa.Array
     floats: dict[int, dict[str, float]]
+    hashes: dict[str, Words]
 
 
 def integer_values(values: pa.Array) -> pa.Array:
@@ -338,13 +340,23 @@ def hash_values(strings: pa.Array) -> pa.Array:
     >>> hash_values(pa.array(["abc", None, ""])).to_pylist()
     [985779911, None, 0]
     """
+    return upper_half(hash64(strings), strings)
+
+
+def upper_half(hashes: Words, strings: pa.Array) -> pa.Array:
+    """The 32-bit hashes of strings from their 64-bit hashes; null where a string is null."""
+    missing = strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None
+    return pa.array((hashes >> np.uint64(32)).astype(np.int64), mask=missing)
+
+
+def hash64(strings: pa.Array) -> Words:
+    """The 64-bit hash of each string, of which `hash_values` are the upper half; 0 for null."""
     lengths = pc.binary_length(strings).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     data = np.frombuffer(bytes_of(strings.fill_null("") if strings.null_count else strings), np.uint8)
     sums = _sums_of_equal(data, lengths) if _all_equal(lengths) else _sums(data, lengths)
     sums = (sums ^ (sums >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     sums ^= lengths.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    missing = strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None
-    return pa.array((sums >> np.uint64(32)).astype(np.int64), mask=missing)
+    return sums
 
 
 def _all_equal(lengths: Ints) -> bool:
@@ -377,10 +389,14 @@ def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:
     pieces: list[Any] = [f'{{"{ROW_FIELD}":', pa.array(ids).cast(pa.string())]
     partial: list[tuple[str, Mask]] = []
     floats: dict[int, dict[str, float]] = {}
+    hashes: dict[str, Words] = {}
     for each in mapping.fields:
         values = batch.column(each.column)
         name = escape_json(pa.array([each.name]))[0].as_py()
-        text, quote, incomplete = _text(each, values, floats)
+        if each.kind is Kind.HASH:
+            text, quote, incomplete = _hash_text(each, values, hashes), "", None
+        else:
+            text, quote, incomplete = _text(each, values, floats)
         if text.null_count:
             pieces.append(pc.binary_join_element_wise(f',"{name}":{quote}', text, quote, ""))
         else:
@@ -391,7 +407,7 @@ def documents(batch: pa.RecordBatch, mapping: Mapping, ids: Ints) -> Documents:
         pieces.append(_partial_text(partial))
     pieces.append("}")
     lines = pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
-    return Documents(lines, floats)
+    return Documents(lines, floats, hashes)
 
 
 def _partial_text(partial: list[tuple[str, Mask]]) -> pa.Array:
@@ -414,7 +430,7 @@ def _text(
         case Kind.F64:
             return _float_text(each, values, floats), "", None
         case Kind.HASH:
-            return hash_values(values).cast(pa.string()), "", None
+            return _hash_text(each, values, {}), "", None
         case Kind.STRING:
             long = _longer(values, each.max_token)
             return escape_json(_null_where(values, long)), '"', long
@@ -425,6 +441,15 @@ def _text(
             return _null_where(values, odd), '"', odd
         case Kind.JSON:
             return _json(each, values)
+
+
+def _hash_text(each: Field, values: pa.Array, hashes: dict[str, Words]) -> pa.Array:
+    """The hashes of values as texts; the 64-bit hashes are added to `hashes`."""
+    whole = hash64(values)
+    hashes[each.name] = (
+        whole[values.is_valid().to_numpy(zero_copy_only=False)] if values.null_count else whole
+    )
+    return upper_half(whole, values).cast(pa.string())
 
 
 def _float_text(each: Field, values: pa.Array, floats: dict[int, dict[str, float]]) -> pa.Array:

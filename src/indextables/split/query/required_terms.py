@@ -1,0 +1,288 @@
+"""The terms that a row needs for a condition to be true: without them, a split has no such row.
+
+Term filters are tested for these terms before an index is opened. What is not known to need a term (ranges,
+patterns, negations, fields without terms) needs none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from indextables.errors import SplitError
+from indextables.options.tokenizers import TokenBoundary
+from indextables.predicate import And, Column, Compare, In, Op, Or, Predicate, Search
+from indextables.predicate.query_tree import (
+    AllOf,
+    AnyOf,
+    Boost,
+    InSet,
+    Phrase,
+    Prefix,
+    QueryLeaf,
+    QueryNode,
+    Term,
+)
+from indextables.schema.type_info import TypeKind, kind_of
+from indextables.split.footer import Footer
+from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, probes
+from indextables.split.index.tokenizers import tokenize, tokenize_prefix
+from indextables.split.mapping import Field, Kind, Mapping
+from indextables.split.query.bound_query import BoundQuery, FieldRef
+from indextables.split.query.index_view import FieldTerm
+from indextables.store import Store
+
+# Longer lists are not tested: most splits have one of the values.
+_MAX_VALUES = 256
+# An equality uses the first of these fields that the column has, as the filter plan does.
+_EQUALITY = (Kind.STRING, Kind.HASH, Kind.TEXT)
+
+Bind = Callable[[Search], BoundQuery]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyTerm:
+    """At least one of the terms is in the field."""
+
+    field: str
+    terms: tuple[TermProbe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllRequired:
+    """Every part holds."""
+
+    parts: tuple["Requirement", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyRequired:
+    """At least one part holds."""
+
+    parts: tuple["Requirement", ...]
+
+
+Requirement: TypeAlias = AnyTerm | AllRequired | AnyRequired
+Test: TypeAlias = Callable[[AnyTerm], bool]
+
+
+def may_hold(requirement: Requirement, test: Test) -> bool:
+    """Whether a split can have a row of the requirement; `test` tests a filter, True if there is none."""
+    match requirement:
+        case AnyTerm():
+            return test(requirement)
+        case AllRequired(parts):
+            return all(may_hold(part, test) for part in parts)
+        case AnyRequired(parts):
+            return any(may_hold(part, test) for part in parts)
+
+
+def required_terms(predicate: Predicate, mapping: Mapping, bind: Bind) -> Requirement | None:
+    """What a split with this mapping needs to have a row for which the condition is true.
+
+    None if nothing is known.
+    """
+    match predicate:
+        case And(parts):
+            return _all(required_terms(part, mapping, bind) for part in parts)
+        case Or(parts):
+            return _any(required_terms(part, mapping, bind) for part in parts)
+        case Search():
+            bound = bind(predicate)
+            return _node(bound.query, bound, mapping)
+        case Compare(op=Op.EQ | Op.NULL_SAFE, value=value) if value.is_valid:
+            return _equal(predicate.column, pa.array([value], value.type), mapping)
+        case In(array=array) if array is not None and len(array) <= _MAX_VALUES:
+            return _equal(predicate.column, array.drop_null(), mapping)
+        case _:
+            return None
+
+
+def scored_words(search: Search, mapping: Mapping, bind: Bind) -> tuple[FieldTerm, ...] | None:
+    """The words of a search in the fields of a split; None if only its index shows them.
+
+    A split without any of them adds nothing to the document frequencies of the search.
+    """
+    bound = bind(search)
+    words: dict[FieldTerm, None] = {}
+    for leaf in _leaves(bound.query):
+        match leaf:
+            case Term(text=text) | Phrase(text=text, prefix=False):
+                texts: Sequence[str] = (text,)
+            case InSet(values=texts):
+                pass
+            case _:
+                return None
+        refs = bound.defaults if leaf.field is None else (bound.fields.resolve(leaf.field),)
+        for ref in refs:
+            field = mapping.find(ref.column, *ref.kinds)
+            if field is None or ref.path or field.kind not in (Kind.TEXT, Kind.STRING):
+                return None
+            is_text = field.kind is Kind.TEXT
+            for text in texts:
+                own = [token.text for token in tokenize(field, text)] if is_text else [text]
+                words.update(((field.name, word), None) for word in own)
+    return tuple(words)
+
+
+def any_word(words: Sequence[FieldTerm]) -> Requirement | None:
+    """That at least one of the words is in its field; None if there are none, or too many."""
+    if not words or len(words) > _MAX_VALUES:
+        return None
+    by_field: dict[str, list[str]] = {}
+    for field, word in words:
+        by_field.setdefault(field, []).append(word)
+    return _any(AnyTerm(field, probes(own)) for field, own in by_field.items())
+
+
+def _leaves(node: QueryNode) -> Iterable[QueryNode]:
+    match node:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case Boost(part):
+            yield from _leaves(part)
+        case _:
+            yield node
+
+
+def _all(parts: Iterable[Requirement | None]) -> Requirement | None:
+    present = tuple(part for part in parts if part is not None)
+    return present[0] if len(present) == 1 else AllRequired(present) if present else None
+
+
+def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
+    listed = tuple(parts)
+    present = tuple(part for part in listed if part is not None)
+    if not present or len(present) < len(listed):
+        return None
+    return present[0] if len(present) == 1 else AnyRequired(present)
+
+
+def _equal(column: Column, values: pa.Array, mapping: Mapping) -> Requirement | None:
+    """What rows need whose value equals one of the values."""
+    field = mapping.find(column.path[0], *_EQUALITY)
+    if (
+        len(column.path) > 1
+        or field is None
+        or kind_of(values.type) is not TypeKind.STRING
+        or not len(values)
+    ):
+        return None
+    texts = values.to_pylist()
+    return _any(_words(field, text) for text in texts) if field.kind is Kind.TEXT else _values(field, texts)
+
+
+def _node(node: QueryNode, bound: BoundQuery, mapping: Mapping) -> Requirement | None:
+    match node:
+        case AllOf(parts):
+            return _all(_node(part, bound, mapping) for part in parts)
+        case AnyOf(parts):
+            return _any(_node(part, bound, mapping) for part in parts)
+        case Boost(part):
+            return _node(part, bound, mapping)
+        case _:
+            return _leaf(node, bound, mapping)
+
+
+def _leaf(leaf: QueryNode, bound: BoundQuery, mapping: Mapping) -> Requirement | None:
+    match leaf:
+        case Term() | Phrase() | Prefix() | InSet():
+            refs = bound.defaults if leaf.field is None else (bound.fields.resolve(leaf.field),)
+            return _any(_in_field(leaf, ref, mapping) for ref in refs)
+        case _:
+            return None
+
+
+def _in_field(leaf: QueryLeaf, ref: FieldRef, mapping: Mapping) -> Requirement | None:
+    field = mapping.find(ref.column, *ref.kinds)
+    if field is None or ref.path or field.kind not in FILTER_KINDS:
+        return None
+    is_text = field.kind is Kind.TEXT
+    match leaf:
+        case Term(text=text) | Phrase(text=text, prefix=False):
+            return _words(field, text) if is_text else _values(field, [text])
+        case InSet(values=values) if len(values) <= _MAX_VALUES:
+            return _any(_words(field, text) for text in values) if is_text else _values(field, values)
+        case Phrase(text=text) | Prefix(text=text) if is_text:
+            # The last word is a prefix.
+            return _terms(field, [token.text for token in tokenize_prefix(field, text)[:-1]])
+        case _:
+            return None
+
+
+def _words(field: Field, text: str) -> Requirement | None:
+    """Every word of the text is in the field."""
+    return _terms(field, [token.text for token in tokenize(field, text)])
+
+
+def _terms(field: Field, words: Sequence[str]) -> Requirement | None:
+    """Every word is in the field; parts of words (n-grams) depend on where a word begins."""
+    if field.analysis.boundary is TokenBoundary.GRAM or not words:
+        return None
+    return (
+        _all(AnyTerm(field.name, (probe,)) for probe in probes(list(dict.fromkeys(words)))) if words else None
+    )
+
+
+def _values(field: Field, texts: Sequence[str]) -> Requirement:
+    return AnyTerm(field.name, probes(list(dict.fromkeys(texts))))
+
+
+def _required(requirement: Requirement) -> Iterator[AnyTerm]:
+    """The single terms of a requirement."""
+    match requirement:
+        case AnyTerm():
+            yield requirement
+        case AllRequired(parts) | AnyRequired(parts):
+            for part in parts:
+                yield from _required(part)
+
+
+def required_fields(requirement: Requirement) -> set[str]:
+    """The fields whose terms a requirement names."""
+    return {leaf.field for leaf in _required(requirement)}
+
+
+class TermFilters:
+    """The term filters of a split, read through a store."""
+
+    def __init__(self, store: Store, footer: Footer, filters: Dictionary[str, TermFilter]) -> None:
+        self._store = store
+        self._footer = footer
+        self._filters = filters
+
+    @property
+    def mapping(self) -> Mapping:
+        """The fields of the split."""
+        return self._footer.mapping
+
+    def may_hold(self, requirement: Requirement) -> bool:
+        """Whether the split can have a row with the required terms."""
+        return may_hold(requirement, self._test)
+
+    def are_cheap(self, requirement: Requirement) -> bool:
+        """Whether testing takes no request: the pages are in memory, or the split is on the local disk."""
+        if self._store.is_local:
+            return True
+        leaves = (leaf for leaf in _required(requirement) if leaf.field in self._filters)
+        return all(self._filters[leaf.field].has_pages(leaf.terms) for leaf in leaves)
+
+    def saved_bytes(self, requirement: Requirement) -> int:
+        """The bytes of the index that a search for the required terms would read of the split."""
+        fields = {None, *required_fields(requirement)}
+        return sum(piece.length for field in fields for piece in self._footer.pieces.get(field, ()))
+
+    def _test(self, required: AnyTerm) -> bool:
+        filter_ = self._filters.get(required.field)
+        if filter_ is None:
+            return True
+        try:
+            return filter_.may_contain_any(required.terms, self._read)
+        except SplitError as error:
+            raise SplitError(f"{self._store.url}/{self._footer.path}: {error}") from error
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        return self._store.get_ranges(self._footer.path, ranges)

@@ -1,0 +1,181 @@
+"""Splits that cannot have a required term are skipped before their index is opened; answers stay the same."""
+
+import random
+import sys
+
+import pyarrow as pa
+import pytest
+
+import indextables
+from indextables import metrics, read
+from indextables.cache import Cache
+from indextables.errors import SplitError
+from indextables.predicate import parse_condition
+from indextables.read.split_reader import SKIPPED
+from indextables.read.split_source import close_splits
+from indextables.split.footer import read_footer
+from indextables.split.query import searcher
+from indextables.store import Store, open_store
+from tests.read.read_tables import opened
+
+TEXT = {"indexing.typemap.t": "text", "indexing.typemap.b": "string,text"}
+SPLITS = 12
+COMMON = ["and", "the", "of"]
+
+
+def part(number, count=200):
+    rng = random.Random(number)
+    words = [f"only{number}", f"pair{number // 2}", *COMMON]
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": number * 1000 + i,
+                "t": " ".join(rng.choices(words, k=4)),
+                "s": f"s{rng.randrange(20)} {number}",
+                "u": f"{number:04d}-{rng.getrandbits(64):016x}",
+                "b": f"Both {number} {rng.randrange(9)}",
+                "n": rng.randrange(100),
+            }
+            for i in range(count)
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filters") / "t"
+    for number in range(SPLITS):
+        indextables.write(folder, part(number), options=TEXT)
+    return folder
+
+
+@pytest.fixture
+def table(folder, tmp_path):
+    close_splits()
+    return opened(folder, [], tmp_path / "cache")
+
+
+def count(table, condition):
+    where = parse_condition(condition, table.snapshot.schema)
+    return read.count(table.snapshot, table.store, table.options, where=where)
+
+
+def opened_indexes(monkeypatch):
+    """The splits whose index is opened from now on."""
+    found = set()
+    real = searcher._open_cached
+
+    def observed(key, store, footer, *more, **named):
+        found.add(footer.path)
+        return real(key, store, footer, *more, **named)
+
+    monkeypatch.setattr(searcher, "_open_cached", observed)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        ("t INDEXQUERY 'only3'", 1),
+        ("t INDEXQUERY 'ONLY3'", 1),
+        ("t INDEXQUERY 'pair2'", 2),
+        ("t INDEXQUERY 'only3 AND pair2'", 0),
+        ("t INDEXQUERY 'only3 OR pair2'", 3),
+        ("t INDEXQUERY '\"only3 the\"'", 1),
+        ("t INDEXQUERY '\"only3 th\"*'", 1),
+        ("t INDEXQUERY 'absent'", 0),
+        ("t INDEXQUERY 't: IN [only1 only2]'", 2),
+        ("INDEXQUERYALL('only5')", 1),
+        ("u = '0004-0000000000000000'", 0),
+        ("u IN ('a', 'b', 'c')", 0),
+        ("s = 's1 7'", 1),
+        ("s <=> 's1 7'", 1),
+        ("b = 'Both 3 1'", 1),
+        ("t = 'only3 the and of'", 1),
+        ("t INDEXQUERY 'only3' AND n > 50", 1),
+        ("t INDEXQUERY 'only3' OR u = 'absent'", 1),
+        ("t INDEXQUERY 'only3' OR n > 200", SPLITS),
+        ("NOT (t INDEXQUERY 'only3')", SPLITS),
+        ("t INDEXQUERY 'only1*'", SPLITS),
+        ("t INDEXQUERY 'the -only3'", SPLITS),
+    ],
+)
+def test_only_splits_that_may_have_the_terms_are_opened(table, monkeypatch, condition, most):
+    found = opened_indexes(monkeypatch)
+    answer = count(table, condition)
+    # Another term passes a filter now and then.
+    assert len(found) <= most + 1
+    monkeypatch.setattr("indextables.read.split_reader.SplitReader.may_match", lambda *_: True)
+    close_splits()
+    assert count(table, condition) == answer
+
+
+def test_rows_aggregates_and_searches_skip_splits_too(folder, tmp_path, monkeypatch):
+    close_splits()
+    found = opened_indexes(monkeypatch)
+    table = indextables.open(folder, options={"cache.disk.path": str(tmp_path / "cache")})
+    rows = table.scan(where="t INDEXQUERY 'only3'", columns=["id"])
+    assert {value // 1000 for value in rows["id"].to_pylist()} == {3}
+    assert len(found) <= 2
+    best = table.search("only7", field="t", columns=["id"], scores=True)
+    assert {value // 1000 for value in best["id"].to_pylist()} == {7}
+    assert len(found) <= 4
+    before = metrics.figures()[SKIPPED].total
+    assert table.search("nothing", field="t").num_rows == 0
+    assert metrics.figures()[SKIPPED].total > before
+
+
+def test_scores_are_those_without_filters(folder, tmp_path):
+    options = {"cache.disk.path": str(tmp_path / "cache")}
+    for query in ("only3", "only3 OR the", "pair2 the", '"pair2 the"', "only3 OR only9"):
+        found = indextables.open(folder, options=options).search(query, field="t", limit=50, scores=True)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("indextables.read.split_reader.SplitReader.may_match", lambda *_: True)
+            patched.setattr("indextables.read.split_reader.SplitReader.filters_pay", lambda *_: False)
+            patched.setattr(sys.modules["indextables.read.search"], "_counts", Cache(0))
+            plain = indextables.open(folder, options=options).search(query, field="t", limit=50, scores=True)
+        assert found.equals(plain), query
+
+
+def test_a_damaged_filter_is_an_error_that_names_the_split(tmp_path):
+    store = open_store(tmp_path / "t")
+    indextables.write(tmp_path / "t", part(0), options=TEXT)
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    (name,) = table.snapshot.files()["path"].to_pylist()
+    (place,) = (place for place in read_footer(store, name).term_filters if place.field == "t:t")
+    data = bytearray((tmp_path / "t" / name).read_bytes())
+    data[place.offset] ^= 1
+    (tmp_path / "t" / name).write_bytes(data)
+    close_splits()
+    with pytest.raises(SplitError, match=rf"{name}: the term filter of 't:t' is damaged"):
+        count(table, "t INDEXQUERY 'absent'")
+
+
+@pytest.mark.parametrize("rows", [200, 20_000])
+def test_on_an_object_store_a_filter_is_read_only_if_it_can_save_more(tmp_path, monkeypatch, rows):
+    url = f"memory://filters-{tmp_path.name}/t"
+    rng = random.Random(rows)
+    others = [f"other{n}" for n in range(2000)]
+    words = [{"t": " ".join([f"word{n % 1000}", *rng.choices(others, k=12)]), "n": n} for n in range(rows)]
+    indextables.write(url, pa.Table.from_pylist(words), options={"indexing.typemap.t": "text"})
+    table = opened(url, [], tmp_path / "cache")
+    fetched = []
+    real = Store.get_ranges
+
+    def get_ranges(self, path, ranges):
+        fetched.append(sum(end - start for start, end in ranges))
+        return real(self, path, ranges)
+
+    close_splits()
+    table.snapshot.files()
+    monkeypatch.setattr(Store, "get_ranges", get_ranges)
+    assert count(table, "t INDEXQUERY 'absent'") == 0
+    assert len(fetched) == 2, "the footer; a page of the filter, or the small index"
+    if rows > 1000:
+        assert fetched[1] <= 8192
+    # Once the index is on the local disk, no request is made for the filter.
+    assert count(table, "t INDEXQUERY 'word7'") == -(-(rows - 7) // 1000)
+    close_splits()
+    fetched.clear()
+    assert count(table, "t INDEXQUERY 'word8'") == -(-(rows - 8) // 1000)
+    assert len(fetched) == 1, "the footer"

@@ -1,0 +1,177 @@
+"""Term filters: a term of a field always passes, damage is found, and they stay small."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indextables.errors import SplitError
+from indextables.options import Options
+from indextables.split.footer import FilterPlace, filter_bytes, read_footer
+from indextables.split.index.term_filter import (
+    TermFilter,
+    blocks_for,
+    encode_filter,
+    encode_pages,
+    probes,
+    term_keys,
+)
+from indextables.split.mapping import mapping_for
+from indextables.split.merge import MergeSource, merge_splits
+from indextables.store import open_store
+from tests.split.split_files import opened, write_split
+
+TEXT = {"indexing.typemap.t": "text"}
+SCHEMA = pa.schema([("t", pa.string()), ("s", pa.string()), ("u", pa.string()), ("p", pa.binary())])
+
+
+def stored_filter(terms, blocks, field="t:a"):
+    """The filter of some terms, and the bytes in which it is stored behind some others."""
+    data = b"other bytes" + encode_pages(field, encode_filter(np.unique(term_keys(terms)), blocks))
+    return TermFilter(FilterPlace(field, 11, blocks)), data
+
+
+def reader(data):
+    return lambda ranges: [data[start:end] for start, end in ranges]
+
+
+def passes(filter_, term, data):
+    return filter_.may_contain_any(probes([term]), reader(data))
+
+
+@given(st.lists(st.text(), min_size=1), st.integers(0, 8))
+def test_every_term_of_a_filter_passes(terms, power):
+    filter_, data = stored_filter(terms, 1 << power)
+    assert len(data) == 11 + filter_bytes(1 << power)
+    assert all(passes(filter_, term, data) for term in terms)
+
+
+@pytest.mark.parametrize("count", [500, 40_000])
+def test_few_other_terms_pass(count):
+    terms = [f"user{n}" for n in range(count)]
+    filter_, data = stored_filter(terms, blocks_for(count))
+    others = sum(passes(filter_, f"other{n}", data) for n in range(5000))
+    assert others / 5000 < 0.05
+
+
+def test_of_a_large_filter_only_the_pages_of_a_term_are_read():
+    filter_, data = stored_filter(["a", "b"], 1 << 14)
+    ranges = []
+
+    def read(wanted):
+        ranges.extend(wanted)
+        return reader(data)(wanted)
+
+    assert filter_.may_contain_any(probes(["a"]), read)
+    assert [end - start for start, end in ranges] == [64 * 32 + 4]
+    assert filter_.may_contain_any(probes(["a"]), read)
+    assert filter_.has_pages(probes(["a"]))
+    assert len(ranges) == 1, "a page is read once"
+
+
+def test_a_damaged_page_is_an_error_that_names_the_field():
+    for damaged in (11, 500, 11 + 64 * 32, 11 + 64 * 32 + 3):
+        filter_, data = stored_filter(["a"], 128)
+        spoilt = bytearray(data)
+        spoilt[damaged] ^= 1
+        with pytest.raises(SplitError, match="the term filter of 't:a' is damaged"):
+            passes(filter_, "a", bytes(spoilt))
+
+
+def test_a_page_at_the_place_of_another_is_an_error():
+    filter_, data = stored_filter(["a"], 128)
+    swapped = data[:11] + data[11 + 2052 :] + data[11 : 11 + 2052]
+    with pytest.raises(SplitError, match="damaged"):
+        passes(filter_, "a", swapped)
+
+
+def rows(start, count):
+    """A text, a string that repeats, a near-unique string, and bytes that make the split larger."""
+    numbers = range(start, start + count)
+    columns = [[f"word{n % 50} tail" for n in numbers], [f"value {n % 9}" for n in numbers]]
+    keys = [f"{random.Random(n).getrandbits(128):032x}" for n in numbers]
+    return pa.table([*columns, keys, [random.Random(n).randbytes(100) for n in numbers]], schema=SCHEMA)
+
+
+def filters_of(store, path):
+    footer = read_footer(store, path)
+    found = {}
+    for place in footer.term_filters:
+        filter_ = TermFilter(place)
+        found[place.field] = lambda term, filter_=filter_: filter_.may_contain_any(
+            probes([term]), lambda ranges: store.get_ranges(path, ranges)
+        )
+    return found
+
+
+def test_a_split_has_a_filter_for_words_strings_and_hashes(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", rows(0, 3000), TEXT)
+    filters = filters_of(store, "a.split")
+    assert set(filters) == {"t:t", "s:s", "h:u"}
+    assert all(filters["t:t"](f"word{n}") for n in range(50))
+    assert filters["t:t"]("tail")
+    assert all(filters["s:s"](f"value {n}") for n in range(9))
+    assert all(filters["h:u"](text) for text in rows(0, 3000)["u"].to_pylist())
+    assert sum(filters["h:u"](f"absent {n}") for n in range(1000)) < 100
+    assert not any(filters["t:t"](f"absent{n}") for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({"indexing.noTermFilterFields": "t,u"}, {"s:s"}),
+        ({"indexing.termFilters": "false"}, set()),
+        ({}, {"t:t", "s:s", "h:u"}),
+    ],
+)
+def test_filters_are_turned_off_by_column_or_all_together(tmp_path, options, fields):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", rows(0, 3000), TEXT | options)
+    footer = read_footer(store, "a.split")
+    assert {place.field for place in footer.term_filters} == fields
+    again = {field.name for field in footer.mapping.fields if field.term_filter}
+    assert again >= fields
+
+
+def test_a_field_that_lacks_a_term_of_a_row_has_no_filter(tmp_path):
+    store = open_store(tmp_path)
+    long = pa.table([["short", "x" * 300], ["a", "y" * 70_000], ["k1", "k2"], [b"", b""]], schema=SCHEMA)
+    write_split(store, "a.split", long, TEXT)
+    assert not {place.field for place in read_footer(store, "a.split").term_filters} & {"t:t", "s:s"}
+
+
+def test_filters_take_a_small_part_of_a_split(tmp_path):
+    store = open_store(tmp_path)
+    write_split(store, "a.split", rows(0, 20_000), TEXT)
+    footer = read_footer(store, "a.split")
+    total = sum(place.length for place in footer.term_filters)
+    assert 0 < total <= 0.02 * footer.size
+
+
+def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path):
+    store = open_store(tmp_path)
+    # The second is indexed again: it has other fields. The third has no filters.
+    write_split(store, "0.split", rows(0, 1500), TEXT)
+    write_split(store, "1.split", rows(1500, 1500), {"indexing.typemap.t": "string"})
+    write_split(store, "2.split", rows(3000, 1500), TEXT | {"indexing.termFilters": "false"})
+    sources = [MergeSource.of(store, read_footer(store, f"{n}.split"), SCHEMA) for n in range(3)]
+    options = Options.parse(TEXT)
+    sink = store.open_upload("merged.split")
+    merge_splits(sources, sink, SCHEMA, mapping_for(SCHEMA, options), options)
+    sink.close()
+    filters = filters_of(store, "merged.split")
+    assert all(filters["h:u"](text) for text in rows(0, 4500)["u"].to_pylist())
+    assert all(filters["t:t"](f"word{n}") for n in range(50))
+    assert all(filters["s:s"](f"value {n}") for n in range(9))
+    with opened(store, "merged.split") as (_, index):
+        terms = [term for term, _ in index.searcher().terms_with_prefix("t:t", "")]
+    assert all(map(filters["t:t"], terms))
+
+
+def test_an_empty_filter_passes_nothing():
+    filter_, data = stored_filter([], 1)
+    assert not passes(filter_, "a", data)
