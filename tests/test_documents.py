@@ -196,7 +196,13 @@ FOREIGN_NAMES = {
         "OffsetIndex",
         "ParquetUtils",
     ),
-    *("SessionCatalog", "SessionState", "indextables_spark", "injectPreOperatorOptimizationRule"),
+    *(
+        "SessionCatalog",
+        "SessionState",
+        "cancelJobGroup",
+        "indextables_spark",
+        "injectPreOperatorOptimizationRule",
+    ),
     *("interruptOperation", "lastActivityNs", "ngram_2_3"),
 }
 
