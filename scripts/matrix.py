@@ -1,9 +1,10 @@
 """Run the representative part of the Spark tests on each of the other supported versions of Spark.
 
 Each version is installed in an environment of its own below `.matrix`, two of them with a newer Python; the
-others share everything but PySpark with `.venv`. On the versions that a lake connector supports, the tests of `tests/connectors` run beside it: Spark
-fetches the connector from Maven. The wheel with the bridges of all versions is tested on the oldest. Two runs
-go on at once; the output of each is printed when it ends. Everything that is fetched is kept in `.matrix`.
+others share everything but PySpark with `.venv`. On the versions that a lake connector supports, the tests of
+`tests/connectors` run beside it: Spark fetches the connector from Maven. The wheel with the bridges of all
+versions is tested on the oldest. Two runs go on at once; the output of each is printed when it ends.
+Everything that is fetched is kept in `.matrix`.
 """
 
 import argparse
@@ -26,7 +27,7 @@ FOLDER = ROOT / ".matrix"
 # The newest patch of each minor version besides the one in constraints.txt.
 VERSIONS = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.1"}
 
-# The Python of a version's environment, where it is installed; otherwise, and for the others, that of `.venv`.
+# The Python of a version's environment, if it is installed; otherwise, and for others, that of `.venv`.
 PYTHONS = {"4.1": "3.12", "4.2": "3.13"}
 
 # The connector that is tested beside ours: its name in tests/connectors.

@@ -1,6 +1,7 @@
 """Term filters: a term of a field always passes, damage is found, and they stay small."""
 
 import random
+from typing import IO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -161,7 +162,7 @@ def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path):
     sources = [MergeSource.of(store, read_footer(store, f"{n}.split"), SCHEMA) for n in range(3)]
     options = Options.parse(TEXT)
     sink = store.open_upload("merged.split")
-    merge_splits(sources, sink, SCHEMA, mapping_for(SCHEMA, options), options)
+    merge_splits(sources, cast("IO[bytes]", sink), SCHEMA, mapping_for(SCHEMA, options), options)
     sink.close()
     filters = filters_of(store, "merged.split")
     assert all(filters["h:u"](text) for text in rows(0, 4500)["u"].to_pylist())
