@@ -24,14 +24,21 @@ from indextables.spark import daemon
         ("indextables.spark.daemon", "pyspark.worker"),
     ],
 )
-@pytest.mark.parametrize("sockets", ["unix", "tcp"])
-def test_a_worker_whose_connection_is_closed_prints_nothing(folder, daemon_module, worker_module, sockets):
+@pytest.mark.parametrize(
+    ("sockets", "kills"), [("unix", ""), ("unix", "1"), ("tcp", "")], ids=["unix", "unix, killed", "tcp"]
+)
+def test_a_worker_whose_connection_is_closed_prints_nothing(
+    folder, daemon_module, worker_module, sockets, kills
+):
+    if kills and daemon_module == "pyspark.daemon":
+        pytest.skip("Spark kills workers of functions only")
     environment = {
         **os.environ,
         "PYTHON_UNIX_DOMAIN_ENABLED": str(sockets == "unix").lower(),
         "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
         "PYTHON_WORKER_FACTORY_SECRET": "secret",
         "SPARK_REUSE_WORKER": "1",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": kills,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     pipe = subprocess.PIPE
@@ -73,7 +80,11 @@ def test_other_errors_of_workers_are_printed(capsys):
             raise error
         except OSError:
             daemon.print_unless_closed(f"failed: {error}", file=sys.stderr)
-    assert capsys.readouterr().err == "failed: disk full\n"
+            daemon.print_traceback_unless_closed()
+    printed = capsys.readouterr().err
+    assert printed.startswith("failed: disk full\nTraceback")
+    assert printed.endswith("OSError: disk full\n")
+    assert "pipe" not in printed
 
 
 class Cycle:

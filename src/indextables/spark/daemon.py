@@ -7,6 +7,7 @@ to it. Over TCP nobody sees that; over Unix sockets Spark's daemon prints a trac
 import gc
 import importlib
 import sys
+import traceback
 from types import ModuleType, SimpleNamespace
 
 import pyspark
@@ -19,6 +20,19 @@ def print_unless_closed(*values: object, **options: object) -> None:
     """Print what Spark's daemon says of an error, unless the error is that the connection was closed."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
         print(*values, **options)  # type: ignore[call-overload]  # noqa: T201 - in place of Spark's
+
+
+def print_traceback_unless_closed() -> None:
+    """Print the traceback of an error, unless the error is that the connection was closed."""
+    print_unless_closed(traceback.format_exc(), end="", file=sys.stderr)
+
+
+def ignore_closed_connections(daemon: ModuleType) -> None:
+    """Replace how Spark's daemon prints errors of workers, in either way that it does."""
+    vars(daemon)["print"] = print_unless_closed
+    vars(daemon)["traceback"] = SimpleNamespace(
+        format_exc=traceback.format_exc, print_exc=print_traceback_unless_closed
+    )
 
 
 def keep_import_caches() -> None:
@@ -67,7 +81,7 @@ def _invalidate_if_path_changed() -> None:
 if __name__ == "__main__":
     from pyspark import daemon  # loads the module of the workers
 
-    vars(daemon)["print"] = print_unless_closed
+    ignore_closed_connections(daemon)
     keep_import_caches()
     collect_garbage_rarely(daemon)
     daemon.manager()
