@@ -224,9 +224,9 @@ def test_the_sql_page_shows_what_was_pruned_and_read(spark, parts):
     tasks = load(spark, parts, **{"read.inline.maxRows": "0"})
     found = figures(tasks.where("m INDEXQUERY 'word7'").select("id"))
     assert (found["splitsConsidered"], found["splitsRead"], found["rowsRead"]) == (10, 10, 2)
-    assert found["cacheHits"] + found["cacheMisses"] == 10
+    assert found["cacheHits"] + found["cacheMisses"] == 2, "the others are skipped by their term filters"
     again = figures(tasks.where("m INDEXQUERY 'word7'").select("id"))
-    assert (again["cacheHits"], again["cacheMisses"]) == (10, 0)
+    assert (again["cacheHits"], again["cacheMisses"]) == (2, 0)
 
 
 def test_the_first_rows_of_an_order_are_read_from_splits_that_can_hold_them(spark, parts):
