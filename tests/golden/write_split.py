@@ -1,4 +1,4 @@
-"""Writes `format-<n>-<part>.split`: the rows of `rows.json` as a split of the format that the code at hand writes.
+"""Writes `format-<n>-<part>.split`: the rows of `rows.json` as a split of the format that the code writes.
 
 `python -m tests.golden.write_split [folder]`, with the release that writes the format on PYTHONPATH. A split
 that is there already is never replaced: it stands for those that users have.

@@ -17,21 +17,22 @@ from indextables.spark import daemon
 
 
 @pytest.mark.parametrize(
-    ("daemon_module", "worker_module"),
+    ("daemon_module", "worker_module", "sockets", "kills"),
     [
-        ("pyspark.daemon", "pyspark_indextables.worker"),
-        ("indextables.spark.daemon", "pyspark_indextables.worker"),
-        ("indextables.spark.daemon", "pyspark.worker"),
+        ("pyspark.daemon", "pyspark_indextables.worker", "unix", ""),
+        ("pyspark.daemon", "pyspark_indextables.worker", "tcp", ""),
+        ("indextables.spark.daemon", "pyspark_indextables.worker", "unix", ""),
+        ("indextables.spark.daemon", "pyspark_indextables.worker", "unix", "1"),
+        ("indextables.spark.daemon", "pyspark_indextables.worker", "tcp", ""),
+        ("indextables.spark.daemon", "pyspark.worker", "unix", ""),
+        # Spark has workers of functions killed if their output cannot be written.
+        ("indextables.spark.daemon", "pyspark.worker", "unix", "1"),
+        ("indextables.spark.daemon", "pyspark.worker", "tcp", ""),
     ],
-)
-@pytest.mark.parametrize(
-    ("sockets", "kills"), [("unix", ""), ("unix", "1"), ("tcp", "")], ids=["unix", "unix, killed", "tcp"]
 )
 def test_a_worker_whose_connection_is_closed_prints_nothing(
     folder, daemon_module, worker_module, sockets, kills
 ):
-    if kills and daemon_module == "pyspark.daemon":
-        pytest.skip("Spark kills workers of functions only")
     environment = {
         **os.environ,
         "PYTHON_UNIX_DOMAIN_ENABLED": str(sockets == "unix").lower(),

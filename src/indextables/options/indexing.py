@@ -184,7 +184,7 @@ TERM_FILTERS = option(
     True,
     "Whether splits get term filters: small Bloom filters of the words of text columns and the values of "
     "string columns, by which a search or an equality skips splits without opening their index. They take at "
-    "most 2% of a split.",
+    "most 2% of a split, and up to 1 KiB of a small one.",
     where=_WRITE,
 )
 NO_TERM_FILTER_FIELDS = option(

@@ -222,9 +222,7 @@ def _terms(field: Field, words: Sequence[str]) -> Requirement | None:
     """Every word is in the field; parts of words (n-grams) depend on where a word begins."""
     if field.analysis.boundary is TokenBoundary.GRAM or not words:
         return None
-    return (
-        _all(AnyTerm(field.name, (probe,)) for probe in probes(list(dict.fromkeys(words)))) if words else None
-    )
+    return _all(AnyTerm(field.name, (probe,)) for probe in probes(list(dict.fromkeys(words))))
 
 
 def _values(field: Field, texts: Sequence[str]) -> Requirement:
