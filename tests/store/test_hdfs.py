@@ -67,7 +67,7 @@ def test_one_of_many_processes_wins_every_name(store):
 
 
 class LossyNameNode:
-    """A proxy of the name node that breaks a connection at each of the next renames.
+    """A proxy of the name node that breaks a connection at each of the next calls of a method.
 
     "request": the name node never sees it. "answer": it has done it, and the client is not told.
     """
@@ -75,10 +75,16 @@ class LossyNameNode:
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream
         self.port = 0
+        self.method = "rename2"
         self.losses: list[str] = []
         self.lost: list[str] = []
         self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+
+    @property
+    def _method(self) -> bytes:
+        """The name as a request has it, after its length: paths may contain it as well."""
+        return bytes([len(self.method)]) + self.method.encode()
 
     @contextmanager
     def running(self) -> Iterator["LossyNameNode"]:
@@ -114,7 +120,7 @@ class LossyNameNode:
     def _requests(self, client: socket.socket, name_node: socket.socket, swallow: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 16):
-                if b"rename2" in data and self.losses:
+                if self._method in data and self.losses:
                     self.lost.append(self.losses.pop(0))
                     if self.lost[-1] == "request":
                         break
@@ -160,6 +166,35 @@ def test_a_create_whose_answer_was_lost_is_decided_by_the_bytes(store, lossy, lo
     assert through.create("v1", b"theirs") is False
     assert store.get("v1") == b"ours"
     lossy.losses = []
+    assert temporaries(store) == []
+
+
+@cluster
+@pytest.mark.parametrize("loss", ["request", "answer"])
+@pytest.mark.parametrize("method", ["create", "addBlock", "complete", "rename2", "delete"])
+def test_a_lost_connection_is_repaired_in_every_step_of_a_write(store, lossy, tmp_path, method, loss):
+    through = open_store(f"hdfs://127.0.0.1:{lossy.port}/{store._location.root}")
+    through.put("warm", b"1")
+    lossy.method = method
+    (tmp_path / "file").write_bytes(b"uploaded")
+    for name in ("v1", "v2", "v1"):
+        lossy.losses = [loss]
+        through.put(name, b"put " + name.encode())
+        assert store.get(name) == b"put " + name.encode()
+    lossy.losses = [loss]
+    assert through.create("v3", b"created") is True
+    lossy.losses = [loss]
+    assert through.create("v3", b"again") is False
+    assert store.get("v3") == b"created"
+    lossy.losses = [loss]
+    assert through.upload("v4", tmp_path / "file") == len(b"uploaded")
+    assert store.get("v4") == b"uploaded"
+    lossy.losses = [loss]
+    through.delete(["v1", "v2"])
+    assert not store.exists("v1")
+    assert not store.exists("v2")
+    lossy.losses = []
+    assert lossy.lost
     assert temporaries(store) == []
 
 

@@ -10,12 +10,19 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from indextables.cache import Cache
 from indextables.errors import CredentialsError, ObjectMissingError, StoreError
 from indextables.options import Options, cloud
-from indextables.store.backend import TEMPORARY, MaybeCreated, ObjectInfo, Sink, temporary_name
+from indextables.store.backend import (
+    TEMPORARY,
+    Backoff,
+    MaybeCreated,
+    ObjectInfo,
+    Sink,
+    temporary_name,
+)
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
 from indextables.store.remote import cut, merged
@@ -27,6 +34,8 @@ _DENIED = ("AccessControlException", "AuthorizationException", "InvalidToken", "
 _COPY_BYTES = 8 << 20
 _LONGEST = 300
 _MAX_CLIENTS = 16
+_BACKOFF = Backoff(base_ms=50, max_ms=5000)
+_Result = TypeVar("_Result")
 _HdfsClient = Any
 """A client of hdfs-native, which is an optional package."""
 
@@ -92,8 +101,8 @@ class HdfsBackend:
     def create(self, key: str, data: bytes) -> None:
         """Write a file if there is none; whose it is if there is one is the handle's question.
 
-        Before the rename nothing has happened. Of the rename every error leaves open what happened: the
-        client repeats it when an answer is lost, and the second time the name is taken or the source gone.
+        Before the rename nothing has happened. Every error of the rename leaves open what happened: its
+        answer may be lost.
         """
         temporary = self._fill(key, lambda writer: writer.write(data))
         doubt = ""
@@ -117,9 +126,9 @@ class HdfsBackend:
 
     def open_upload(self, key: str) -> Sink:
         """Write a file piece by piece."""
-        temporary = self._temporary(key)
         with self._translate_errors(key, writes=True):
-            return _HdfsSink(self, key, temporary, self.start(temporary))
+            temporary, writer = self._repeat(lambda: self._start(key))
+            return _HdfsSink(self, key, temporary, writer)
 
     def delete(self, keys: Sequence[str], root: str) -> int:
         """Delete files, and the folders below `root` that this leaves empty."""
@@ -127,7 +136,7 @@ class HdfsBackend:
         folders = set()
         for key in keys:
             with self._translate_errors(key):
-                if self._client().delete(_path(key), False):
+                if self._delete(key):
                     deleted += 1
                     folders.add(key.rpartition("/")[0])
         for folder in folders:
@@ -145,16 +154,23 @@ class HdfsBackend:
                     removed += self.remove_abandoned(key[:-1], before_ms, other_tables)
             elif TEMPORARY.fullmatch(name) and status.modification_time < before_ms:
                 with self._translate_errors(key):
-                    removed += self._client().delete(_path(key), False)
+                    removed += self._delete(key)
         return removed
 
     # --- steps of a write ----------------------------------------------------------------------------
 
-    def start(self, temporary: str) -> Any:  # noqa: ANN401 - a writer of hdfs-native
-        """A writer of a temporary file; folders above it are created."""
+    def _start(self, key: str) -> tuple[str, Any]:
+        """A new temporary file beside a key, and its writer; folders above it are created."""
         from hdfs_native import WriteOptions  # noqa: PLC0415 - optional
 
-        return self._client().create(_path(temporary), WriteOptions(create_parent=True, overwrite=False))
+        temporary = self._temporary(key)
+        try:
+            options = WriteOptions(create_parent=True, overwrite=False)
+            return temporary, self._client().create(_path(temporary), options)
+        except OSError as error:
+            if _is_lost(error):
+                self._abandon(temporary)
+            raise
 
     def publish(self, key: str, temporary: str, writer: Any) -> None:  # noqa: ANN401
         """Flush a temporary file and give it its name, replacing a file that has it."""
@@ -182,25 +198,41 @@ class HdfsBackend:
         self._rename_over(self._fill(key, fill), key)
 
     def _rename_over(self, temporary: str, key: str) -> None:
+        lost = False
+
+        def rename() -> None:
+            nonlocal lost
+            try:
+                self._client().rename(_path(temporary), _path(key), True)
+            except FileNotFoundError:
+                if not lost:  # else an attempt before this one took effect
+                    raise
+            except OSError as error:
+                lost = lost or _is_lost(error)
+                raise
+
         try:
             with self._translate_errors(key, writes=True):
-                self._client().rename(_path(temporary), _path(key), True)
+                self._repeat(rename)
         except BaseException:
             self._abandon(temporary)
             raise
 
     def _fill(self, key: str, fill: Callable[[Any], Any]) -> str:
-        """A temporary file with the bytes, flushed and closed; its key."""
-        temporary = self._temporary(key)
-        try:
-            with self._translate_errors(key, writes=True):
-                writer = self.start(temporary)
+        """A temporary file with the bytes, flushed and closed; its key. `fill` may be called again."""
+
+        def attempt() -> str:
+            temporary, writer = self._start(key)
+            try:
                 fill(writer)
                 _finish(writer)
-        except BaseException:
-            self._abandon(temporary)
-            raise
-        return temporary
+            except BaseException:
+                self._abandon(temporary)
+                raise
+            return temporary
+
+        with self._translate_errors(key, writes=True):
+            return self._repeat(attempt)
 
     def _temporary(self, key: str) -> str:
         if ":" in key:
@@ -211,7 +243,10 @@ class HdfsBackend:
 
     def _abandon(self, temporary: str) -> None:
         with suppress(*_FAILURES, StoreError):  # the error that led here is the one to raise
-            self._client().delete(_path(temporary), False)
+            self._delete(temporary)
+
+    def _delete(self, key: str) -> bool:
+        return bool(self._repeat(lambda: self._client().delete(_path(key), False)))
 
     def _remove_empty(self, folder: str, root: str) -> None:
         while folder.startswith(root + "/"):
@@ -241,6 +276,18 @@ class HdfsBackend:
         return _clients.get(key) or _clients.put_if_absent(
             key, _connect(self._location, self._identity.options)
         )
+
+    def _repeat(self, call: Callable[[], _Result]) -> _Result:
+        """Repeat what may be done twice when its connection is lost: the client does so for reads only."""
+        attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
+        for attempt in range(1, attempts):
+            try:
+                return call()
+            except OSError as error:
+                if not _is_lost(error):
+                    raise
+            _BACKOFF.sleep(attempt)
+        return call()
 
     @contextmanager
     def _translate_errors(self, key: str, *, writes: bool = False) -> Iterator[None]:
@@ -341,8 +388,14 @@ def _write_all(writer: Any, data: memoryview) -> None:  # noqa: ANN401
 
 
 def _copy(source: IO[bytes], writer: Any) -> None:  # noqa: ANN401
+    source.seek(0)
     while part := source.read(_COPY_BYTES):
         writer.write(part)
+
+
+def _is_lost(error: OSError) -> bool:
+    """Whether a connection ended before the answer came; other errors have classes of their own."""
+    return type(error) is OSError or isinstance(error, ConnectionError)
 
 
 def _read(reader: Any, start: int, end: int) -> bytes:  # noqa: ANN401
