@@ -24,7 +24,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** Runs a command from its plan to its result; work in the background has a thread of its own. */
 class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) {
   def result(): Array[Byte] = {
-    val planned = Rpc("command_plan", request)
+    val plan = new util.LinkedHashMap[String, Any](request)
+    plan.put("recorded", PlannerMetrics.all)
+    val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)
       Background.start(session, planned.json.get("background").asInt)(finished(rest))

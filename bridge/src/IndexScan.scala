@@ -72,7 +72,7 @@ class IndexScan(
     planned.getOrElse {
       val reply = Rpc("plan", members(
         "runtime" -> runtime,
-        "parallelism" -> SparkContext.getActive.map(_.defaultParallelism).getOrElse(1),
+        "parallelism" -> Executors.cores,
         "executors" -> Executors.names))
       planned = Some(reply)
       reply
@@ -146,6 +146,9 @@ class IndexScan(
 
 /** The executors of this application, by names that a task can prefer. */
 object Executors {
+  /** The tasks that run at once. */
+  def cores: Int = SparkContext.getActive.map(_.defaultParallelism).getOrElse(1)
+
   def names: Array[String] = SparkContext.getActive.map { context =>
     // What Spark's scheduler takes for "this executor on this host".
     val master = SparkEnv.get.blockManager.master

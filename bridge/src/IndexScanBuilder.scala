@@ -81,7 +81,8 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
       case Some((same, answer)) if same == json => answer
       case _ =>
         val filters = ExpressionJson.all(pushed)
-        val reply = Rpc("aggregate", request("filters" -> filters, "aggregate" -> json)).json
+        val reply = Rpc("aggregate", request(
+          "filters" -> filters, "aggregate" -> json, "parallelism" -> Executors.cores)).json
         val answer = Option(reply.get("schema")).map { schema =>
           val columns = DataType.fromJson(schema.asText).asInstanceOf[StructType]
           new PushedAggregation(json, columns, reply.get("complete").asBoolean, aggregate)

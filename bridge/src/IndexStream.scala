@@ -5,7 +5,7 @@ import java.util.Optional
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.{JobArtifactSet, SparkContext}
+import org.apache.spark.JobArtifactSet
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReaderFactory, Scan}
 import org.apache.spark.sql.connector.read.streaming._
@@ -90,7 +90,7 @@ class IndexBatch(val stream: IndexStream, val read: IndexBatch.Read) extends Mic
       "columns" -> read.columns.fieldNames,
       "schema" -> read.columns.json,
       "filters" -> ExpressionJson.all(read.filters),
-      "parallelism" -> SparkContext.getActive.map(_.defaultParallelism).getOrElse(1),
+      "parallelism" -> Executors.cores,
       "executors" -> Executors.names))
     reply.json.get("partitions").asScala.toSeq.zip(reply.blobs.tail).map { case (kind, blob) =>
       if (kind.get("kind").asText == "answer") AnswerPartition(blob): InputPartition

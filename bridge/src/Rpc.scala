@@ -1,6 +1,7 @@
 package org.apache.spark.sql.indextables
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
+import java.util
 import java.util.concurrent.{ConcurrentHashMap, ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
 
 import scala.annotation.tailrec
@@ -56,6 +57,7 @@ object Rpc {
     KeepAlive.used()
     val reply = attempted(op, Json.text(request), blobs, Attempts, IdleProcesses)
     Option(reply.json.get("warnings")).foreach(_.forEach(sentence => Warnings.once(sentence.asText)))
+    Option(reply.json.get("recorded")).foreach(PlannerMetrics.add)
     val error = reply.json.get("error")
     if (error != null) throw new Failure(error.asText)
     reply
@@ -154,6 +156,20 @@ object Rpc {
       number
     }
   }
+}
+
+/** The metrics of all planner processes: of each name the last value, the total and the number of observations. */
+object PlannerMetrics {
+  private val totals = new util.TreeMap[String, Array[Double]]
+
+  def add(recorded: JsonNode): Unit = synchronized {
+    recorded.fields.forEachRemaining { entry =>
+      val Seq(last, total, count) = Seq(0, 1, 2).map(entry.getValue.get(_).asDouble)
+      totals.merge(entry.getKey, Array(last, total, count), (old, more) => Array(more(0), old(1) + more(1), old(2) + more(2)))
+    }
+  }
+
+  def all: util.Map[String, Array[Double]] = synchronized(new util.TreeMap(totals))
 }
 
 /** Warnings of the planner processes, each once in an application. */

@@ -4,7 +4,7 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.{JobArtifactSet, SparkContext}
+import org.apache.spark.JobArtifactSet
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.distributions.{Distribution, Distributions}
 import org.apache.spark.sql.connector.expressions.{Expression, SortOrder}
@@ -103,7 +103,7 @@ class IndexWrite(options: util.Map[String, String], info: LogicalWriteInfo, batc
   private def commit(messages: Array[WriterCommitMessage], stream: Option[StreamBatch]): Unit = {
     tried = true
     val table = options.get("path")
-    val parallelism = SparkContext.getActive.map(_.defaultParallelism).getOrElse(1)
+    val parallelism = Executors.cores
     val reply = Rpc("commit", Json.obj(
       "options" -> options,
       "parallelism" -> parallelism,

@@ -6,7 +6,7 @@ Names are those of IndexTables for Scala (`indextables.state.read.duration_ms`).
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,14 +22,17 @@ class Figure:
 
 _lock = threading.Lock()
 _figures: dict[str, Figure] = {}
+# What was recorded since the last call of `take_new`.
+_new: dict[str, Figure] = {}
 
 
 def record(name: str, value: float) -> None:
     """Add one observation of a metric."""
     with _lock:
-        old = _figures.get(name)
-        total, count = (old.total, old.count) if old else (0.0, 0)
-        _figures[name] = Figure(last=value, total=total + value, count=count + 1)
+        for figures_ in (_figures, _new):
+            old = figures_.get(name)
+            total, count = (old.total, old.count) if old else (0.0, 0)
+            figures_[name] = Figure(last=value, total=total + value, count=count + 1)
 
 
 @contextmanager
@@ -53,10 +56,26 @@ def figures() -> dict[str, Figure]:
         return dict(sorted(_figures.items()))
 
 
+def take_new() -> dict[str, Figure]:
+    """Return what was recorded since the last call, for a process that adds up the metrics of several."""
+    with _lock:
+        new = dict(_new)
+        _new.clear()
+        return new
+
+
+def replace_all(totals: Mapping[str, Figure]) -> None:
+    """Replace the metrics of this process by those of several, to which its own were added."""
+    with _lock:
+        _figures.clear()
+        _figures.update(totals)
+
+
 def reset() -> None:
     """Delete all metrics of this process."""
     with _lock:
         _figures.clear()
+        _new.clear()
 
 
 def _after_fork() -> None:

@@ -1,5 +1,7 @@
 """What users of IndexTables for Scala bring along: class names, functions, options of a session."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
@@ -159,6 +161,27 @@ def test_metrics_of_processes_are_in_the_environment(spark, logs):
     assert any(
         row.property_name.startswith("indextables.") and "count=" in row.property_value for row in found
     )
+
+
+def _searches(spark) -> int:
+    """The number of index searches of the driver, as the environment shows it."""
+    found = spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").where(
+        "role = 'driver' AND property_name = 'indextables.read.index_ms'"
+    )
+    return sum(int(row.property_value.rpartition("count=")[2]) for row in found.collect())
+
+
+def test_metrics_of_the_driver_are_those_of_all_its_planner_processes(spark, logs):
+    def search(word: str) -> int:
+        return spark.read.format("indextables").load(logs).where(f"message INDEXQUERY '{word}'").count()
+
+    before = _searches(spark)
+    # Many at once, so that several processes answer.
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(search, [f"w{n}" for n in range(16)])) == [1] * 16
+    after = _searches(spark)
+    assert after >= before + 16
+    assert _searches(spark) == after
 
 
 def test_the_catalog_of_the_original_finds_an_index_by_its_source(spark, logs):

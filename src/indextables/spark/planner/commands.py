@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from indextables import metrics
 from indextables.commands.declarations import Arguments
 from indextables.commands.execute import CommandContext, Implementation, implementation_of
 from indextables.commands.grammar import parse_statement
@@ -16,6 +17,7 @@ from indextables.commands.maintenance import AFTER_WRITE
 from indextables.errors import CommandError, TableNotFoundError
 from indextables.maintain import jobs
 from indextables.maintain.jobs import TaskSet
+from indextables.metrics import Figure
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
 from indextables.options.log import STATS_COLUMNS
@@ -49,6 +51,11 @@ def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer
 def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
     """Run the plan step of a command: its result, or its tasks."""
     del blobs
+    # Commands that report metrics report those of all planner processes.
+    if (recorded := request.get("recorded")) is not None:
+        metrics.replace_all(
+            {name: Figure(last, total, int(count)) for name, (last, total, count) in recorded.items()}
+        )
     implementation, arguments, context = _read(request)
     return _answer(context, implementation.plan(context, arguments))
 

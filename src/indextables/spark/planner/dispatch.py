@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from indextables import metrics
 from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
@@ -77,4 +78,7 @@ def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes,
         logger.propagate = propagate
     if warnings.sentences:
         reply = {**reply, "warnings": warnings.sentences}
+    if recorded := metrics.take_new():
+        figures = {name: [figure.last, figure.total, figure.count] for name, figure in recorded.items()}
+        reply = {**reply, "recorded": figures}
     return json.dumps(reply).encode(), reply_blobs

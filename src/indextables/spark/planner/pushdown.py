@@ -66,7 +66,7 @@ def aggregate(
     spec = pushed_spec(request["aggregate"], context, where, files)
     if spec is None:
         return {}, ()
-    cores = request.get("parallelism", 2)
+    cores = request["parallelism"]
     complete = can_answer_groups(context.snapshot, files, spec, context.location.store, cores)
     if not complete and must_be_complete(request["aggregate"], spec):
         return {}, ()

@@ -115,7 +115,7 @@ def _plan_rows(
         at_once = parallelism(context.options)
         statistics = term_statistics(store, splits, table, spec.scored_searches, at_once)
         spec = replace(spec, statistics=statistics)
-    batches = inline_rows(spec, splits, store, request.get("parallelism", 2))
+    batches = inline_rows(spec, splits, store, request["parallelism"])
     if batches is None:
         plan.add_tasks(spec, _assigned(request, context, splits), context)
         return plan
@@ -163,9 +163,7 @@ def _assigned(
     request: Request, context: ReadContext, splits: Sequence[SplitRef], *, aggregate: bool = False
 ) -> list[TaskSplits]:
     executors = request.get("executors") or ()
-    return assign_splits(
-        splits, request.get("parallelism", 2), executors, context.options, aggregate=aggregate
-    )
+    return assign_splits(splits, request["parallelism"], executors, context.options, aggregate=aggregate)
 
 
 def _order(keys: Sequence[Request]) -> tuple[SortKey, ...]:
