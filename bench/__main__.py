@@ -25,6 +25,7 @@ PARTS = {
     "spark": "bench.spark",
     "splits": "bench.splits",
     "stream": "bench.stream",
+    "lake": "bench.lake",
 }
 
 _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")

@@ -90,12 +90,13 @@ def check(home: Path, url: str, options: dict[str, str], rounds: int) -> None:
     assert {row["text"]: row["count"] for row in counts} == Counter(text for _, text in expected)
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(0)])])
 def test_on_the_local_disk(tmp_path, rounds):
     check(tmp_path, str(tmp_path), {}, rounds)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.server
 def test_on_s3(tmp_path, moto_server):
     check(tmp_path, f"s3://{BUCKET}/streams-{secrets.token_hex(4)}", moto_server.options(), 50)

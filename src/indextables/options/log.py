@@ -89,7 +89,7 @@ STATE_ENTRIES_PER_MANIFEST = option(
     where=_WRITE,
 )
 STATE_READ_PARALLELISM = option(
-    "state.read.parallelism", integer(1), 8, "Number of manifests that are read in parallel.", where=_READ
+    "state.read.parallelism", integer(1), 32, "Number of manifests that are read in parallel.", where=_READ
 )
 COMPACT_TOMBSTONES = option(
     "state.compaction.tombstoneThreshold",

@@ -55,6 +55,13 @@ PARALLELISM: Option[int | None] = option(
     where=_READ,
     default_text="auto",
 )
+CONCURRENT_OPENS = option(
+    "read.concurrentOpens",
+    integer(1),
+    32,
+    "Number of splits of an object store that one scan opens at once, ahead of reading their rows.",
+    where=_READ,
+)
 SPLITS_PER_TASK: Option[int | None] = option(
     "read.splitsPerTask",
     _auto_count,

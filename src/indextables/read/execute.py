@@ -12,11 +12,11 @@ from indextables.predicate import Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial, split_partial
 from indextables.read.aggregation.partials import Partial, merge, result_table
+from indextables.read.open_ahead import open_readers
 from indextables.read.parallel import each, in_order, parallelism
 from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec
-from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import scan_splits
-from indextables.read.table_context import SplitRef, TableContext, plan_splits
+from indextables.read.table_context import SplitRef, plan_splits
 from indextables.store import Store
 
 
@@ -66,7 +66,7 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
     if spec.limit is not None and spec.limit <= 0:
         return
     at_once = parallelism(spec.table.options)
-    groups = split_groups(spec, sufficient_splits(spec, splits), at_once)
+    groups = split_groups(spec, sufficient_splits(spec, splits), at_once, store)
     works = [partial(execute, spec, group, store) for group in groups]
     left = spec.limit
     for batch in in_order(works, at_once):
@@ -79,12 +79,20 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
             return
 
 
-def split_groups(spec: ScanSpec, splits: Sequence[SplitRef], at_once: int) -> list[tuple[SplitRef, ...]]:
+def split_groups(
+    spec: ScanSpec, splits: Sequence[SplitRef], at_once: int, store: Store
+) -> list[tuple[SplitRef, ...]]:
     """The splits in groups, each read by one thread: few rows of several splits are fetched together.
 
-    Without a condition every split has many rows, and is a group of its own.
+    Without a condition every split has many rows, and is a group of its own. Those of an object store are
+    opened ahead within a group, so there are no more groups than threads.
     """
-    size = 1 if spec.where is None else min(_SPLITS_IN_GROUP, -(-len(splits) // (2 * at_once)))
+    if spec.where is None:
+        size = 1
+    elif store.is_local:
+        size = min(_SPLITS_IN_GROUP, -(-len(splits) // (2 * at_once)))
+    else:
+        size = -(-len(splits) // at_once)
     return [tuple(splits[start : start + size]) for start in range(0, len(splits), max(1, size))]
 
 
@@ -114,16 +122,13 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     ]
     total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
     table, splits = plan_splits(snapshot, where, options, files)
-    works = [
-        partial(_count_one, store, ref, table, where)
-        for ref, done in zip(splits, counted, strict=True)
-        if not done
-    ]
-    return int(total) + sum(each(works, parallelism(options)))
+    rest = [ref for ref, done in zip(splits, counted, strict=True) if not done]
+    works = (partial(reader.count, where) for reader in open_readers(store, rest, table, where))
+    return int(total) + sum(each(works, _at_once(options, len(rest))))
 
 
-def _count_one(store: Store, ref: SplitRef, table: TableContext, where: Predicate | None) -> int:
-    return SplitReader(store, ref, table).count(where)
+def _at_once(options: Options, splits: int) -> int:
+    return min(parallelism(options), splits)
 
 
 _SPLITS_IN_GROUP = 64
@@ -161,14 +166,16 @@ def aggregate_files(
     """The result over some splits; `files` are their entries in the log, in the same order."""
     statistics, answered = from_log(files, spec)
     rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
-    works = [partial(split_partial, store, ref, spec) for ref in rest]
-    partials = each(works, parallelism(spec.table.options))
+    readers = open_readers(store, rest, spec.table, spec.where)
+    works = (partial(split_partial, reader, spec) for reader in readers)
+    partials = each(works, _at_once(spec.table.options, len(rest)))
     return result_table([merge_partials(spec, [] if statistics is None else [statistics], partials)], spec)
 
 
 def aggregate_splits(spec: AggregateSpec, splits: Sequence[SplitRef], store: Store) -> Partial:
     """The partial aggregate of some splits, which are read one after the other."""
-    return merge_partials(spec, [], (split_partial(store, ref, spec) for ref in splits))
+    readers = open_readers(store, splits, spec.table, spec.where)
+    return merge_partials(spec, [], (split_partial(reader, spec) for reader in readers))
 
 
 def merge_partials(spec: AggregateSpec, first: Sequence[Partial], more: Iterable[Partial]) -> Partial:

@@ -4,8 +4,8 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from indextables.options import Options, reading
@@ -87,21 +87,23 @@ def in_order(works: Sequence[Callable[[], Iterator[T]]], parallelism: int) -> It
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def each(works: Sequence[Callable[[], T]], parallelism: int) -> Iterator[T]:
-    """The result of each work, in order."""
-    if parallelism <= 1 or len(works) <= 1:
+def each(works: Iterable[Callable[[], T]], parallelism: int) -> Iterator[T]:
+    """The result of each work, in order; closing the iterator leaves out the works that have not begun."""
+    if parallelism <= 1 or (isinstance(works, Sequence) and len(works) <= 1):
         for work in works:
             yield work()
         return
-    with ThreadPoolExecutor(min(parallelism, len(works)), thread_name_prefix="indextables-read") as pool:
-        running: deque[object] = deque()
-        waiting = iter(works)
-        for work in waiting:
+    pool = ThreadPoolExecutor(parallelism, thread_name_prefix="indextables-read")
+    running: deque[Future[T]] = deque()
+    try:
+        for work in works:
             running.append(pool.submit(work))
             if len(running) > 2 * parallelism:
-                yield running.popleft().result()  # type: ignore[attr-defined]
+                yield running.popleft().result()
         while running:
-            yield running.popleft().result()  # type: ignore[attr-defined]
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def parallelism(options: Options) -> int:

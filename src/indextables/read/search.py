@@ -15,6 +15,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
+from indextables.read.open_ahead import splits_at_once
 from indextables.read.parallel import each, parallelism
 from indextables.read.spec import FRAGMENT_LENGTH, SCORE
 from indextables.read.split_reader import SplitReader, split_errors
@@ -75,7 +76,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     whole_table = table_context(snapshot, options) if marked else table
     for name in marked:
         whole_table.check_text(name)
-    at_once = parallelism(options)
+    at_once = max(parallelism(options), splits_at_once(store, splits, table))
     statistics = term_statistics(store, splits, table, [operator], at_once)
     works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
     tops = list(each(works, at_once))

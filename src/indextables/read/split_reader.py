@@ -146,6 +146,8 @@ class SplitReader:
         self.table = table
         self.ref = ref
         self.source: SplitSource = open_split(store, ref, table)
+        self._index: IndexSearcher | None = None
+        self._view: IndexView | None = None
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
         # Candidates by the identity of a condition and the limit.
         self._few: dict[tuple[int, int | None], _Candidates] = {}
@@ -164,15 +166,20 @@ class SplitReader:
             return missing
         return {**missing, **{name.lower(): value for name, value in self.ref.partition}}
 
-    @cached_property
+    @property
     def index(self) -> IndexSearcher:
         """The split's index."""
-        return self.source.index(self.table.options, self._searched)
+        # No cached_property: in Python 3.11 all objects share its lock, and opening takes requests.
+        if self._index is None:
+            self._index = self.source.index(self.table.options, self._searched)
+        return self._index
 
-    @cached_property
+    @property
     def view(self) -> IndexView:
         """The view of the index that conditions are compiled against."""
-        return self.index.view_with(self.constants)
+        if self._view is None:
+            self._view = self.index.view_with(self.constants)
+        return self._view
 
     def bound_query(self, search: Search) -> BoundQuery:
         """A search operator with its query parsed and its fields resolved."""
@@ -223,6 +230,11 @@ class SplitReader:
             self.index.load_columns(self.columns_of(where))
             plan = self.table.filter_plans.make(where, self.view, self.bound_query, self.table.options)
         return plan
+
+    def fetch_index(self, condition: Predicate) -> None:
+        """Fetch what the index needs to search for a folded condition, if the index is used for it."""
+        if self._index_pays(condition):
+            self.from_index(condition, lambda: self.filter_plan(condition))
 
     def columns_of(self, condition: Predicate | None) -> Sequence[str]:
         """The columns of a condition and of its searches."""

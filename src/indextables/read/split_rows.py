@@ -11,6 +11,7 @@ from indextables.options import reading
 from indextables.predicate import And, Predicate, Search
 from indextables.read.aggregation.from_split import group_values
 from indextables.read.aggregation.partials import float_order
+from indextables.read.open_ahead import open_readers
 from indextables.read.search import RankedSearch, best_rows
 from indextables.read.spec import FILE_METADATA_TYPE, FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
 from indextables.read.split_reader import FEW_ROWS, SplitReader
@@ -26,7 +27,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 def scan_splits(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
     """The rows of some splits, which are read one after the other."""
-    readers = (SplitReader(store, ref, spec.table) for ref in splits)
+    limited = spec.limit is not None and not spec.order
+    readers = open_readers(store, splits, spec.table, spec.where, limited=limited)
     return scan_readers(spec, readers, len(splits))
 
 

@@ -32,6 +32,7 @@ from indextables.split.query.searcher import (
     open_rebuilt_index,
 )
 from indextables.split.quickwit import bundle_rows
+from indextables.split.tail import forget_tails, read_tail
 from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -82,7 +83,7 @@ class ParquetSplitState:
     """The footer, the page index and the term filters of a Parquet split."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
-        self.footer = read_footer(store, ref.path, ref.size, ref.footer_start)
+        self.footer = read_footer(store, ref.path, ref.size, ref.footer_start, tail=read_tail)
         self.rows = ReaderState(store.local_path(ref.path), self.footer.size)
         self._filters = {place.field: TermFilter(place) for place in self.footer.term_filters}
 
@@ -292,4 +293,5 @@ def close_splits() -> int:
     if companion is not None:
         companion.close_source_readers()
     close_indexes()
+    forget_tails()
     return count

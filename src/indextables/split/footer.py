@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -71,6 +71,8 @@ MAX_FILTER_BLOCKS = 1 << 20
 
 # The checksums of column chunks, by row group and leaf column.
 Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
+# Reads a split from a position to its end, given its size.
+ReadTail: TypeAlias = Callable[[Store, str, int, int], bytes]
 
 
 class FilterPlace(NamedTuple):
@@ -221,7 +223,7 @@ def check_footer(footer: FooterJson, footer_start: int) -> None:
 def _check_filters(stored: Sequence[tuple[str, int, int]], footer_start: int) -> None:
     """Raise ValueError unless term filters have a valid size and are before the footer."""
     for place in (FilterPlace(*each) for each in stored):
-        if not 1 <= place.blocks <= MAX_FILTER_BLOCKS or place.blocks & (place.blocks - 1):
+        if not 1 <= place.blocks <= MAX_FILTER_BLOCKS:
             raise ValueError(f"the term filter of '{place.field}' has {place.blocks} blocks")
         if not 4 <= place.offset <= place.offset + place.length <= footer_start:
             raise ValueError(f"the term filter of '{place.field}' lies outside of the split")
@@ -436,8 +438,22 @@ def encode_footer(footer: SplitMetadata, checksums: Checksums) -> dict[str, str]
     return {FOOTER_KEY.decode(): text, CHECKSUM_KEY.decode(): str(zlib.crc32(text.encode()))}
 
 
-def read_footer(store: Store, path: str, size: int | None = None, start: int | None = None) -> Footer:
+def read_footer(
+    store: Store,
+    path: str,
+    size: int | None = None,
+    start: int | None = None,
+    *,
+    tail: ReadTail | None = None,
+) -> Footer:
     """Read a split's footer; with its size and footer's start (both are in the log) in one ranged read.
+
+    Args:
+        store: where the split is.
+        path: its path.
+        size: its size.
+        start: where its footer starts.
+        tail: reads the bytes from a position to the end (`split.tail.read_tail`); by default just those.
 
     Raises SplitError, naming the split, if the file is cut, not Parquet, not a split, or of a newer format.
     """
@@ -449,20 +465,20 @@ def read_footer(store: Store, path: str, size: int | None = None, start: int | N
         )
     usable = start is not None and max(0, size - 8 - MAX_PARQUET_FOOTER) <= start < size - 8
     begin = start if start is not None and usable else max(0, size - _TAIL)
-    tail = store.get_range(path, begin, size)
-    if len(tail) != size - begin or tail[-4:] != MAGIC:
+    data = store.get_range(path, begin, size) if tail is None else tail(store, path, begin, size)
+    if len(data) != size - begin or data[-4:] != MAGIC:
         raise SplitError(
             f"{where}: the file does not end as a Parquet file of {size} bytes; it is truncated or damaged"
         )
-    length = int.from_bytes(tail[-8:-4], "little")
+    length = int.from_bytes(data[-8:-4], "little")
     footer_start = size - 8 - length
     if footer_start < 4:
         raise SplitError(f"{where}: the footer's length ({length} bytes) exceeds the file; it is damaged")
     if length > MAX_PARQUET_FOOTER:
         raise SplitError(f"{where}: the footer's length ({length} bytes) exceeds {MAX_PARQUET_FOOTER} bytes")
     if footer_start < begin:
-        tail = store.get_range(path, footer_start, begin) + tail
-    return _decode(tail[-8 - length :], where, path, size, footer_start)
+        data = store.get_range(path, footer_start, begin) + data
+    return _decode(data[-8 - length :], where, path, size, footer_start)
 
 
 def _decode(tail: bytes, where: str, path: str, size: int, footer_start: int) -> Footer:

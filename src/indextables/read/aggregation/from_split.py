@@ -20,7 +20,6 @@ from indextables.read.spec import (
     group_column,
 )
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.read.table_context import SplitRef
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.query.index_aggregation import (
     GroupKey,
@@ -31,25 +30,23 @@ from indextables.split.query.index_aggregation import (
     index_groups,
 )
 from indextables.split.query.row_sets import TRUE, RowSet
-from indextables.store import Store
 
 _DAY_US = 86_400_000_000
 # Partial results of batches are merge when there are so many groups.
 _MERGE_ROWS = 200_000
 
 
-def split_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial:
+def split_partial(reader: SplitReader, spec: AggregateSpec) -> Partial:
     """The partial aggregate of one split."""
-    with split_errors(spec.table, ref):
-        reader = SplitReader(store, ref, spec.table)
+    with split_errors(spec.table, reader.ref):
         result = _from_index(reader, spec)
         return result if result is not None else _from_rows(reader, spec)
 
 
-def index_partial(store: Store, ref: SplitRef, spec: AggregateSpec) -> Partial | None:
+def index_partial(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
     """The partial aggregate of one split from its index; None if the index is not exact for it."""
-    with split_errors(spec.table, ref):
-        return _from_index(SplitReader(store, ref, spec.table), spec)
+    with split_errors(spec.table, reader.ref):
+        return _from_index(reader, spec)
 
 
 def index_suffices(reader: SplitReader, spec: AggregateSpec, *, sums_exact: bool) -> bool | None:

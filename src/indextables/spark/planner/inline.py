@@ -15,6 +15,7 @@ from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import index_partial, index_suffices, split_partial
 from indextables.read.aggregation.partials import Partial, result_table
 from indextables.read.execute import aggregate_files, merge_partials
+from indextables.read.open_ahead import open_readers
 from indextables.read.parallel import each, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
@@ -67,18 +68,17 @@ class _Budget:
     def __init__(self, options: Options, cores: int) -> None:
         self._most_ms = options.get(reading.INLINE_TIME)
         self._cores = max(1, cores)
+        self._opens = options.get(reading.CONCURRENT_OPENS)
         self._end = time.monotonic() + 2 * self._most_ms / 1000
 
     def allows(self, store: Store, splits: Sequence[SplitRef]) -> bool:
         """Whether reading these splits here is estimated to be faster than tasks, and fast enough."""
-        request = _OPEN_MS if store.is_local else _REMOTE_OPEN_MS
-        per_ms = _LOCAL_BYTES_PER_MS if store.is_local else _REMOTE_BYTES_PER_MS
-        opening, unread = 0.0, 0.0
-        for ref in splits:
-            if not is_open(store, ref):
-                part = ref.size * _PART_READ
-                opening += request + part / per_ms
-                unread += part
+        closed = [ref for ref in splits if not is_open(store, ref)]
+        unread = sum(ref.size for ref in closed) * _PART_READ
+        if store.is_local:
+            opening = _OPEN_MS * len(closed) + unread / _LOCAL_BYTES_PER_MS
+        else:
+            opening = _REMOTE_OPEN_MS * -(-len(closed) // self._opens) + unread / _REMOTE_BYTES_PER_MS
         searching = _SEARCH_MS * len(splits)
         if searching + opening > self._most_ms or (unread > _MAX_FETCHED_BYTES and not store.is_local):
             return False
@@ -135,7 +135,9 @@ def _affordable_readers(
     readers: list[SplitReader] = []
     # Splits are opened by several threads; searching open ones takes the interpreter, so one is as fast.
     at_once = 1 if all(is_open(store, ref) for ref in splits) else parallelism(options)
-    works = [partial(_reader_and_cost, spec, ref, store, budget) for ref in splits]
+    limited = spec.limit is not None and not spec.order
+    opened = open_readers(store, splits, spec.table, spec.where, limited=limited, check=budget.check)
+    works = (partial(_reader_and_cost, spec, reader, budget) for reader in opened)
     for reader, own in each(works, at_once):
         cost += own
         if cost > most:
@@ -152,11 +154,8 @@ def _are_exact(spec: ScanSpec, readers: Sequence[SplitReader]) -> bool:
     return all(reader.index_decides(spec.where) for reader in readers)
 
 
-def _reader_and_cost(
-    spec: ScanSpec, ref: SplitRef, store: Store, budget: _Budget
-) -> tuple[SplitReader, float]:
+def _reader_and_cost(spec: ScanSpec, reader: SplitReader, budget: _Budget) -> tuple[SplitReader, float]:
     budget.check()
-    reader = SplitReader(store, ref, spec.table)
     return reader, _cost(spec, reader)
 
 
@@ -200,10 +199,8 @@ def can_answer_groups(
         return False
     exact = True
     sums_exact = sums_fit_doubles(spec, files)
-    for ref in rest.splits:
-        if rest.is_small(ref):
-            continue
-        reader = SplitReader(store, ref, rest.spec.table)
+    large = [ref for ref in rest.splits if not rest.is_small(ref)]
+    for reader in open_readers(store, large, rest.spec.table, rest.spec.where):
         suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
         if suffices is False:
             return False
@@ -256,12 +253,12 @@ class _InlineSplits:
         """Whether reading the rows of a split is cheap enough."""
         return ref.num_records is not None and ref.num_records <= _MAX_ROWS_READ // len(self.splits)
 
-    def partial(self, store: Store, ref: SplitRef) -> Partial | None:
+    def partial(self, reader: SplitReader) -> Partial | None:
         """The partial aggregate of one split; None if its index is not exact and it has many rows."""
         self.budget.check()
-        if self.is_small(ref):
-            return split_partial(store, ref, self.spec)
-        return index_partial(store, ref, self.spec)
+        if self.is_small(reader.ref):
+            return split_partial(reader, self.spec)
+        return index_partial(reader, self.spec)
 
 
 def _inline_splits(
@@ -286,8 +283,9 @@ def _inline_groups(
         return None
     parts: list[Partial] = []
     at_once = 1 if all(is_open(store, ref) for ref in rest.splits) else parallelism(spec.table.options)
+    readers = open_readers(store, rest.splits, rest.spec.table, rest.spec.where, check=rest.budget.check)
     try:
-        for result in each([partial(rest.partial, store, ref) for ref in rest.splits], at_once):
+        for result in each((partial(rest.partial, reader) for reader in readers), at_once):
             if result is None:
                 return None
             parts.append(result)

@@ -16,6 +16,7 @@ from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial
 from indextables.read.aggregation.partials import result_table
 from indextables.read.execute import sufficient_splits
+from indextables.read.open_ahead import splits_at_once
 from indextables.read.parallel import parallelism
 from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
@@ -112,7 +113,7 @@ def _plan_rows(
     metrics = TaskMetrics(len(splits))
     store = context.location.store
     if spec.needs_score:
-        at_once = parallelism(context.options)
+        at_once = max(parallelism(context.options), splits_at_once(store, splits, table))
         statistics = term_statistics(store, splits, table, spec.scored_searches, at_once)
         spec = replace(spec, statistics=statistics)
     batches = inline_rows(spec, splits, store, request["parallelism"])

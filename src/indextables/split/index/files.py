@@ -20,6 +20,7 @@ from indextables.options import Options
 from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece
 from indextables.split.index.cache_entry import CachedPiece
+from indextables.split.tail import read_ranges
 from indextables.split.tantivy_layout import (
     DICTIONARY_SUFFIX,
     FILES_BY_FIELD,
@@ -40,6 +41,8 @@ _MAX_PACKED_RATIO = 0.95
 # The stored bytes of one read: adjacent pieces, or blocks of a large piece.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
+# Requests of an object store wait more than they work.
+_REQUESTS_AT_ONCE = 8
 # Below this many bytes, threads cost more than they save.
 _MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
@@ -209,18 +212,19 @@ def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[P
     def work(run: list[Piece]) -> list[CachedPiece]:
         return _copy_run(store, footer.path, run, folder)
 
-    if len(runs) == 1:
-        return work(runs[0])
     if sum(piece.length for piece in pieces) <= _READ_BYTES:
         # One call, in which a store reads several ranges at once.
         ranges = [(run[0].offset, run[-1].offset + run[-1].length) for run in runs]
-        read = store.get_ranges(footer.path, ranges)
+        read = read_ranges(store, footer.path, footer.size, ranges)
         return [
             copied
             for run, data in zip(runs, read, strict=True)
             for copied in _copy_from(store, footer.path, run, memoryview(data), folder)
         ]
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="indextables-unpack") as threads:
+    at_once = _AT_ONCE if store.is_local else _REQUESTS_AT_ONCE
+    if len(runs) == 1:
+        return work(runs[0])
+    with ThreadPoolExecutor(at_once, thread_name_prefix="indextables-unpack") as threads:
         return [copied for done in threads.map(work, runs) for copied in done]
 
 

@@ -43,10 +43,10 @@ _SALT = np.array(
     np.uint32,
 )  # fmt: skip
 
-# A filter has at least so many bits for each term, unless all filters would be too large for their split.
-_BITS_PER_TERM = 8
+# A filter has so many bits for each term, or fewer if all filters would be too large for their split.
+_BITS_PER_TERM = 12.0
 # With fewer bits than this, too many other terms pass: the field has no filter then.
-_LEAST_BITS_PER_TERM = 4
+_LEAST_BITS_PER_TERM = 4.0
 # All filters of a split take at most this share of it, and this many bytes in a small one.
 _SHARE = 0.02
 _LEAST_BYTES = 1024
@@ -78,7 +78,7 @@ def encode_filter(keys: Words, blocks: int) -> Bits:
 
 
 def _block_of(keys: Words, blocks: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The block of each key, from its upper half; the number of blocks is a power of two."""
+    """The block of each key, from its upper half."""
     return ((keys >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)).astype(np.int64)
 
 
@@ -90,16 +90,14 @@ def _masks(keys: Words) -> Bits:
 
 
 def blocks_for(terms: int, bits_per_term: float = _BITS_PER_TERM) -> int:
-    """The number of blocks of a filter: a power of two.
+    """The number of blocks of a filter, rounded down to four binary digits: similar splits have the same.
 
-    >>> blocks_for(10), blocks_for(33), blocks_for(40_000)
-    (1, 2, 2048)
+    >>> blocks_for(10), blocks_for(400), blocks_for(40_000)
+    (1, 18, 1792)
     """
-    needed = terms * bits_per_term / (8 * FILTER_BLOCK_BYTES)
-    blocks = 1
-    while blocks < needed:
-        blocks *= 2
-    return blocks
+    exact = max(1, min(int(terms * bits_per_term) // (8 * FILTER_BLOCK_BYTES), MAX_FILTER_BLOCKS))
+    shift = max(0, exact.bit_length() - 4)
+    return exact >> shift << shift
 
 
 class FilterWriter:
@@ -165,15 +163,23 @@ class FilterWriter:
 
 
 def _sizes(terms: dict[str, int], split_bytes: int) -> dict[str, int]:
-    """The blocks of each filter; all together are small compared with the split."""
-    sizes = {name: min(blocks_for(count), MAX_FILTER_BLOCKS) for name, count in terms.items()}
+    """The blocks of each filter; all together are small compared with the split.
+
+    All fields get the same number of bits for each term; if that were too few, the field with most terms has
+    no filter.
+    """
     most = max(int(split_bytes * _SHARE), _LEAST_BYTES)
-    while sizes and sum(map(filter_bytes, sizes.values())) > most:
-        largest = max(sizes, key=lambda name: sizes[name])
-        sizes[largest] //= 2
-        if sizes[largest] * FILTER_BLOCK_BYTES * 8 < terms[largest] * _LEAST_BITS_PER_TERM:
-            del sizes[largest]
-    return {name: blocks for name, blocks in sizes.items() if blocks}
+    chosen = dict(terms)
+    bits = _BITS_PER_TERM
+    while chosen:
+        sizes = {name: blocks_for(count, bits) for name, count in chosen.items()}
+        if sum(map(filter_bytes, sizes.values())) <= most:
+            return sizes
+        bits *= 0.9
+        if bits < _LEAST_BITS_PER_TERM:
+            del chosen[max(chosen, key=lambda name: chosen[name])]
+            bits = _BITS_PER_TERM
+    return {}
 
 
 def encode_pages(field: str, bits: Bits) -> bytes:
@@ -191,7 +197,7 @@ def _checksum(field: str, number: int, page: bytes | memoryview) -> int:
 
 # --- reading ----------------------------------------------------------------------------------------
 
-Read: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
+Read: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes | memoryview]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +225,11 @@ class TermFilter:
     def __init__(self, place: FilterPlace) -> None:
         self._place = place
         self._pages: dict[int, bytes] = {}
+
+    @property
+    def start(self) -> int:
+        """The first byte of the filter in the split."""
+        return self._place.offset
 
     def may_contain_any(self, terms: Iterable[TermProbe], read: Read) -> bool:
         """Whether the field may have one of the terms; if not, no row has any of them.
@@ -255,7 +266,7 @@ class TermFilter:
         if length <= _WHOLE_BYTES:
             (whole,) = read([(start, start + length)])
             missing = list(range(-(-length // _STRIDE)))
-            parts: Sequence[bytes] = [whole[n * _STRIDE : (n + 1) * _STRIDE] for n in missing]
+            parts: Sequence[bytes | memoryview] = [whole[n * _STRIDE : (n + 1) * _STRIDE] for n in missing]
         else:
             ranges = [(start + n * _STRIDE, min(start + (n + 1) * _STRIDE, start + length)) for n in missing]
             parts = read(ranges)

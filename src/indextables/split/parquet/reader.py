@@ -32,6 +32,7 @@ from indextables.split.parquet.metadata import (
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
 from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
 from indextables.split.parquet.storage_types import from_storage
+from indextables.split.tail import read_ranges
 from indextables.store import Store
 
 # Below this many bytes of pages, threads cost more than they save.
@@ -416,7 +417,7 @@ class RowReader:
             whole = self._map.bytes()
             metrics.record(MAPPED, sum(end - start for start, end in ranges))
             return [whole[start:end] for start, end in ranges]
-        return self._store.get_ranges(self._path, ranges) if ranges else []
+        return read_ranges(self._store, self._path, self._footer.size, ranges) if ranges else []
 
     def _names(self, columns: Sequence[str] | None) -> list[str]:
         names = list(self._footer.schema.names if columns is None else columns)

@@ -32,6 +32,7 @@ from indextables.split.index.tokenizers import tokenize, tokenize_prefix
 from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, FieldRef
 from indextables.split.query.index_view import FieldTerm
+from indextables.split.tail import is_kept, read_ranges
 from indextables.store import Store
 
 # Longer lists are not tested: most splits have one of the values.
@@ -265,8 +266,11 @@ class TermFilters:
         """Whether testing takes no request: the pages are in memory, or the split is on the local disk."""
         if self._store.is_local:
             return True
-        leaves = (leaf for leaf in _required(requirement) if leaf.field in self._filters)
-        return all(self._filters[leaf.field].has_pages(leaf.terms) for leaf in leaves)
+        leaves = [leaf for leaf in _required(requirement) if leaf.field in self._filters]
+        if all(self._filters[leaf.field].has_pages(leaf.terms) for leaf in leaves):
+            return True
+        start = min(self._filters[leaf.field].start for leaf in leaves)
+        return is_kept(self._store, self._footer.path, self._footer.size, start)
 
     def saved_bytes(self, requirement: Requirement) -> int:
         """The bytes of the index that a search for the required terms would read of the split."""
@@ -282,5 +286,5 @@ class TermFilters:
         except SplitError as error:
             raise SplitError(f"{self._store.url}/{self._footer.path}: {error}") from error
 
-    def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        return self._store.get_ranges(self._footer.path, ranges)
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes | memoryview]:
+        return read_ranges(self._store, self._footer.path, self._footer.size, ranges)
