@@ -36,6 +36,15 @@ def test_a_table_is_kept_in_shape_by_its_methods(tmp_path: Path) -> None:
     assert ids(tmp_path / "t") == sorted([*rows, *rows])
 
 
+def test_a_json_checkpoint_is_described_by_the_process_that_wrote_it(tmp_path: Path) -> None:
+    table = it.write(tmp_path, [{"n": 1}], options={"state.format": "json", "checkpoint.interval": "0"})
+    assert table.state().format == "none"
+    written = table.checkpoint()
+    state = table.refresh().state()
+    assert (state.format, state.version) == ("json", written.version)
+    assert state.created_ms
+
+
 def test_a_lost_log_is_repaired(tmp_path: Path) -> None:
     appended(tmp_path, 2)
     shutil.rmtree(tmp_path / "_transaction_log")

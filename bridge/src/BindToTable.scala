@@ -120,6 +120,17 @@ object BindToTable extends Rule[LogicalPlan] {
         val joined = join.withNewChildren(join.children.updated(place, rewritten))
         joined.output.find(_.exprId == column.exprId).map((joined, _))
       }
+    case union: Union =>
+      val place = request.subject.map { case (column, _) => union.output.indexWhere(_.exprId == column.exprId) }
+      val parts = union.children.flatMap { child =>
+        val own = request.subject.map { case (_, path) => (child.output(place.get), path) }
+        supply(child, request.copy(subject = own)).map { case (rewritten, column) => Project(child.output :+ column, rewritten) }
+      }
+      if (parts.size < union.children.size) None
+      else {
+        val whole = union.withNewChildren(parts)
+        Some((whole, whole.output.last))
+      }
     case _: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Tail | _: Sample | _: SubqueryAlias |
         _: RepartitionOperation | _: RebalancePartitions | _: Window | _: Generate | _: ResolvedHint | _: View | _: DomainJoin =>
       supply(plan.children.head, request).flatMap { case (rewritten, column) =>

@@ -38,6 +38,7 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
     all.remove("path")
     stored.storage.locationUri.foreach(uri => all.put(TableCatalog.PROP_LOCATION, uri.toString))
     if (stored.tableType == CatalogTableType.MANAGED) all.put(TableCatalog.PROP_IS_MANAGED_LOCATION, "true")
+    else all.put(TableCatalog.PROP_EXTERNAL, "true")
     stored.comment.foreach(all.put(TableCatalog.PROP_COMMENT, _))
     val declared = SessionOptions.catalogOptions(table.properties)
     table.indexing.asScala.foreach { case (key, value) => if (!declared.containsKey(key)) all.put(key, value) }

@@ -20,18 +20,28 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.util.Utils
 
 /** Runs a command from its plan to its result; work in the background has a thread of its own. */
 class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) {
   def result(): Array[Byte] = {
     val plan = new util.LinkedHashMap[String, Any](request)
     plan.put("recorded", PlannerMetrics.all)
+    if (Option(request.get("statement")).exists(_.toString.toUpperCase.contains("ENVIRONMENT"))) plan.put("settings", settings)
     val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)
       Background.start(session, planned.json.get("background").asInt)(finished(rest))
       planned.blobs.head
     } else finished(planned)
+  }
+
+  /** The settings of Spark and of Hadoop, for a command that lists them; values that Spark hides are hidden. */
+  private def settings: util.Map[String, Any] = {
+    val conf = session.sparkContext.conf
+    val hadoop = session.sparkContext.hadoopConfiguration.iterator.asScala.map(entry => (entry.getKey, entry.getValue)).toSeq
+    def hidden(values: Seq[(String, String)]) = Json.obj(Utils.redact(conf, values).toSeq.sorted: _*)
+    Json.obj("spark" -> hidden(session.conf.getAll.toSeq), "hadoop" -> hidden(hadoop))
   }
 
   /** Run tasks, and those that the finish step adds, until there is a result. */

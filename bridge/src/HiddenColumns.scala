@@ -1,8 +1,8 @@
 package org.apache.spark.sql.indextables
 
-import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Expression, NamedExpression}
-import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, CTERelationDef, CTERelationRef, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.analysis.{UnresolvedAttribute, UnresolvedExtractValue}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Expression, Literal, NamedExpression}
+import org.apache.spark.sql.catalyst.plans.logical.{Aggregate, CTERelationDef, CTERelationRef, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
@@ -12,14 +12,22 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
  */
 object HiddenColumns extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
-    case node if node.childrenResolved && node.expressions.exists(_.exists(isHidden)) && hasTable(node, plan) =>
-      understood(node)
+    case node if node.childrenResolved && names(node).exists(isHidden) && hasTable(node, plan) =>
+      replaced(node) { case column if isHidden(column) => resolve(column, node.children.flatMap(_.output)) }
+    // Spark finds `_metadata` itself, but not above a union.
+    case node if node.childrenResolved && names(node).exists(isMetadata) && node.exists(_.isInstanceOf[Union]) &&
+        hasTable(node, plan) && !node.children.exists(_.output.exists(_.name.equalsIgnoreCase(VirtualColumn.FileMetadata))) =>
+      replaced(node) { case column if isMetadata(column) => metadata(column.nameParts) }
   }
 
-  private def isHidden(expression: Expression): Boolean = expression match {
-    case UnresolvedAttribute(names) => names.size <= 2 && kinds.contains(names.last.toLowerCase)
-    case _ => false
-  }
+  private def names(node: LogicalPlan): Seq[UnresolvedAttribute] =
+    node.expressions.flatMap(_.collect { case column: UnresolvedAttribute => column })
+
+  private def isHidden(column: UnresolvedAttribute): Boolean =
+    column.nameParts.size <= 2 && kinds.contains(column.nameParts.last.toLowerCase)
+
+  private def isMetadata(column: UnresolvedAttribute): Boolean =
+    column.nameParts.size <= 2 && column.nameParts.head.equalsIgnoreCase(VirtualColumn.FileMetadata)
 
   private val kinds: Map[String, Option[Expression] => Expression] =
     Map(VirtualColumn.Score -> (Score(_)), VirtualColumn.AllFields -> (AllFields(_)))
@@ -35,24 +43,25 @@ object HiddenColumns extends Rule[LogicalPlan] {
     case _ => false
   }
 
-  private def understood(node: LogicalPlan): LogicalPlan = {
-    val columns = node.children.flatMap(_.output)
-    val named = node match {
-      case project: Project => project.copy(projectList = project.projectList.map(selected(_, columns)))
-      case aggregate: Aggregate =>
-        aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(selected(_, columns)))
+  /** A node in which columns are replaced; a selected one keeps its name. */
+  private def replaced(node: LogicalPlan)(by: PartialFunction[UnresolvedAttribute, Expression]): LogicalPlan = {
+    def selected(expression: NamedExpression): NamedExpression = expression match {
+      case column: UnresolvedAttribute => by.lift(column) match {
+        case None | Some(_: UnresolvedAttribute) => column
+        case Some(resolved) => Alias(resolved, column.nameParts.last)()
+      }
       case other => other
     }
-    named.transformExpressions { case column: UnresolvedAttribute if isHidden(column) => resolve(column, columns) }
+    val named = node match {
+      case project: Project => project.copy(projectList = project.projectList.map(selected))
+      case aggregate: Aggregate => aggregate.copy(aggregateExpressions = aggregate.aggregateExpressions.map(selected))
+      case other => other
+    }
+    named.transformExpressions { case column: UnresolvedAttribute if by.isDefinedAt(column) => by(column) }
   }
 
-  private def selected(expression: NamedExpression, columns: Seq[Attribute]): NamedExpression = expression match {
-    case column: UnresolvedAttribute if isHidden(column) => resolve(column, columns) match {
-      case same: UnresolvedAttribute => same
-      case resolved => Alias(resolved, column.nameParts.last)()
-    }
-    case other => other
-  }
+  private def metadata(names: Seq[String]): Expression =
+    names.drop(1).foldLeft(FileMetadata(): Expression)((of, field) => UnresolvedExtractValue(of, Literal(field)))
 
   /** With a table's name before it, it is of that table: of any column that has the name before it too. */
   private def resolve(column: UnresolvedAttribute, columns: Seq[Attribute]): Expression = {

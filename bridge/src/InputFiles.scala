@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, GetStructField, InputFileName}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.plans.logical.{Join, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -14,13 +14,17 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 /** `input_file_name()` over a table of ours: the path of the split that the row is in. */
 object InputFiles extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
-    case node if node.expressions.exists(_.exists(_.isInstanceOf[InputFileName])) && isOverOneTable(node) =>
+    case node if node.expressions.exists(_.exists(_.isInstanceOf[InputFileName])) && isOverTables(node) =>
       node.transformExpressions { case _: InputFileName => GetStructField(FileMetadata(), 0, Some("file_path")) }
   }
 
-  private def isOverOneTable(node: LogicalPlan): Boolean = node.collectLeaves() match {
-    case Seq(relation: DataSourceV2Relation) => IndexTables.unapply(relation.table).nonEmpty
-    case _ => false
+  /** Whether rows come from one table of ours, or from the union of several. */
+  private def isOverTables(node: LogicalPlan): Boolean = {
+    val leaves = node.collectLeaves()
+    leaves.nonEmpty && !(leaves.size > 1 && node.exists(_.isInstanceOf[Join])) && leaves.forall {
+      case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
+      case _ => false
+    }
   }
 }
 

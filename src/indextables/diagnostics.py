@@ -5,6 +5,7 @@ These are the commands that need no table, as functions. All of them are exporte
 
 import os
 import platform
+import re
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ Path = str | os.PathLike[str]
 _LIBRARIES = ("pyarrow", "datafusion", "tantivy", "obstore", "numpy", "pyspark")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "SPARK_", "PYSPARK_", "INDEXTABLES_")
 _PUBLIC_WORDS = ("REGION", "ENDPOINT", "PROFILE", "HOME", "PYTHON", "VERSION", "MASTER", "LOCAL_IP")
+_SECRET_SETTING = re.compile(
+    r"secret|password|token(?!izer)|credential|[._](access|account|encryption|private)[.]?key|connection[.]?(string|url)|[.]sas",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(r"://[^/\s]*@|password=", re.IGNORECASE)
 _SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 
@@ -156,6 +162,16 @@ def environment(*, options: OptionValues = None) -> list[Property]:
             for name, figure in metrics.figures().items()
         ),
     ]
+
+
+def masked_setting(name: str, value: str) -> str:
+    """Return the value of a setting of Spark or Hadoop, or a mask if it may hold a secret.
+
+    >>> masked_setting("spark.executor.memory", "4g"), masked_setting("fs.s3a.secret.key", "x")
+    ('4g', '***')
+    """
+    secret = is_secret(name) or _SECRET_SETTING.search(name) or _SECRET_VALUE.search(value)
+    return MASK if secret else value
 
 
 def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = None) -> Invalidated:

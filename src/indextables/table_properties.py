@@ -7,24 +7,12 @@ import pyarrow as pa
 from indextables.errors import SchemaError, SplitError
 from indextables.log.conflict import without_registry
 from indextables.log.format.actions import Metadata
-from indextables.log.format.schema_registry import registry_of
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.schema.spark import to_arrow
 from indextables.split.mapping import Kind, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
-
-
-def indexing_of(metadata: Metadata) -> Options:
-    """Return the same from the metadata alone."""
-    schema = to_arrow(metadata.schema_string)
-    properties = indexing_properties(metadata)
-    registry = registry_of(metadata, {})
-    return Options.parse(
-        properties or _from_document_mappings(registry, schema, metadata.partition_columns or ())
-    )
 
 
 def indexing_options(snapshot: Snapshot) -> Options:

@@ -42,8 +42,14 @@ def test_orphans_go_and_live_splits_stay(tmp_path: Path) -> None:
 def test_a_young_orphan_may_be_a_running_write(tmp_path: Path) -> None:
     appended(tmp_path, 1)
     young = orphan(tmp_path, hours=167)
-    assert purging.purge(log_of(tmp_path), Options()).orphans_found == 0
+    for dry_run in (True, False):
+        outcome = purging.purge(log_of(tmp_path), Options(), dry_run=dry_run)
+        assert (outcome.orphans_found, outcome.orphans_deleted, outcome.bytes_found) == (1, 0, 0)
+    old = orphan(tmp_path, "day=1/old.split")
+    outcome = purging.purge(log_of(tmp_path), Options())
+    assert (outcome.orphans_found, outcome.orphans_deleted) == (2, 1)
     assert young.exists()
+    assert not old.exists()
     assert purging.purge(log_of(tmp_path), Options(), older_than_hours=100).orphans_deleted == 1
 
 

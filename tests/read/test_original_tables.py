@@ -99,17 +99,29 @@ def test_partition_values_are_those_of_the_rows(cache):
     assert values == {"50%", "a/b", "eu west", "größe", "q'uote", "x=y"}
 
 
+def test_the_rows_of_small_splits_count_together(tmp_path, monkeypatch, caplog):
+    table = it.open(ORIGINAL / "text", options={"cache.disk.path": str(tmp_path), "read.parallelism": "1"})
+    rows = [split["numRecords"] for split in table.files().to_pylist()]
+    assert len(rows) > 2
+    monkeypatch.setattr(split_source, "_MANY_ROWS", max(rows) + 1)
+    monkeypatch.setattr(split_source, "_progress", split_source._BuildProgress())
+    split_source.close_splits()
+    table.search("a OR b")
+    assert sum("CONVERT INDEXTABLES" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(split_source, "_MANY_ROWS", 1)
     monkeypatch.setattr(split_source, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(split_source, "_progress", split_source._BuildProgress())
     table = it.open(ORIGINAL / "text", options={"cache.disk.path": str(tmp_path)})
     split_source.close_splits()
     table.search("a OR b")
     messages = [record.getMessage() for record in caplog.records]
     assert (
-        sum("was written by IndexTables for Scala" in m and "CONVERT INDEXTABLES" in m for m in messages) == 4
+        sum("was written by IndexTables for Scala" in m and "CONVERT INDEXTABLES" in m for m in messages) == 1
     )
-    assert any("rows are indexed" in message for message in messages)
+    assert any("rows are indexed so far" in message for message in messages)
     caplog.clear()
     table.search("a OR b")
     assert not caplog.records

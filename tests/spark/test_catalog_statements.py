@@ -118,6 +118,32 @@ def test_show_create_table_makes_a_table_that_is_indexed_alike(sql, table):
         sql("DROP TABLE copied")
 
 
+def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql):
+    sql(
+        "CREATE TABLE told (id INT, m STRING, c CHAR(5), v VARCHAR(9)) USING indextables TBLPROPERTIES "
+        "('indexing.typemap.m' = 'text', 'indexing.tokenizer.m' = 'whitespace')"
+    )
+    statement = sql("SHOW CREATE TABLE told")[0][0]
+    assert "'indexing.tokenizer.m' = 'whitespace'" in statement
+    sql("DROP TABLE told")
+    sql(statement)
+    try:
+        sql("INSERT INTO told VALUES (1, 'Hello-There you', 'ab', 'xyz')")
+        assert sql("SELECT id, v FROM told WHERE m INDEXQUERY 'you'") == [(1, "xyz")]
+        assert sql("SHOW CREATE TABLE told")[0][0] == statement
+    finally:
+        sql("DROP TABLE told")
+
+
+def test_a_table_at_a_location_is_external(sql, tmp_path):
+    for location, kind in ((f"LOCATION '{tmp_path}/t'", "EXTERNAL"), ("", "MANAGED")):
+        sql(f"CREATE TABLE kinds (id INT) USING indextables {location}")
+        try:
+            assert ("Type", kind, "") in sql("DESCRIBE EXTENDED kinds")
+        finally:
+            sql("DROP TABLE kinds")
+
+
 def test_comments_of_the_table_and_of_columns_can_be_changed(sql):
     sql("CREATE TABLE commented (id INT COMMENT 'old', m STRING) USING indextables COMMENT 'old'")
     try:

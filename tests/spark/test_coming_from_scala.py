@@ -163,6 +163,22 @@ def test_metrics_of_processes_are_in_the_environment(spark, logs):
     )
 
 
+def test_settings_of_spark_and_hadoop_are_in_the_environment_without_secrets(spark):
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop.set("fs.azure.account.key.x", "never-shown")
+    hadoop.set("javax.jdo.option.ConnectionURL", "jdbc://h/db?password=never-shown")
+    try:
+        rows = spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").collect()
+    finally:
+        hadoop.unset("fs.azure.account.key.x")
+        hadoop.unset("javax.jdo.option.ConnectionURL")
+    values = {(row.property_type, row.property_name): row.property_value for row in rows}
+    assert values["spark", "spark.master"].startswith("local")
+    assert values["hadoop", "fs.defaultFS"] == "file:///"
+    assert ("hadoop", "fs.azure.account.key.x") in values
+    assert "never-shown" not in str(rows)
+
+
 def _searches(spark) -> int:
     """The number of index searches of the driver, as the environment shows it."""
     found = spark.sql("DESCRIBE INDEXTABLES ENVIRONMENT").where(

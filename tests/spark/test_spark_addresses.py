@@ -1,9 +1,12 @@
 """Columns of addresses compare as addresses in Spark, wherever a comparison stands."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
+import indextables
 from tests.read.test_addresses import VALUES
 
 
@@ -96,3 +99,21 @@ def test_addresses_choose_no_rows_to_delete(spark, hosts):
     with pytest.raises(AnalysisException):
         spark.sql(f"DELETE FROM indextables.`{hosts}` WHERE ip = '10.0.0.0/24'")
     assert spark.read.format("indextables").load(hosts).count() == len(VALUES)
+
+
+ORIGINAL = Path(__file__).parents[2] / "../shared/fixtures/original-0.5.3/ip"
+
+
+@pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not here")
+def test_addresses_of_a_table_of_the_original_compare_as_addresses(spark):
+    path = str(ORIGINAL.resolve())
+    frame, table = spark.read.format("indextables").load(path), indextables.open(path)
+    for condition, expected in (
+        ("v4 = '10.0.1.0/24'", 10),
+        ("v4 <> '10.0.1.0/24'", 30),
+        ("v6 = '2001:db8::/32'", 50),
+        ("v4 BETWEEN '10.0.0.0' AND '10.0.1.255'", 20),
+    ):
+        assert frame.where(condition).count() == table.count(condition) == expected
+    with pytest.raises(AnalysisException, match="'banana' is neither an IP address nor a block"):
+        frame.where("v4 < 'banana'").count()

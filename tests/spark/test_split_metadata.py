@@ -63,6 +63,23 @@ def test_several_tables_are_loaded_as_one(spark, paths):
     assert load(spark, [paths[1]]).count() == 5
 
 
+def test_rows_of_several_tables_have_files_scores_and_fragments(spark, paths):
+    both = load(spark, list(paths))
+    own = {row[0] for path in paths for row in load(spark, path).select("_metadata.file_path").collect()}
+    assert {row[0] for row in both.selectExpr("input_file_name()").collect()} == own
+    assert {row[0] for row in both.select("_metadata.file_path").collect()} == own
+    size = both.select("id", "_metadata").where("id = 19").first()._metadata.file_size
+    assert size > 0
+    assert both.where("_metadata.file_name LIKE 'part-%' AND _metadata.file_size > 0").count() == 25
+    assert both.groupBy("_metadata.file_path").count().agg({"count": "sum"}).first()[0] == 25
+    found = both.where("message INDEXQUERY 'w3'").orderBy("_score", "id").selectExpr("highlight(message)")
+    texts = [row[0] for row in found.collect()]
+    assert len(texts) == 2
+    assert all("<b>w3</b>" in text for text in texts)
+    joined = both.alias("a").join(load(spark, paths[0]).alias("b"), "id").where("id = 3")
+    assert joined.count() == 2
+
+
 def test_several_tables_have_to_have_the_same_columns(spark, paths, tmp_path):
     other = str(tmp_path / "other")
     indextables.write(other, [{"id": 1, "text": "a"}])

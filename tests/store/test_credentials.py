@@ -10,11 +10,13 @@ import traceback
 
 import pytest
 
+import indextables
 from indextables.diagnostics import environment
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
 from indextables.store import open_store
 from indextables.store.credentials import Identity
+from indextables.store.hadoop import with_hadoop_keys
 from indextables.store.location import locate
 from indextables.store.settings import settings
 from indextables.store.translate import clean
@@ -317,14 +319,28 @@ def test_malformed_keys_are_not_quoted():
 # --- options ---------------------------------------------------------------------------------------
 
 
-def test_a_class_of_the_original_names_a_provider():
-    key = "spark.indextables.aws.credentialsProviderClass"
-    unity = "io.indextables.spark.auth.unity.UnityCatalogAWSCredentialProvider"
-    assert Options.parse({key: unity}).get(cloud.PROVIDER) == "unity-catalog"
-    profile = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
-    assert Options.parse({key: profile}).get(cloud.PROVIDER) == "profile"
-    with pytest.raises(OptionError, match=r"credentialsProviderClass.* a class with a counterpart"):
-        Options.parse({key: "com.acme.Vault"})
+def test_a_class_of_the_original_names_a_provider(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    (tmp_path / "credentials").write_text("[default]\n")
+
+    def provider(name: str) -> str | None:
+        options = Options.parse({"spark.indextables.aws.credentialsProviderClass": name})
+        return with_hadoop_keys(options, locate("s3://b/t"), credentials=True).get(cloud.PROVIDER)
+
+    aws = "software.amazon.awssdk.auth.credentials."
+    assert provider("io.indextables.spark.auth.unity.UnityCatalogAWSCredentialProvider") == "unity-catalog"
+    assert provider(f"{aws}ProfileCredentialsProvider") == "profile"
+    assert provider(f"{aws}DefaultCredentialsProvider") is None
+    with pytest.raises(
+        CredentialsError, match=r"credentialsProviderClass names com\.acme\.Vault, which has no"
+    ):
+        provider("com.acme.Vault")
+
+
+def test_a_class_without_a_counterpart_is_no_matter_of_local_tables(tmp_path):
+    options = {"spark.indextables.aws.credentialsProviderClass": "com.acme.Vault"}
+    indextables.write(tmp_path / "t", [{"n": 1}], options=options)
+    assert indextables.open(tmp_path / "t", options=options).count() == 1
 
 
 def test_a_part_is_never_smaller_than_stores_allow():

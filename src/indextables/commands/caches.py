@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -94,6 +94,8 @@ class _AllProcesses:
     def plan(self, context: CommandContext, arguments: Arguments) -> TaskSet:
         del arguments
         here = _collect((self.name, context.options), None)
+        if self.name == _ENVIRONMENT:
+            here += _process_rows(_settings(context, {row["property_name"] for row in here}))
         return TaskSet(
             _collect, [(self.name, context.options.public())] * _NUM_TASKS, here, other_processes=True
         )
@@ -114,8 +116,27 @@ def _collect(task: tuple[str, Options], store: object) -> list[Row]:
     """Collect the rows of the process in which this runs."""
     del store
     name, options = task
+    return _process_rows(_COLLECTORS[name](options))
+
+
+def _process_rows(rows: Iterable[Row]) -> list[Row]:
+    """Rows of this process."""
     who = {"executor_id": f"worker-{os.getpid()}", "host": socket.gethostname(), "pid": os.getpid()}
-    return [{"role": "worker", **who, **row} for row in _COLLECTORS[name](options)]
+    return [{"role": "worker", **who, **row} for row in rows]
+
+
+def _settings(context: CommandContext, shown: Collection[str]) -> list[Row]:
+    """The settings of Spark and of Hadoop, without those that are shown already."""
+    return [
+        {
+            "property_type": kind,
+            "property_name": name,
+            "property_value": diagnostics.masked_setting(name, value),
+        }
+        for kind, values in context.settings.items()
+        for name, value in values.items()
+        if name not in shown
+    ]
 
 
 def _disk_cache(options: Options) -> list[Row]:
@@ -176,10 +197,11 @@ def _flush_disk(options: Options) -> list[Row]:
     ]
 
 
+_ENVIRONMENT = "environment"
 _COLLECTORS = {
     "disk": _disk_cache,
     "storage": _storage,
-    "environment": _environment,
+    _ENVIRONMENT: _environment,
     "flush_searcher": _flush_searcher,
     "flush_disk": _flush_disk,
 }
@@ -207,7 +229,7 @@ def _implementation(name: str, schema: pa.Schema, *keys: str) -> Implementation:
 
 DISK_CACHE = _implementation("disk", _DISK, "host", "folder")
 STORAGE = _implementation("storage", _STORAGE, "host", "pid")
-ENVIRONMENT = _implementation("environment", _PROPERTIES, "host", "pid", "property_type", "property_name")
+ENVIRONMENT = _implementation(_ENVIRONMENT, _PROPERTIES, "host", "pid", "property_type", "property_name")
 FLUSH_SEARCHERS = _implementation("flush_searcher", _FLUSH_SEARCHER, "host", "pid")
 FLUSH_DISK_CACHE = _implementation("flush_disk", _FLUSH_DISK, "host", "folder")
 INVALIDATE = Implementation(_INVALIDATE, _invalidate)

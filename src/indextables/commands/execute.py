@@ -1,7 +1,7 @@
 """The code of a command (plan, tasks, finish), and how it runs in this process, without Spark."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -29,6 +29,7 @@ class CommandContext:
         executor_of: returns the executor that reads a split, by the split's path, if there are several.
         executors: the executors that ran the tasks, in the order of the tasks.
         credentials: a callable that returns credentials, for a command that opens stores itself.
+        settings: the settings of Spark and of Hadoop, for a command that lists them.
     """
 
     options: Options
@@ -37,6 +38,7 @@ class CommandContext:
     executor_of: Callable[[str], str | None] | None = None
     executors: tuple[str, ...] = ()
     credentials: CredentialsProvider | None = None
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def log(self) -> TransactionLog:

@@ -303,7 +303,7 @@ def _checkpoint(context: CommandContext, arguments: Arguments) -> pa.Table:
         "num_actions": checkpoint.num_files + 2,  # and the protocol and the metadata
         "num_files": checkpoint.num_files,
         "protocol_version": protocol.min_reader_version,
-        "is_multi_part": False,
+        "is_multi_part": checkpoint.parts is not None,
     }
     return table_of(_CHECKPOINT, row)
 

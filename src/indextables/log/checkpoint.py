@@ -78,6 +78,8 @@ class CheckpointResult:
     num_manifests: int
     num_tombstones: int
     written: bool
+    # The number of files of a JSON checkpoint in parts.
+    parts: int | None = None
 
 
 def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
@@ -460,4 +462,6 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
             checkpoint_id=written.checkpoint_id,
         ),
     )
-    return CheckpointResult(snapshot.version, "json", True, listed.num_rows, 0, 0, written=True)
+    return CheckpointResult(
+        snapshot.version, "json", True, listed.num_rows, 0, 0, written=True, parts=written.parts
+    )

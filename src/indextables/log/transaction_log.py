@@ -268,6 +268,8 @@ class TransactionLog:
                 snapshot = self._commit_empty(snapshot)
             state = checkpoint(self._loader, snapshot, self._env, compact=compact)
             if state.written or not compact:
+                # The newest version is read again, from what was written.
+                invalidate(self._loader.log.url)
                 return state
             # Another one wrote a state of this version first, and it need not be a clean one.
 

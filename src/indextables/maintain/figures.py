@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from indextables.errors import SplitError
 from indextables.log.checkpoint import needs_compaction
 from indextables.log.format.actions import Protocol
+from indextables.log.format.checkpoint_files import read_pointer
 from indextables.log.snapshot import Snapshot
 from indextables.maintain.listing import in_partitions
 from indextables.options import Options
@@ -144,6 +145,9 @@ def state_figures(snapshot: Snapshot, options: Options) -> StateFigures:
         manifests, tombstones = len(state.manifests), len(state.tombstones)
     elif base.version >= 0:
         kind = "json-multipart" if _has_parts(snapshot, base.version) else "json"
+        pointer = read_pointer(snapshot.log)
+        if pointer is not None and pointer.version == base.version and not pointer.is_state:
+            created = pointer.created_time or None
     return StateFigures(
         format=kind,
         version=None if kind == "none" else base.version,

@@ -54,6 +54,8 @@ class Orphans:
 
     paths: tuple[str, ...]
     bytes: int
+    # The number of orphans that are not old enough to be deleted.
+    young: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +170,17 @@ def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
-    """Batches of files that no version names and that are old enough, from the listing."""
+    """Batches of files that no version names and that are old enough; younger ones are only counted."""
     listed = TableListing(store).files()
     while chunk := list(islice(listed, _LISTED)):
-        old = [info for info in chunk if info.modified_ms <= plan.before_ms]
-        if not old:
-            continue
-        splits = pa.array([split_of(info.path) for info in old], pa.string())
+        splits = pa.array([split_of(info.path) for info in chunk], pa.string())
         referenced = pc.is_in(splits, value_set=_between(plan.named, splits)).to_pylist()
-        gone = [info for info, named in zip(old, referenced, strict=True) if not named]
-        for start in range(0, len(gone), _BATCH):
-            yield _batch(gone[start : start + _BATCH])
+        unnamed = [info for info, named in zip(chunk, referenced, strict=True) if not named]
+        old = [info for info in unnamed if info.modified_ms <= plan.before_ms]
+        if len(old) < len(unnamed):
+            yield Orphans((), 0, len(unnamed) - len(old))
+        for start in range(0, len(old), _BATCH):
+            yield _batch(old[start : start + _BATCH])
 
 
 def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
@@ -238,7 +240,7 @@ def purge(
     """Delete what no version needs, in this process; `purge.parallelism` batches at once."""
     started = time.monotonic()
     plan = plan_purge(log, options, older_than_hours=older_than_hours, log_hours=log_hours, dry_run=dry_run)
-    any_orphan = next(orphans(log.store, plan), None) is not None
+    young, any_orphan = _young_before_any(orphans(log.store, plan))
     if any_orphan and not dry_run:
         plan = announce(log, plan)
     orphan_count = found_bytes = 0
@@ -251,10 +253,14 @@ def purge(
 
     with ThreadPoolExecutor(workers, thread_name_prefix="indextables-purge") as pool:
         running: set[Future[Deletion]] = set()
+        young = 0 if any_orphan else young
         for batch in bounded(orphans(log.store, plan), options) if any_orphan else ():
             if batch is None:
                 reached = True
                 break
+            young += batch.young
+            if not batch.paths:
+                continue
             orphan_count, found_bytes = orphan_count + len(batch.paths), found_bytes + batch.bytes
             if progress is not None:
                 progress(orphan_count, 0)
@@ -269,7 +275,18 @@ def purge(
     if not dry_run:
         log.store.remove_abandoned(before_ms=plan.before_ms, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
-    return outcome(plan, deletions, orphan_count, found_bytes, limit_reached=reached, duration_ms=elapsed)
+    found = orphan_count + young
+    return outcome(plan, deletions, found, found_bytes, limit_reached=reached, duration_ms=elapsed)
+
+
+def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:
+    """The number of young orphans before the first one that can be deleted, and whether there is one."""
+    young = 0
+    for batch in batches:
+        if batch.paths:
+            return young, True
+        young += batch.young
+    return young, False
 
 
 def bounded(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:

@@ -239,6 +239,15 @@ PROVIDER = option(
     default_text="the options, else the environment, else the default chain",
 )
 
+PROVIDER_CLASS = option(
+    "aws.credentialsProviderClass",
+    optional_text,
+    None,
+    "A class of AWS, Hadoop or IndexTables for Scala that has a counterpart among the providers. Another one "
+    "is refused when a bucket is opened; set credentials.provider to the name of a Python function then.",
+    default_text="none",
+)
+
 UC_WORKSPACE = option(
     "databricks.workspaceUrl",
     endpoint,

@@ -7,7 +7,7 @@ answer or weaken safety is refused: a class of credentials without a counterpart
 
 import math
 
-from indextables.options.cloud import AWS_ENDPOINT, AWS_PATH_STYLE, PROVIDER, UNITY_CATALOG
+from indextables.options.cloud import AWS_ENDPOINT, AWS_PATH_STYLE
 from indextables.options.declare import alias, ignored
 from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
 from indextables.options.log import LOG_RETENTION_HOURS, STATE_RETENTION_HOURS
@@ -25,37 +25,10 @@ def _hours(text: str) -> str:
     return str(math.ceil(milliseconds / _MS_PER_HOUR))
 
 
-# What each class takes credentials from; without packages, which differ between versions of AWS's libraries.
-_PROVIDERS = {
-    "UnityCatalogAWSCredentialProvider": UNITY_CATALOG,
-    "EnvironmentVariableCredentialsProvider": "environment",
-    "ProfileCredentialsProvider": "profile",
-    "WebIdentityTokenCredentialsProvider": "web-identity",
-    "WebIdentityTokenFileCredentialsProvider": "web-identity",
-    "ContainerCredentialsProvider": "container",
-    "InstanceProfileCredentialsProvider": "instance",
-    "AnonymousCredentialsProvider": "anonymous",
-}
-
-
-def _provider(text: str) -> str:
-    """Convert the name of a class to the name of a provider."""
-    name = _PROVIDERS.get(text.strip().rpartition(".")[2])
-    if name is None:
-        raise ValueError
-    return name
-
-
 alias("s3.endpoint", AWS_ENDPOINT)
 alias("s3.serviceUrl", AWS_ENDPOINT)
 alias("s3.pathStyleAccess", AWS_PATH_STYLE)
 alias("aws.forcePathStyle", AWS_PATH_STYLE)
-alias(
-    "aws.credentialsProviderClass",
-    PROVIDER,
-    _provider,
-    "a class with a counterpart; without one, set credentials.provider to the name of a Python function",
-)
 alias("logRetention.duration", LOG_RETENTION_HOURS, _hours, _MILLISECONDS)
 alias("checkpointRetention.duration", STATE_RETENTION_HOURS, _hours, _MILLISECONDS)
 alias("merge.heapSize", HEAP_SIZE)

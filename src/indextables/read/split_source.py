@@ -6,6 +6,7 @@ with the credentials that they were read with.
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,9 +43,11 @@ _MAX_CACHED = 512
 DENSE = 0.01
 
 _logger = logging.getLogger(__name__)
-# Splits of IndexTables for Scala with fewer rows are indexed without a word.
+# Fewer rows of splits of IndexTables for Scala are indexed without a warning.
 _MANY_ROWS = 50_000
 _REPORT_SECONDS = 5.0
+# After such a pause, rows are counted anew.
+_PAUSE_SECONDS = 60.0
 
 
 class SplitSource(Protocol):
@@ -213,8 +216,7 @@ class QuickwitSplit:
     def _build(self) -> Path:
         columns = {each.column for each in self._mapping.fields}
         batches = self._rows([name for name in self.schema.names if name in columns])
-        progress = _BuildProgress(self._store.url, self._ref.path, self.num_records)
-        batches = progress.count(batches)
+        batches = _progress.count(batches, self._store.url, self.num_records)
         return build_index(
             self._mapping, self._options, batches, f"{self._store.url}/{self._ref.path}: its rows", SplitError
         )
@@ -226,27 +228,54 @@ class QuickwitSplit:
 
 
 class _BuildProgress:
-    """Warns that a split of IndexTables for Scala is indexed before it can be searched, and how far it is."""
+    """Warns that splits of IndexTables for Scala are indexed before they can be searched, and how far it is.
 
-    def __init__(self, url: str, path: str, rows: int) -> None:
-        self._path, self._rows = path, rows
-        self._done = 0
-        self._reported = time.monotonic()
-        if rows >= _MANY_ROWS:
-            _logger.warning(
-                "%s/%s was written by IndexTables for Scala: its %d rows are indexed on this machine before "
-                "they can be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
-                url, path, rows, url,
-            )  # fmt: skip
+    The rows of all splits that a table needs within a short time are counted together.
+    """
 
-    def count(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; now and then the number of their rows is reported."""
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._url = ""
+        self._rows = 0
+        self._ended = 0.0
+        self._reported = 0.0
+        self._warned = False
+
+    def count(self, batches: Iterator[pa.RecordBatch], url: str, rows: int) -> Iterator[pa.RecordBatch]:
+        """The same batches of a split of so many rows; now and then the number of rows is reported."""
+        self._begin(url, rows)
         for batch in batches:
             yield batch
-            self._done += batch.num_rows
-            if time.monotonic() - self._reported >= _REPORT_SECONDS:
-                self._reported = time.monotonic()
-                _logger.warning("%s: %d of %d rows are indexed", self._path, self._done, self._rows)
+            self._add(batch.num_rows)
+
+    def _begin(self, url: str, rows: int) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if url != self._url or now - self._ended > _PAUSE_SECONDS:
+                self._url, self._rows, self._warned, self._reported = url, 0, False, now
+            self._ended = now
+            many = self._rows + rows >= _MANY_ROWS
+            if self._warned or not many:
+                return
+            self._warned = True
+        _logger.warning(
+            "%s was written by IndexTables for Scala: its rows are indexed on this machine before they can "
+            "be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
+            url, url,
+        )  # fmt: skip
+
+    def _add(self, rows: int) -> None:
+        with self._lock:
+            self._rows += rows
+            self._ended = now = time.monotonic()
+            if not self._warned or now - self._reported < _REPORT_SECONDS:
+                return
+            self._reported = now
+            url, total = self._url, self._rows
+        _logger.warning("%s: %d rows are indexed so far", url, total)
+
+
+_progress = _BuildProgress()
 
 
 _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()

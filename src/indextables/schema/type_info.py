@@ -296,7 +296,7 @@ _ALIASES = {"null": "void", "decimal": "decimal(10,0)"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _TIME = re.compile(r"time\(\s*([0-9])\s*\)")
 _TYPES_BY_TAG: tuple[tuple[re.Pattern[str], pa.DataType], ...] = (
-    (re.compile(r"(?:var)?char\(\s*\d+\s*\)"), pa.string()),
+    (re.compile(r"(?:var)?char\(\s*\d+\s*\)(?:\s+collate\s+\w+)?"), pa.string()),
     (re.compile(r"string\s+collate\s+\w+"), pa.string()),
     (re.compile(r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?"), pa.duration("us")),
     (re.compile(r"interval (?:year|month|year to month)"), pa.int32()),

@@ -17,7 +17,7 @@ _ATTACH = "org.apache.spark.sql.indextables.Attach"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
 # Spark's own pattern, and more names of secrets: Spark shows the values of other settings in its UI and logs.
 _SECRETS = (
-    "secret|password|token|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
+    "secret|password|token(?!izer)|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
     "fs[.]azure[.]sas"
 )
 _REDACTION = "spark.redaction.regex"
@@ -98,7 +98,10 @@ def attach(spark: SparkSession) -> SparkSession:
 def _ignore_warning_of_pyspark() -> None:
     """Ignore what PySpark prints in each session about its own dependencies."""
     warnings.filterwarnings(
-        "ignore", "PySpark does not yet fully support pandas", FutureWarning, r"pyspark\.testing"
+        "ignore",
+        "PySpark does not yet fully support pandas",
+        FutureWarning,
+        r"pyspark\.(testing|sql\.connect)",
     )
 
 

@@ -63,7 +63,8 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         CredentialsError: A key names a way to credentials that has no counterpart here.
     """
     keys = {key: value.strip() for key, value in options.values.items() if key.startswith(_FAMILIES)}
-    if not keys:
+    named = options.get(cloud.PROVIDER_CLASS)
+    if not keys and not named:
         return options
     own = Options({key: value for key, value in options.values.items() if key not in keys})
     use_credentials = credentials and not has_credentials(own, location.kind)
@@ -71,7 +72,13 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
     match location.kind:
         case Kind.S3:
             get = _for_bucket(keys, location.bucket)
-            values = _s3_requests(get) | (_s3_credentials(get) if use_credentials else {})
+            values = _s3_requests(get)
+            if named and credentials:
+                values |= _class_credentials(get, named.strip())
+            elif use_credentials:
+                values |= _s3_credentials(
+                    get, "fs.s3a.aws.credentials.provider", get("aws.credentials.provider") or ""
+                )
         case Kind.AZURE if use_credentials:
             host = location.host or f"{own.get(cloud.AZURE_ACCOUNT) or _azure_account()}.dfs.core.windows.net"
             values = _azure_credentials(_for_account(keys, location.bucket, host.lower()), host)
@@ -151,19 +158,25 @@ def _encryption(get: Get) -> Values:
     }
 
 
-def _s3_credentials(get: Get) -> Values:
+def _class_credentials(get: Get, name: str) -> Values:
+    """The credentials of the class that an option of IndexTables for Scala names."""
+    if name.rpartition(".")[2] == "UnityCatalogAWSCredentialProvider":
+        return {cloud.PROVIDER.key: cloud.UNITY_CATALOG}
+    return _s3_credentials(get, f"spark.indextables.{cloud.PROVIDER_CLASS.key}", name)
+
+
+def _s3_credentials(get: Get, key: str, listed: str) -> Values:
+    """The credentials of S3A; `key` lists the classes of providers."""
     access, secret, token = get("access.key"), get("secret.key"), get("session.token")
     values = {"aws.accessKey": access, "aws.secretKey": secret, "aws.sessionToken": token}
     keys = {name: value for name, value in values.items() if value}
-    providers = re.split(r"[,\s]+", (get("aws.credentials.provider") or "").strip(", \n\t"))
+    providers = re.split(r"[,\s]+", listed.strip(", \n\t"))
     if providers == [""]:
         return keys
     for each in providers:
         source = _S3A_PROVIDERS.get(each.rpartition(".")[2]) if each.startswith(_PACKAGES) else None
         if source is None:
-            raise CredentialsError(
-                f"fs.s3a.aws.credentials.provider names {each}, which has no counterpart here; {_INSTEAD}"
-            )
+            raise CredentialsError(f"{key} names {each}, which has no counterpart here; {_INSTEAD}")
         if source == "keys" and access and secret:
             return {"aws.accessKey": access, "aws.secretKey": secret}
         if source == "temporary keys" and access and secret and token:
@@ -175,7 +188,7 @@ def _s3_credentials(get: Get) -> Values:
         if source in cloud.PROVIDERS and _may_answer(source):
             return {cloud.PROVIDER.key: source}
     raise CredentialsError(
-        "none of the providers in fs.s3a.aws.credentials.provider has credentials here "
+        f"none of the providers in {key} has credentials here "
         f"({', '.join(providers)}); set fs.s3a.access.key and fs.s3a.secret.key, or {_INSTEAD}"
     )
 

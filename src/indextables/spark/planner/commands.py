@@ -109,7 +109,8 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
     implementation = implementation_of(statement.command)
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
-        context = CommandContext(session_options(options), owner=os.getppid())
+        settings = request.get("settings") or {}
+        context = CommandContext(session_options(options), owner=os.getppid(), settings=settings)
         return implementation, statement.arguments, context
     if statement.target.path is not None:
         options["path"] = statement.target.path

@@ -30,7 +30,7 @@ from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference, to_arrow
 from indextables.split.mapping import Kind, applicable, mapping_for
 from indextables.store import Store, open_store
-from indextables.table_properties import check_indexing, indexing_of
+from indextables.table_properties import check_indexing, indexing_options, indexing_properties
 from indextables.version import ENGINE
 
 _PATH = "path"
@@ -211,7 +211,12 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     except TableNotFoundError:
         _check_declared(request)
         return {"url": table.store.url}, ()
-    indexing = indexing_of(metadata)
+    # Tables of the original have no properties, but document mappings, which the state has.
+    indexing = (
+        Options.parse(indexing_properties(metadata))
+        if indexing_properties(metadata)
+        else indexing_options(table.snapshot())
+    )
     if request.get("changed"):
         check_indexing(table.snapshot(), _kept_options(request))
     mapping = mapping_for(to_arrow(metadata.schema_string), indexing, metadata.partition_columns or ())
