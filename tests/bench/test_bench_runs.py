@@ -105,3 +105,15 @@ def test_the_stream_part_measures_everything_it_promises(tmp_path):
     for name in ("sink", "source", "source with a search"):
         assert rows[name]["others"]["Parquet"]["ratio"] > 0
     assert not any(row["targets"] for row in rows.values())
+
+
+@pytest.mark.server
+@pytest.mark.soak
+def test_the_lake_part_measures_everything_it_promises(tmp_path):
+    rows = figures("lake", tmp_path)
+    titles = {name.partition(" (")[0] for name in rows}
+    questions = ("open", "needle", "one row by id", "absent word")
+    assert titles == {
+        f"{question}, {splits}" for question in questions for splits in ("1 split", "10 splits")
+    }
+    assert all("round trips" in name for name in rows)
