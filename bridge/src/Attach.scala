@@ -24,8 +24,12 @@ object Attach {
     try {
       session.withActive(Rpc("ping", Json.obj()))
       ""
-    } catch { case NonFatal(error) => String.valueOf(error.getMessage) }
+    } catch { case NonFatal(error) => cause(error) }
   }
+
+  /** What the first error of a chain says. */
+  private def cause(error: Throwable): String =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(10).flatMap(each => Option(each.getMessage)).toSeq.last
 
   private def attach(session: SparkSession): Unit = session.synchronized {
     val state = session.sessionState

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.DecimalType
  *
  * From then on Spark treats it like any column: it is pushed in conditions, read where it is selected, and joins,
  * unions and subqueries need no care. Spark's own rules bring conditions down to the table first where this rule cannot
- * look through (a union, an aggregate), so it runs along with them until nothing is left to do.
+ * look through (an aggregate), so it runs along with them until nothing is left to do.
  */
 object BindToTable extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
@@ -124,7 +124,9 @@ object BindToTable extends Rule[LogicalPlan] {
       val place = request.subject.map { case (column, _) => union.output.indexWhere(_.exprId == column.exprId) }
       val parts = union.children.flatMap { child =>
         val own = request.subject.map { case (_, path) => (child.output(place.get), path) }
-        supply(child, request.copy(subject = own)).map { case (rewritten, column) => Project(child.output :+ column, rewritten) }
+        supply(child, request.copy(subject = own)).map { case (rewritten, column) =>
+          Project(child.output :+ Alias(column, column.name)(), rewritten)
+        }
       }
       if (parts.size < union.children.size) None
       else {

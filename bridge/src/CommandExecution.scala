@@ -27,7 +27,7 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
   def result(): Array[Byte] = {
     val plan = new util.LinkedHashMap[String, Any](request)
     plan.put("recorded", PlannerMetrics.all)
-    if (Option(request.get("statement")).exists(_.toString.toUpperCase.contains("ENVIRONMENT"))) plan.put("settings", settings)
+    if (Option(request.get("statement")).exists(_.toString.toUpperCase(util.Locale.ROOT).contains("ENVIRONMENT"))) plan.put("settings", settings)
     val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)

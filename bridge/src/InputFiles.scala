@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, GetStructField, InputFileName}
-import org.apache.spark.sql.catalyst.plans.logical.{Join, LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -21,7 +21,8 @@ object InputFiles extends Rule[LogicalPlan] {
   /** Whether rows come from one table of ours, or from the union of several. */
   private def isOverTables(node: LogicalPlan): Boolean = {
     val leaves = node.collectLeaves()
-    leaves.nonEmpty && !(leaves.size > 1 && node.exists(_.isInstanceOf[Join])) && leaves.forall {
+    val combined = node.collect { case several if several.children.size > 1 => several }
+    leaves.nonEmpty && combined.forall(_.isInstanceOf[Union]) && leaves.forall {
       case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
       case _ => false
     }

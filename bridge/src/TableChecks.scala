@@ -20,6 +20,11 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
       val all = new util.HashMap[String, String](table.properties)
       changes.foreach { case (key, value) => all.put(key, value) }
       TableInfo.ofCatalog(all, table.schema, table.partitionNames, changed = true)
+    case UnsetTableProperties(ResolvedTable(_, _, table: IndexTable, _), keys, _) =>
+      keys.find(key => table.indexing.containsKey(key.toLowerCase.stripPrefix("spark.indextables."))).foreach { key =>
+        throw new Failure(s"'$key' says how the rows of the table are indexed; it can be changed only with the rows: overwrite " +
+          "the table to index them in another way")
+      }
     case change: AlterTableCommand if changesColumns(change) => change.table match {
       case ResolvedTable(_, _, _: IndexTable, _) => throw new Failure(
         "the columns of a table of indextables are what was written to it: write rows with the option mergeSchema " +

@@ -33,10 +33,12 @@ _LIBRARIES = ("pyarrow", "datafusion", "tantivy", "obstore", "numpy", "pyspark")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_", "SPARK_", "PYSPARK_", "INDEXTABLES_")
 _PUBLIC_WORDS = ("REGION", "ENDPOINT", "PROFILE", "HOME", "PYTHON", "VERSION", "MASTER", "LOCAL_IP")
 _SECRET_SETTING = re.compile(
-    r"secret|password|token(?!izer)|credential|[._](access|account|encryption|private)[.]?key|connection[.]?(string|url)|[.]sas",
+    r"secret|passw|passphrase|token(?!izer)|credential|(access|account|storage|encryption|private|api)[._-]?key|"
+    r"connection[._-]?(string|url)|[._-]sas",
     re.IGNORECASE,
 )
-_SECRET_VALUE = re.compile(r"://[^/\s]*@|password=", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/\s]*@|passw\w*=|[?&;]sig=|accountkey=", re.IGNORECASE)
+_VARIABLES = ("spark.executorenv.", "spark.yarn.appmasterenv.")
 _SECRET_WORDS = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL")
 
 
@@ -169,7 +171,12 @@ def masked_setting(name: str, value: str) -> str:
 
     >>> masked_setting("spark.executor.memory", "4g"), masked_setting("fs.s3a.secret.key", "x")
     ('4g', '***')
+    >>> masked_setting("spark.executorEnv.AZURE_STORAGE_KEY", "x"), masked_setting("spark.jars", "https://h/j?sig=x")
+    ('***', '***')
     """
+    variable = next((name[len(each) :] for each in _VARIABLES if name.lower().startswith(each)), None)
+    if variable is not None and not _is_public(variable):
+        return MASK
     secret = is_secret(name) or _SECRET_SETTING.search(name) or _SECRET_VALUE.search(value)
     return MASK if secret else value
 

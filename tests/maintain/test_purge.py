@@ -44,10 +44,10 @@ def test_a_young_orphan_may_be_a_running_write(tmp_path: Path) -> None:
     young = orphan(tmp_path, hours=167)
     for dry_run in (True, False):
         outcome = purging.purge(log_of(tmp_path), Options(), dry_run=dry_run)
-        assert (outcome.orphans_found, outcome.orphans_deleted, outcome.bytes_found) == (1, 0, 0)
+        assert (outcome.orphans_found, outcome.young_orphans, outcome.orphans_deleted) == (0, 1, 0)
     old = orphan(tmp_path, "day=1/old.split")
     outcome = purging.purge(log_of(tmp_path), Options())
-    assert (outcome.orphans_found, outcome.orphans_deleted) == (2, 1)
+    assert (outcome.orphans_found, outcome.young_orphans, outcome.orphans_deleted) == (1, 1, 1)
     assert young.exists()
     assert not old.exists()
     assert purging.purge(log_of(tmp_path), Options(), older_than_hours=100).orphans_deleted == 1

@@ -25,23 +25,26 @@ class Requests:
         self.most = 0
         self.running = 0
         self.failing = ""
-        self._lock = threading.Lock()
+        # Requests wait until so many run at once, or for some seconds.
+        self.together = 1
+        self._changed = threading.Condition()
 
     def of(self, get_ranges):
         def slow(store, path, ranges):
             if not path.endswith(".split"):
                 return get_ranges(store, path, ranges)
-            with self._lock:
+            with self._changed:
                 self.paths.append(path)
                 self.running += 1
                 self.most = max(self.most, self.running)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self.most >= self.together, timeout=10)
             try:
-                time.sleep(0.02)
                 if self.failing and path.endswith(self.failing):
                     raise StoreError(f"{path}: no answer")
                 return get_ranges(store, path, ranges)
             finally:
-                with self._lock:
+                with self._changed:
                     self.running -= 1
 
         return slow
@@ -112,10 +115,11 @@ def test_many_are_opened_at_once_and_those_without_the_word_only_that(tmp_path, 
     written(remote)
     table = cold(remote, tmp_path)
     requests.paths.clear()
+    requests.most, requests.together = 0, SPLITS // 2
     assert table.scan(where="t INDEXQUERY 'needle'")["n"].to_pylist() == [500]
     assert requests.most >= SPLITS // 2
     assert SPLITS <= len(requests.paths) <= SPLITS + 8
-    requests.most = 0
+    requests.most, requests.together = 0, 1
     table = cold(remote, tmp_path, **{"read.concurrentOpens": "1", "read.parallelism": "1"})
     assert table.scan(where="t INDEXQUERY 'needle'")["n"].to_pylist() == [500]
     assert requests.most == 1

@@ -135,6 +135,14 @@ def test_show_create_table_can_be_executed_with_tokenizers_and_lengths(sql):
         sql("DROP TABLE told")
 
 
+def test_a_property_by_which_rows_are_indexed_cannot_be_unset(sql, table):
+    with pytest.raises(
+        AnalysisException, match=r"'indexing.typemap.message' says how the rows of the table are"
+    ):
+        sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('indexing.typemap.message')")
+    assert ("indexing.typemap.message", "text") in sql(f"SHOW TBLPROPERTIES {table}")
+
+
 def test_a_table_at_a_location_is_external(sql, tmp_path):
     for location, kind in ((f"LOCATION '{tmp_path}/t'", "EXTERNAL"), ("", "MANAGED")):
         sql(f"CREATE TABLE kinds (id INT) USING indextables {location}")

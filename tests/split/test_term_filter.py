@@ -14,6 +14,7 @@ from indextables.options import Options
 from indextables.split.footer import FilterPlace, filter_bytes, read_footer
 from indextables.split.index.term_filter import (
     TermFilter,
+    _sizes,
     blocks_for,
     encode_filter,
     encode_pages,
@@ -176,3 +177,14 @@ def test_the_filters_of_a_merged_split_have_the_terms_of_all_its_rows(tmp_path):
 def test_an_empty_filter_passes_nothing():
     filter_, data = stored_filter([], 1)
     assert not passes(filter_, "a", data)
+
+
+def test_many_fields_are_sized_quickly_and_stay_small():
+    terms = {f"s:c{n}": n + 1 for n in range(2000)}
+    sizes = _sizes(terms, 100_000)
+    assert sum(map(filter_bytes, sizes.values())) <= 2000
+    assert set(sizes) == {f"s:c{n}" for n in range(len(sizes))}, "those with fewest terms"
+    assert sizes
+    assert _sizes({"t:a": 10_000_000}, 1000) == {}
+    assert _sizes({}, 1000) == {}
+    assert _sizes({"t:a": 1000}, 10_000_000) == {"t:a": blocks_for(1000)}

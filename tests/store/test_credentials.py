@@ -337,6 +337,13 @@ def test_a_class_of_the_original_names_a_provider(tmp_path, monkeypatch):
         provider("com.acme.Vault")
 
 
+def test_credentials_that_are_given_count_more_than_a_class():
+    named = {"spark.indextables.aws.credentialsProviderClass": "com.acme.Vault"}
+    for own in ({"credentials.provider": "module:function"}, {"aws.accessKey": "a", "aws.secretKey": "s"}):
+        options = with_hadoop_keys(Options.parse({**named, **own}), locate("s3://b/t"), credentials=True)
+        assert options.get(cloud.PROVIDER) == own.get("credentials.provider")
+
+
 def test_a_class_without_a_counterpart_is_no_matter_of_local_tables(tmp_path):
     options = {"spark.indextables.aws.credentialsProviderClass": "com.acme.Vault"}
     indextables.write(tmp_path / "t", [{"n": 1}], options=options)

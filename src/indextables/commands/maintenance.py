@@ -276,7 +276,7 @@ def purge_figures(outcome: purging.PurgeOutcome) -> dict[str, object]:
         message += f"; {outcome.failed} could not be deleted: {outcome.problem}"
     return {
         "status": outcome.status,
-        "orphaned_files_found": outcome.orphans_found,
+        "orphaned_files_found": outcome.orphans_found + outcome.young_orphans,
         "orphaned_files_deleted": outcome.orphans_deleted,
         "size_mb_deleted": outcome.bytes_deleted / _MEGABYTE,
         "retention_hours": int(outcome.retention_hours),

@@ -89,6 +89,8 @@ class PurgeOutcome:
 
     orphans_found: int = 0
     orphans_deleted: int = 0
+    # Those that are not old enough to be deleted; a running write may be about to commit them.
+    young_orphans: int = 0
     bytes_found: int = 0
     bytes_deleted: int = 0
     retention_hours: float = 0.0
@@ -275,8 +277,8 @@ def purge(
     if not dry_run:
         log.store.remove_abandoned(before_ms=plan.before_ms, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
-    found = orphan_count + young
-    return outcome(plan, deletions, found, found_bytes, limit_reached=reached, duration_ms=elapsed)
+    whole = outcome(plan, deletions, orphan_count, found_bytes, limit_reached=reached, duration_ms=elapsed)
+    return replace(whole, young_orphans=young)
 
 
 def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:

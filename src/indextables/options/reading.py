@@ -58,8 +58,8 @@ PARALLELISM: Option[int | None] = option(
 CONCURRENT_OPENS = option(
     "read.concurrentOpens",
     integer(1),
-    32,
-    "Number of splits of an object store that one scan opens at once, ahead of reading their rows.",
+    64,
+    "Number of splits of an object store that one scan or task opens at once, ahead of reading their rows.",
     where=_READ,
 )
 SPLITS_PER_TASK: Option[int | None] = option(

@@ -21,7 +21,7 @@ from indextables.store import Store
 
 
 def execute(
-    spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store
+    spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store, *, scans: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Run a scan or an aggregation over some splits, in this process.
 
@@ -31,13 +31,14 @@ def execute(
         spec: What to return.
         splits: The splits to read, one after the other.
         store: The table's store.
+        scans: How many parts of one scan run at the same time in this process.
 
     Returns:
         Batches of the specification's schema. An aggregation returns one row for each group of these splits.
     """
     match spec:
         case ScanSpec():
-            yield from scan_splits(spec, splits, store)
+            yield from scan_splits(spec, splits, store, scans=scans)
         case AggregateSpec():
             yield from result_table([aggregate_splits(spec, splits, store)], spec).to_batches()
 
@@ -67,7 +68,8 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
         return
     at_once = parallelism(spec.table.options)
     groups = split_groups(spec, sufficient_splits(spec, splits), at_once, store)
-    works = [partial(execute, spec, group, store) for group in groups]
+    scans = min(at_once, len(groups))
+    works = [partial(execute, spec, group, store, scans=scans) for group in groups]
     left = spec.limit
     for batch in in_order(works, at_once):
         if left is None:

@@ -4,6 +4,7 @@ Footers, term filters and the parts of indexes that a condition needs are fetche
 matching row are left out.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from indextables.options import reading
 from indextables.predicate import Always, Predicate
 from indextables.read.parallel import each, parallelism
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.read.split_source import is_open
+from indextables.read.split_source import is_open, max_open_splits
 from indextables.read.table_context import SplitRef, TableContext
 from indextables.store import Store
 
@@ -29,6 +30,10 @@ class _ByteLimit:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew, as in a forked child: threads of the parent may have reserved bytes."""
         self._used = 0
         self._changed = threading.Condition()
 
@@ -47,12 +52,19 @@ class _ByteLimit:
                 self._changed.notify_all()
 
 
+_limit = _ByteLimit(_MAX_BYTES)
+os.register_at_fork(after_in_child=_limit.reset)
+
+
 def splits_at_once(store: Store, splits: Sequence[SplitRef], table: TableContext) -> int:
     """The number of splits to open at once; 1 if all of them are open."""
     if len(splits) < 2 or all(is_open(store, ref) for ref in splits):
         return 1
-    most = parallelism(table.options) if store.is_local else table.options.get(reading.CONCURRENT_OPENS)
-    return min(most, len(splits))
+    if store.is_local:
+        return min(parallelism(table.options), len(splits))
+    # A split that is open holds files, and twice as many wait for their reader.
+    most = min(table.options.get(reading.CONCURRENT_OPENS), max_open_splits() // 4)
+    return max(1, min(most, len(splits)))
 
 
 def open_readers(
@@ -62,6 +74,7 @@ def open_readers(
     where: Predicate | None,
     *,
     limited: bool = False,
+    scans: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[SplitReader]:
     """The splits in order, open; those of an object store that cannot have a matching row are left out.
@@ -72,15 +85,16 @@ def open_readers(
         table: The table.
         where: The condition that rows will be read with.
         limited: Whether the first splits may suffice.
+        scans: How many parts of one scan open splits at the same time.
         check: Called before a split is opened; an error that it raises ends the opening.
     """
     at_once = splits_at_once(store, splits, table)
     if store.is_local or at_once == 1:
         yield from each([partial(_open, store, ref, table, check) for ref in splits], at_once)
         return
-    limit = _ByteLimit(_MAX_BYTES)
-    works = [partial(_open_and_fetch, store, ref, table, where, limit, check) for ref in splits]
-    for reader in each(works, min(at_once, _FEW) if limited else at_once):
+    works = [partial(_open_and_fetch, store, ref, table, where, check) for ref in splits]
+    own = max(1, at_once // scans)
+    for reader in each(works, min(own, _FEW) if limited else own):
         if reader is not None:
             yield reader
 
@@ -96,7 +110,6 @@ def _open_and_fetch(
     ref: SplitRef,
     table: TableContext,
     where: Predicate | None,
-    limit: _ByteLimit,
     check: Callable[[], None],
 ) -> SplitReader | None:
     reader = _open(store, ref, table, check)
@@ -105,6 +118,6 @@ def _open_and_fetch(
         if isinstance(condition, Always):
             return reader if condition.value is True else None
         if ref.is_parquet and ref.source_file is None:
-            with limit.reserve(int(ref.size * _INDEX_SHARE)):
+            with _limit.reserve(int(ref.size * _INDEX_SHARE)):
                 reader.fetch_index(condition)
         return reader

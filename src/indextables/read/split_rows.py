@@ -25,10 +25,12 @@ from indextables.store import Store
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def scan_splits(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
-    """The rows of some splits, which are read one after the other."""
+def scan_splits(
+    spec: ScanSpec, splits: Sequence[SplitRef], store: Store, *, scans: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some splits, which are read one after the other, in one of so many parts of a scan."""
     limited = spec.limit is not None and not spec.order
-    readers = open_readers(store, splits, spec.table, spec.where, limited=limited)
+    readers = open_readers(store, splits, spec.table, spec.where, limited=limited, scans=scans)
     return scan_readers(spec, readers, len(splits))
 
 

@@ -5,10 +5,12 @@ with the credentials that they were read with.
 """
 
 import logging
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -227,6 +229,16 @@ class QuickwitSplit:
         )
 
 
+@dataclass(slots=True)
+class _Build:
+    """The rows of a table that were indexed here lately."""
+
+    rows: int = 0
+    ended: float = 0.0
+    reported: float = 0.0
+    warned: bool = False
+
+
 class _BuildProgress:
     """Warns that splits of IndexTables for Scala are indexed before they can be searched, and how far it is.
 
@@ -234,48 +246,50 @@ class _BuildProgress:
     """
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew, as in a forked child: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
-        self._url = ""
-        self._rows = 0
-        self._ended = 0.0
-        self._reported = 0.0
-        self._warned = False
+        self._builds: dict[str, _Build] = {}
 
     def count(self, batches: Iterator[pa.RecordBatch], url: str, rows: int) -> Iterator[pa.RecordBatch]:
         """The same batches of a split of so many rows; now and then the number of rows is reported."""
-        self._begin(url, rows)
+        build = self._begin(url, rows)
         for batch in batches:
             yield batch
-            self._add(batch.num_rows)
+            self._add(build, url, batch.num_rows)
 
-    def _begin(self, url: str, rows: int) -> None:
+    def _begin(self, url: str, rows: int) -> _Build:
         with self._lock:
             now = time.monotonic()
-            if url != self._url or now - self._ended > _PAUSE_SECONDS:
-                self._url, self._rows, self._warned, self._reported = url, 0, False, now
-            self._ended = now
-            many = self._rows + rows >= _MANY_ROWS
-            if self._warned or not many:
-                return
-            self._warned = True
-        _logger.warning(
-            "%s was written by IndexTables for Scala: its rows are indexed on this machine before they can "
-            "be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
-            url, url,
-        )  # fmt: skip
+            self._builds = {
+                table: build for table, build in self._builds.items() if now - build.ended < _PAUSE_SECONDS
+            }
+            build = self._builds.setdefault(url, _Build(ended=now, reported=now))
+            warn = not build.warned and build.rows + rows >= _MANY_ROWS
+            build.warned = build.warned or warn
+        if warn:
+            _logger.warning(
+                "%s was written by IndexTables for Scala: its rows are indexed on this machine before they "
+                "can be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
+                url, url,
+            )  # fmt: skip
+        return build
 
-    def _add(self, rows: int) -> None:
+    def _add(self, build: _Build, url: str, rows: int) -> None:
         with self._lock:
-            self._rows += rows
-            self._ended = now = time.monotonic()
-            if not self._warned or now - self._reported < _REPORT_SECONDS:
-                return
-            self._reported = now
-            url, total = self._url, self._rows
-        _logger.warning("%s: %d rows are indexed so far", url, total)
+            build.rows += rows
+            build.ended = now = time.monotonic()
+            report = build.warned and now - build.reported >= _REPORT_SECONDS
+            if report:
+                build.reported = now
+        if report:
+            _logger.warning("%s: %d rows are indexed so far", url, build.rows)
 
 
 _progress = _BuildProgress()
+os.register_at_fork(after_in_child=_progress.reset)
 
 
 _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()

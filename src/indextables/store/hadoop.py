@@ -73,7 +73,7 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         case Kind.S3:
             get = _for_bucket(keys, location.bucket)
             values = _s3_requests(get)
-            if named and credentials:
+            if named and use_credentials:
                 values |= _class_credentials(get, named.strip())
             elif use_credentials:
                 values |= _s3_credentials(

@@ -35,6 +35,8 @@ _COPY_BYTES = 8 << 20
 _LONGEST = 300
 _MAX_CLIENTS = 16
 _BACKOFF = Backoff(base_ms=50, max_ms=5000)
+# How often the deletion of a temporary file is tried.
+_DELETIONS = 3
 _Result = TypeVar("_Result")
 _HdfsClient = Any
 """A client of hdfs-native, which is an optional package."""
@@ -136,7 +138,7 @@ class HdfsBackend:
         folders = set()
         for key in keys:
             with self._translate_errors(key):
-                if self._delete(key):
+                if self._client().delete(_path(key), False):
                     deleted += 1
                     folders.add(key.rpartition("/")[0])
         for folder in folders:
@@ -154,7 +156,7 @@ class HdfsBackend:
                     removed += self.remove_abandoned(key[:-1], before_ms, other_tables)
             elif TEMPORARY.fullmatch(name) and status.modification_time < before_ms:
                 with self._translate_errors(key):
-                    removed += self._delete(key)
+                    removed += self._client().delete(_path(key), False)
         return removed
 
     # --- steps of a write ----------------------------------------------------------------------------
@@ -243,10 +245,8 @@ class HdfsBackend:
 
     def _abandon(self, temporary: str) -> None:
         with suppress(*_FAILURES, StoreError):  # the error that led here is the one to raise
-            self._delete(temporary)
-
-    def _delete(self, key: str) -> bool:
-        return bool(self._repeat(lambda: self._client().delete(_path(key), False)))
+            # Nobody else gives a file this name, so that a repeated deletion meets no other.
+            self._repeat(lambda: self._client().delete(_path(temporary), False), most=_DELETIONS)
 
     def _remove_empty(self, folder: str, root: str) -> None:
         while folder.startswith(root + "/"):
@@ -277,9 +277,9 @@ class HdfsBackend:
             key, _connect(self._location, self._identity.options)
         )
 
-    def _repeat(self, call: Callable[[], _Result]) -> _Result:
+    def _repeat(self, call: Callable[[], _Result], *, most: int = 1000) -> _Result:
         """Repeat what may be done twice when its connection is lost: the client does so for reads only."""
-        attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
+        attempts = min(self._identity.options.get(cloud.MAX_RETRIES) + 1, most)
         for attempt in range(1, attempts):
             try:
                 return call()

@@ -200,13 +200,18 @@ def can_answer_groups(
     exact = True
     sums_exact = sums_fit_doubles(spec, files)
     large = [ref for ref in rest.splits if not rest.is_small(ref)]
-    for reader in open_readers(store, large, rest.spec.table, rest.spec.where):
-        suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
-        if suffices is False:
-            return False
-        if suffices is None:
-            exact = False
-            break
+    table, where = rest.spec.table, rest.spec.where
+    try:
+        # The first split shows what the others need.
+        for reader in open_readers(store, large, table, where, limited=True, check=rest.budget.check):
+            suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
+            if suffices is False:
+                return False
+            if suffices is None:
+                exact = False
+                break
+    except _TooSlowError:
+        return False
     return exact or inline_groups(snapshot, files, spec, store, cores) is not None
 
 

@@ -165,21 +165,23 @@ class FilterWriter:
 def _sizes(terms: dict[str, int], split_bytes: int) -> dict[str, int]:
     """The blocks of each filter; all together are small compared with the split.
 
-    All fields get the same number of bits for each term; if that were too few, the field with most terms has
-    no filter.
+    All fields get the same number of bits for each term; if that were too few, those with most terms have no
+    filter.
     """
     most = max(int(split_bytes * _SHARE), _LEAST_BYTES)
-    chosen = dict(terms)
+    chosen: dict[str, int] = {}
+    least = 0
+    for name in sorted(terms, key=lambda name: terms[name]):
+        least += filter_bytes(blocks_for(terms[name], _LEAST_BITS_PER_TERM))
+        if least > most:
+            break
+        chosen[name] = terms[name]
     bits = _BITS_PER_TERM
-    while chosen:
+    while True:
         sizes = {name: blocks_for(count, bits) for name, count in chosen.items()}
-        if sum(map(filter_bytes, sizes.values())) <= most:
+        if bits == _LEAST_BITS_PER_TERM or sum(map(filter_bytes, sizes.values())) <= most:
             return sizes
-        bits *= 0.9
-        if bits < _LEAST_BITS_PER_TERM:
-            del chosen[max(chosen, key=lambda name: chosen[name])]
-            bits = _BITS_PER_TERM
-    return {}
+        bits = max(_LEAST_BITS_PER_TERM, 0.9 * bits)
 
 
 def encode_pages(field: str, bits: Bits) -> bytes:
