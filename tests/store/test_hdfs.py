@@ -189,7 +189,8 @@ def test_a_lost_connection_is_repaired_in_every_step_of_a_write(store, lossy, tm
     lossy.losses = [loss]
     assert through.upload("v4", tmp_path / "file") == len(b"uploaded")
     assert store.get("v4") == b"uploaded"
-    lossy.losses = [loss]
+    # The deletion of a name that others may use is not repeated.
+    lossy.losses = [] if method == "delete" else [loss]
     through.delete(["v1", "v2"])
     assert not store.exists("v1")
     assert not store.exists("v2")
