@@ -27,7 +27,8 @@ def table(request, tmp_path, monkeypatch):
         def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", full)
+        for module in ("index.loader", "query.searcher"):
+            monkeypatch.setattr(f"indextables.split.{module}.copy_pieces", full)
         return indextables.open(tmp_path / "t", options={"cache.disk.path": str(tmp_path / "cache")})
     (tmp_path / "file").write_text("not a folder")
     return indextables.open(tmp_path / "t", options={"cache.disk.path": str(tmp_path / "file" / "cache")})

@@ -177,7 +177,7 @@ def test_row_numbers_and_scores_need_the_row_ids(store, split, options):
 def test_another_process_finds_what_was_brought(store, split, options, monkeypatch):
     assert asked(open_index(store, split, options), QUESTIONS["words"]) == 1
     close_indexes()
-    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", None)
+    monkeypatch.setattr("indextables.split.index.loader.copy_pieces", None)
     index = open_index(store, split, options)
     assert asked(index, QUESTIONS["words"]) == 1
     with pytest.raises(TypeError):
@@ -193,7 +193,7 @@ def test_threads_that_need_the_same_field_fetch_it_once(store, split, options, m
         copied.extend((piece.file, piece.start) for piece in pieces)
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", copy)
+    monkeypatch.setattr("indextables.split.index.loader.copy_pieces", copy)
     index = open_index(store, split, options)
     copied.clear()
 
@@ -252,7 +252,7 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(store, split, options, mo
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("indextables.split.query.searcher.copy_pieces", full)
+        patched.setattr("indextables.split.index.loader.copy_pieces", full)
         with pytest.raises(SplitError, match=r"No space left.*cache\.disk\.path"):
             asked(index, QUESTIONS["words"])
     assert asked(index, QUESTIONS["words"]) == 1
@@ -385,18 +385,17 @@ def test_conditions_on_several_columns_are_fetched_at_once(store, split, options
         calls.append({piece.field for piece in pieces})
         return real(store, footer, folder, pieces)
 
-    monkeypatch.setattr("indextables.split.query.searcher.copy_pieces", copy)
+    monkeypatch.setattr("indextables.split.index.loader.copy_pieces", copy)
     index = open_index(store, split, options)
     calls.clear()
-    index.load_columns(["number", "NAME", "words", "no such column"])
+    condition = parse_condition("number < 7 AND name = 'name3' AND words INDEXQUERY 'line'", split.schema)
+    assert asked(index, condition) > 0
     assert len(calls) == 1
     assert {
         "t:words",
         split.mapping.fields_of("name")[0].name,
         split.mapping.fields_of("number")[0].name,
     } == calls[0]
-    condition = parse_condition("number < 7 AND name = 'name3'", split.schema)
-    assert asked(index, condition) > 0
 
 
 def test_a_file_that_shrinks_while_it_is_packed_is_an_error_not_a_loop(tmp_path, monkeypatch):

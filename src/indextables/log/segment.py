@@ -11,8 +11,10 @@ Every file is named together with its stamp, so that what was read of it is neve
 file of the same name holds: a table may be deleted and made anew at the same place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from indextables.errors import (
@@ -26,6 +28,8 @@ from indextables.log.format.names import Listing, version_file
 from indextables.log.format.state_manifest import decode_state
 from indextables.store import ObjectInfo, Store
 
+# So many files are listed before it is known from where on they are needed: one page of an object store.
+_MAX_FIRST_FILES = 1000
 # Size, time and tag of a file: they identify it among others of the same name.
 Stamp: TypeAlias = tuple[int, int, str]
 
@@ -76,14 +80,30 @@ class Segment:
 
 def current_segment(log: Store) -> Segment:
     """The files of the newest version."""
-    pointer = read_pointer(log)
-    if pointer is not None:
-        listing = listing_from(log, pointer.version)
-        if listing.pointer is not None and _names_something(pointer, listing):
-            segment = next(_segments(listing, listing.latest), None)
-            if segment is not None:
-                return segment
+    pointer, files = _pointer_and_files(log)
+    if pointer is None:
+        return segment_at(log, full_listing(log, files), None)
+    listing = listing_from(log, pointer.version, files)
+    if listing.pointer is not None and _names_something(pointer, listing):
+        segment = next(_segments(listing, listing.latest), None)
+        if segment is not None:
+            return segment
     return segment_at(log, full_listing(log), None)
+
+
+def _pointer_and_files(log: Store) -> tuple[Pointer | None, list[ObjectInfo] | None]:
+    """The pointer and all files of the log folder; no files if they are many, or on the local disk.
+
+    An object store needs as long for each as for both at once. The files may be older than the pointer: what
+    it names is not among them then, and they are listed again.
+    """
+    if not log.is_remote:
+        return read_pointer(log), None
+    with ThreadPoolExecutor(1, thread_name_prefix="indextables-list") as thread:
+        listed = thread.submit(lambda: list(islice(log.list(), _MAX_FIRST_FILES)))
+        pointer = read_pointer(log)
+        files = listed.result()
+    return pointer, files if len(files) < _MAX_FIRST_FILES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +150,15 @@ def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
     return version_files(listing, needed) if all(v in listing.versions for v in needed) else None
 
 
-def listing_from(log: Store, version: int) -> Listing:
-    """The files of a version and of later ones, and all states and manifests: they sort behind."""
-    return Listing.of(log.list(after=version_file(version - 1) if version else None))
+def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = None) -> Listing:
+    """The files of a version and of later ones, and all states and manifests: they sort behind.
+
+    `files` are all files of the folder, if they have been listed.
+    """
+    after = version_file(version - 1) if version else None
+    if files is None:
+        return Listing.of(log.list(after=after))
+    return Listing.of(info for info in files if after is None or info.path > after)
 
 
 def stamp_of(info: ObjectInfo) -> Stamp:
@@ -151,13 +177,14 @@ def version_files(listing: Listing, versions: range) -> tuple[VersionFile, ...]:
     return tuple(VersionFile(v, stamp_of(listing.versions[v])) for v in versions)
 
 
-def full_listing(log: Store) -> Listing:
+def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listing:
     """All files of the log folder, except a state under the number of a version that it does not describe.
 
     Version 0 never has splits. Releases of the original could write the newest state under its number, since
-    they counted version files only and had no others.
+    they counted version files only and had no others. `files` are all files of the folder, if they have been
+    listed.
     """
-    listing = Listing.of(log.list())
+    listing = Listing.of(log.list() if files is None else files)
     misfiled = listing.states.get(0)
     if misfiled is not None and 0 not in listing.versions and len(listing.states) > 1:
         try:

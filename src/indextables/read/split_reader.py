@@ -227,7 +227,6 @@ class SplitReader:
         """The candidates of a folded condition and the residual that the index leaves."""
         plan = self.table.filter_plans.find(where, self.view)
         if plan is None:
-            self.index.load_columns(self.columns_of(where))
             plan = self.table.filter_plans.make(where, self.view, self.bound_query, self.table.options)
         return plan
 

@@ -11,7 +11,7 @@ from indextables.store import CacheScope, Store
 # So much is read before the footer: term filters take up to 2% of a split, and page indexes less than 1%.
 _SHARE = 0.03
 _LEAST_BYTES = 16 << 10
-_MAX_BYTES = 512 << 10
+_MAX_BYTES = 768 << 10
 # The bytes of all tails that are kept.
 _MAX_KEPT_BYTES = 32 << 20
 

@@ -49,7 +49,12 @@ DOC_STORE_FIELD = "_documents"
 # Files with a range for each field.
 FILES_BY_FIELD = (".term", ".idx", ".pos", ".fieldnorm", ".fast")
 DICTIONARY_SUFFIX = ".term"
+POSTINGS_SUFFIX = ".idx"
 POSITIONS_SUFFIX = ".pos"
+FAST_SUFFIX = ".fast"
+FIELD_LENGTHS_SUFFIX = ".fieldnorm"
+# The bytes of a field in a file `.idx` begin with its number of tokens (u64), which scores need.
+TOKENS_BYTES = 8
 STORE_SUFFIX = ".store"
 # The longest directory: some thousand fields.
 MAX_DIRECTORY_BYTES = 256 << 10

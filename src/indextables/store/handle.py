@@ -170,6 +170,11 @@ class Store:
         """Whether objects are files of the local file system."""
         return self._location.kind is Kind.LOCAL
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether every call waits for a server."""
+        return self._location.kind not in (Kind.LOCAL, Kind.MEMORY)
+
     def local_path(self, path: str) -> str | None:
         """Where the object lies in the local file system, or None if it does not."""
         return "/" + self._key(path) if self._location.kind is Kind.LOCAL else None

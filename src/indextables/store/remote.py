@@ -47,7 +47,7 @@ class RemoteBackend:
         return self._reading(key, partial(_get, key=key, url=self._url(key)))
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges less than 1 MiB apart are fetched together, others side by side."""
+        """Ranges that are close to each other are fetched together, others side by side."""
         try:
             return self._reading(key, partial(_fetch, key=key, ranges=ranges))
         except (ObjectMissingError, CredentialsError):
@@ -285,9 +285,19 @@ def _get(client: Client, *, key: str, url: str) -> bytes:
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     # merged here: obstore, merging by itself, panics when the object ends inside a merged range
     whole = merged(ranges)
-    starts, ends = [start for start, _ in whole], [end for _, end in whole]
-    parts = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=0)
-    return cut(ranges, whole, [memoryview(part) for part in parts])
+
+    def fetch(some: Sequence[tuple[int, int]]) -> list[memoryview]:
+        starts, ends = [start for start, _ in some], [end for _, end in some]
+        parts = obstore.get_ranges(client, key, starts=starts, ends=ends, coalesce=0)
+        return [memoryview(part) for part in parts]
+
+    if len(whole) <= _RANGES_AT_ONCE:
+        return cut(ranges, whole, fetch(whole))
+    groups = [whole[at : at + _RANGES_AT_ONCE] for at in range(0, len(whole), _RANGES_AT_ONCE)]
+    with ThreadPoolExecutor(
+        min(len(groups), _MAX_THREADS), thread_name_prefix="indextables-ranges"
+    ) as threads:
+        return cut(ranges, whole, [part for parts in threads.map(fetch, groups) for part in parts])
 
 
 def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
@@ -295,20 +305,33 @@ def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
     return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")
 
 
-_GAP_BYTES = 1 << 20
+# Gaps of so many bytes are read too. A few requests at once cost no more than one; many do, so that larger
+# gaps are read instead.
+_SMALL_GAP_BYTES, _LARGE_GAP_BYTES = 64 << 10, 1 << 20
+_FEW_REQUESTS = 16
+# So many requests are made at once by one call of obstore; more by several calls at once.
+_RANGES_AT_ONCE = 10
+_MAX_THREADS = 4
 
 Range = tuple[int, int]
 
 
 def merged(ranges: Sequence[Range]) -> list[Range]:
-    """The fewest ranges that cover these, without bridging gaps of more than 1 MiB.
+    """Few ranges that cover these, without bridging gaps of more than 64 KiB, or of 1 MiB if there are many.
 
     >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
     [(0, 30), (5000000, 5000010)]
+    >>> merged([(at, at + 10) for at in range(0, 10_000_000, 500_000)])
+    [(0, 9500010)]
     """
+    few = _merge(ranges, _SMALL_GAP_BYTES)
+    return few if len(few) <= _FEW_REQUESTS else _merge(few, _LARGE_GAP_BYTES)
+
+
+def _merge(ranges: Sequence[Range], gap: int) -> list[Range]:
     joined: list[Range] = []
     for start, end in sorted(ranges):
-        if joined and start - joined[-1][1] <= _GAP_BYTES:
+        if joined and start - joined[-1][1] <= gap:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
             joined.append((start, end))

@@ -25,7 +25,9 @@ from indextables.split.tantivy_layout import (
     DICTIONARY_SUFFIX,
     FILES_BY_FIELD,
     POSITIONS_SUFFIX,
+    POSTINGS_SUFFIX,
     STORE_SUFFIX,
+    TOKENS_BYTES,
     field_names,
     field_ranges,
 )
@@ -36,8 +38,11 @@ from indextables.store import Store
 _ATTEMPTS = 3
 # From this size on, the bytes of a field in a file are a piece; smaller ones belong to the shared piece.
 PIECE_BYTES = 64 << 10
-# A piece is compressed if that saves at least 5%.
-_MAX_PACKED_RATIO = 0.95
+# The postings and positions of a field are cut into pieces of this size, or into so many.
+TERM_PIECE_BYTES = 128 << 10
+_MAX_TERM_PIECES = 256
+# A piece is compressed if that saves at least 2%.
+_MAX_PACKED_RATIO = 0.98
 # The stored bytes of one read: adjacent pieces, or blocks of a large piece.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
@@ -129,16 +134,25 @@ class _FileRange:
 
 
 def _file_ranges(path: Path, fields: Sequence[str]) -> list[_FileRange]:
-    """The parts of a file: those of large enough fields, and the parts between them."""
+    """The parts of a file: those of large enough fields, and the parts between them.
+
+    Postings and positions are cut further, since a search needs those of a few terms. Every search needs the
+    number of tokens before the postings, so that belongs to the part before.
+    """
     size = path.stat().st_size
     cuts: list[_FileRange] = []
     reached = 0
     for field, start, stop in _ranges_by_field(path, size, fields):
-        if stop - start >= PIECE_BYTES:
-            if start > reached:
-                cuts.append(_FileRange(path, None, reached, start))
-            cuts.append(_FileRange(path, field, start, stop))
-            reached = stop
+        if stop - start < PIECE_BYTES:
+            continue
+        first = start + TOKENS_BYTES if path.suffix == POSTINGS_SUFFIX else start
+        if first > reached:
+            cuts.append(_FileRange(path, None, reached, first))
+        step = stop - first
+        if path.suffix in (POSTINGS_SUFFIX, POSITIONS_SUFFIX):
+            step = max(TERM_PIECE_BYTES, -(-step // _MAX_TERM_PIECES))
+        cuts += (_FileRange(path, field, at, min(at + step, stop)) for at in range(first, stop, step))
+        reached = stop
     return [*cuts, _FileRange(path, None, reached, size)] if size > reached or not cuts else cuts
 
 

@@ -141,7 +141,8 @@ class FilterWriter:
         keys = {name: own for name, own in found.items() if own is not None}
         sizes = _sizes({name: len(own) for name, own in keys.items()}, sink.tell())
         places = []
-        for name, blocks in sizes.items():
+        # The smallest last: what is close to the footer is read with it.
+        for name, blocks in sorted(sizes.items(), key=lambda each: each[1], reverse=True):
             places.append(FilterPlace(name, sink.tell(), blocks))
             sink.write(encode_pages(name, encode_filter(keys[name], blocks)))
         return tuple(places)

@@ -41,7 +41,7 @@ from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
 from indextables.split.query.index_view import IndexView, ViewFacts
-from indextables.split.query.query_compiler import compile_json, compile_query
+from indextables.split.query.query_compiler import compile_json, compile_node
 from indextables.split.query.row_sets import (
     ALL_ROWS,
     FALSE,
@@ -59,7 +59,13 @@ from indextables.split.query.row_sets import (
     two_valued,
     union,
 )
-from indextables.split.query.text_queries import compile_text, regex_query, text_range_query, values_query
+from indextables.split.query.text_queries import (
+    compile_text,
+    regex_query,
+    terms_of_pattern,
+    text_range_query,
+    values_query,
+)
 from indextables.split.query.value_queries import (
     MAX_RANGES,
     Value,
@@ -206,10 +212,11 @@ class FilterPlan:
 
 
 def plan_filter(predicate: Predicate, view: IndexView, bind: Bind, options: Options) -> FilterPlan:
-    """Split a condition into a query of the index and a residual condition."""
+    """Split a condition into a query of the index, whose parts are fetched, and a residual condition."""
     compiler = _FilterCompiler(view, bind, options)
     parts = conjuncts(predicate)
     answers = [compiler.compile(part) for part in parts]
+    view.load(())
     candidates = and_(answers).true
     left = tuple(part for part, answer in zip(parts, answers, strict=True) if not answer.true.exact)
     if candidates.exact:
@@ -234,7 +241,8 @@ class _FilterCompiler:
             case Always(value):
                 return UNKNOWN if value is None else TRUE if value else FALSE
             case Search():
-                return compile_query(self.bind(predicate), self.view)
+                bound = self.bind(predicate)
+                return compile_node(bound.query, bound, self.view)
             case NestedCondition():
                 return UNDECIDED
             case _:
@@ -294,7 +302,7 @@ class _FilterCompiler:
             return two_valued(same.rows, same.recheck)
         if leaf.op is Op.EQ:
             return self._equal(name, pa.array([leaf.value], leaf.value.type))
-        field = self.view.find(name, *_VALUES, Kind.STRING)
+        field = self.view.mapping.find(name, *_VALUES, Kind.STRING)
         if field is None:
             return UNDECIDED
         return self._ordered(field, leaf.op, leaf.value)
@@ -310,7 +318,7 @@ class _FilterCompiler:
     def _equal(self, name: str, values: pa.Array) -> IndexAnswer:
         if (field := self.view.find(name, *_VALUES)) is not None:
             return self._equal_values(field, values)
-        field = self.view.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
+        field = self.view.mapping.find(name, Kind.STRING, Kind.HASH, Kind.IP, Kind.TEXT)
         phrases = field is not None and field.kind is Kind.TEXT
         slow = len(values) > _MAX_PHRASES if phrases else self.view.is_slow_lookup(len(values))
         if field is None or slow or kind_of(values.type) is not TypeKind.STRING:
@@ -321,8 +329,10 @@ class _FilterCompiler:
                 query = values_query(field, self.view, texts)
                 return self._true_for(name, query.rows, query.recheck)
             case Kind.HASH:
+                self.view.need(field.name)
                 rows = hash_query(self.view, field, texts)
             case Kind.IP:
+                self.view.need(field.name)
                 rows = self._same_address(field, texts)
             case _:
                 rows = union(self._same_words(field, text) for text in texts)
@@ -367,6 +377,7 @@ class _FilterCompiler:
         bound = None if column is None else as_field_value(value, column.type, field)
         if bound is None:
             return UNDECIDED
+        self.view.need(field.name)
         above = range_query(self.view, field, bound, None, lower_inclusive=inclusive == upward)
         below = range_query(self.view, field, None, bound, upper_inclusive=inclusive != upward)
         return (
@@ -389,10 +400,10 @@ class _FilterCompiler:
         parts = _parts(leaf)
         if parts is None or not self._is_enabled(leaf):
             return UNDECIDED
-        field = self.view.find(name, Kind.STRING)
+        field = self.view.mapping.find(name, Kind.STRING)
         if field is None:
             return self._pattern_in_words(parts, name)
-        query = regex_query(self.view, field, patterns.wildcard(parts))
+        query = regex_query(self.view, field, patterns.wildcard(parts), terms_of_pattern(field, parts))
         if query is None:
             return UNDECIDED
         partial = self.view.partial(field)
@@ -407,7 +418,8 @@ class _FilterCompiler:
         if field is None or not field.analysis.keeps_words or not plain_parts:
             return UNDECIDED
         needle = max(plain_parts, key=len).lower()
-        query = regex_query(self.view, field, patterns.ANY + patterns.literal(needle) + patterns.ANY)
+        expression = patterns.ANY + patterns.literal(needle) + patterns.ANY
+        query = regex_query(self.view, field, expression, field.name)
         rows = union((query or ALL_ROWS, self.view.partial(field)))
         return self._true_for(name, rows, rows)
 

@@ -13,6 +13,7 @@ from typing import Any
 import tantivy
 from tantivy import Query
 
+from indextables.split.index.loader import FastColumn
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.index_view import IndexView
 from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, intersect, subtract
@@ -98,7 +99,7 @@ class _Groups:
         if any(key.interval is not None and field.kind is not Kind.I64 for key, field in self.keys):
             raise _NotExact
         fields = [field for _, field in self.keys] + [field for _, field in self.measures]
-        view.load([field.name for field in fields])
+        view.need(*(FastColumn(field.name) for field in fields))
         if any(view.partial(field) is not NO_ROWS for field in fields):
             raise _NotExact
 

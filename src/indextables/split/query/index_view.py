@@ -12,7 +12,7 @@ length that contains the word once.
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from enum import Enum
@@ -24,6 +24,8 @@ import tantivy
 from tantivy import Query
 
 from indextables.split.footer import positions_key
+from indextables.split.index.loader import Dictionary as TermsOf
+from indextables.split.index.loader import FastColumn, IndexPart, TermList
 from indextables.split.mapping import PARTIAL_FIELD, Field, Kind, Mapping
 from indextables.split.query.row_sets import ALL_ROWS, NO_ROWS, RowSet, union
 
@@ -107,25 +109,38 @@ class ViewFacts:
     """What the compiled form of a condition depends on, besides the schemas of index and split.
 
     `partial`: the fields that were looked up in `_partial`, and whether rows are listed there. `nulls`: the
-    columns, and whether none of their values are null, some, or all. `loaded`: the fields that are needed.
+    columns, and whether none of their values are null, some, or all. `parts`: what is needed of the index.
     `variable`: the columns (in lower case) that have no constant value. `is_shareable` is false if the
     compiled form depends on anything else, as terms of the index.
     """
 
     partial: dict[str, tuple[Field, bool]] = field(default_factory=dict)
     nulls: dict[str, "Nulls"] = field(default_factory=dict)
-    loaded: set[str] = field(default_factory=set)
+    parts: set[IndexPart] = field(default_factory=set)
     variable: set[str] = field(default_factory=set)
     is_shareable: bool = True
 
     def hold_for(self, view: "IndexView") -> bool:
-        """Whether the same condition has the same compiled form for another index; loads its fields."""
+        """Whether the same condition has the same compiled form for another index; fetches its parts."""
         if any(name in view.constants for name in self.variable):
             return False
         if any(view.nulls(name) is not nulls for name, nulls in self.nulls.items()):
             return False
-        view.load(self.loaded)
+        view.load(self.parts)
         return all((view.partial(own) is not NO_ROWS) is has_rows for own, has_rows in self.partial.values())
+
+
+class PartLoader(Protocol):
+    """Fetches parts of an index that are not on the local disk."""
+
+    def __call__(self, parts: Iterable[IndexPart]) -> None:
+        """Fetch parts, and those that were collected."""
+
+    def only(self, part: IndexPart) -> None:
+        """Fetch one part."""
+
+    def need(self, parts: Iterable[IndexPart]) -> None:
+        """Collect parts, which are fetched with the next ones."""
 
 
 class Nulls(Enum):
@@ -145,9 +160,9 @@ class IndexView:
 
     `columns` are the columns of the split's rows. `null_counts` is the number of nulls of columns, where it
     is known. `constants` are columns (in lower case) with one value for all rows: the partition columns.
-    `load` fetches the pieces of fields into the disk cache: code that queries a field gets it by `find`, or
-    loads it. With `statistics`, scores are those of the whole table. Scored terms are added to `words`.
-    `lengths` caches average lengths.
+    `load` fetches parts of the index into the disk cache: code that makes a query says what the query needs
+    (`find`, `need`, `need_terms`), and that is fetched when the query is complete. With `statistics`, scores
+    are those of the whole table. Scored terms are added to `words`. `lengths` caches average lengths.
     """
 
     index: tantivy.Index
@@ -155,9 +170,9 @@ class IndexView:
     mapping: Mapping
     columns: pa.Schema
     num_rows: int
+    load: PartLoader
     null_counts: Dictionary[str, int] = field(default_factory=dict)
     constants: Dictionary[str, pa.Scalar] = field(default_factory=dict)
-    load: Callable[[Collection[str]], None] = lambda _: None
     statistics: TermStatistics | None = None
     words: set[FieldTerm] | None = None
     lengths: dict[str, float | None] = field(default_factory=dict)
@@ -180,16 +195,25 @@ class IndexView:
         return None if column is None else self.columns.field(column)
 
     def find(self, column: str, *kinds: Kind) -> Field | None:
-        """The column's field of one of these kinds, in order of preference, loaded."""
+        """The column's field of one of these kinds, in order of preference; the whole field is needed."""
         field = self.mapping.find(column, *kinds)
         if field is not None:
-            self._load(field.name)
+            self.need(field.name)
         return field
 
-    def _load(self, name: str) -> None:
+    def need(self, *parts: IndexPart) -> None:
+        """Fetch parts of the index when the query is complete."""
         if self.facts is not None:
-            self.facts.loaded.add(name)
-        self.load((name,))
+            self.facts.parts.update(parts)
+        self.load.need(parts)
+
+    def need_terms(self, field: Field, terms: Iterable[str], *, positions: bool = False) -> None:
+        """Fetch the rows of some terms when the query is complete, and their positions for phrases."""
+        self.need(TermList(field.name, tuple(dict.fromkeys(terms)), positions))
+
+    def need_positions(self, field: Field) -> None:
+        """Fetch all positions of a field when the query is complete."""
+        self.need(positions_key(field.name))
 
     def constant(self, column: str) -> pa.Scalar | None:
         """The value of a column that has one value for all rows; None for other columns."""
@@ -211,22 +235,20 @@ class IndexView:
         """The terms of a field that begin with a text."""
         if self.facts is not None:
             self.facts.is_shareable = False
+        self.load.only(TermsOf(field.name))
         return [term for term, _ in self.searcher.terms_with_prefix(field.name, start)]
-
-    def load_positions(self, field: Field) -> None:
-        """Fetch the positions of a field, which phrases need."""
-        self._load(positions_key(field.name))
 
     def partial(self, field: Field) -> tantivy.Query:
         """The rows whose value is incomplete in the field."""
         if not field.may_be_partial:
             return NO_ROWS
-        self._load(PARTIAL_FIELD)
+        self.load.only(TermsOf(PARTIAL_FIELD))
         has_rows = bool(self.searcher.doc_freq(PARTIAL_FIELD, field.name))
         if self.facts is not None:
             self.facts.partial[field.name] = (field, has_rows)
         if not has_rows:
             return NO_ROWS
+        self.need(PARTIAL_FIELD)
         named = Query.term_query(self.schema, PARTIAL_FIELD, field.name, index_option="basic")
         return Query.const_score_query(named, 0.0)
 
@@ -243,6 +265,7 @@ class IndexView:
 
     def frequency(self, key: FieldTerm) -> int:
         """How many rows have a word in a field."""
+        self.load((TermsOf(key[0]),))
         return self.searcher.doc_freq(*key)
 
     def average_length(self, field: str, words: Sequence[str]) -> float | None:
@@ -256,6 +279,7 @@ class IndexView:
 
     def _explained_length(self, field: str, word: str) -> float | None:
         """The average length, from Tantivy's explanation of a score."""
+        self.load((TermList(field, (word,)),))
         query = Query.term_query(self.schema, field, word, "basic")
         (_, address), *_ = self.searcher.search(query, limit=1, count=False).hits
         left = [json.loads(query.explain(self.searcher, address).to_json())]
@@ -283,6 +307,6 @@ class IndexView:
             return RowSet(NO_ROWS)
         for own in self.mapping.fields_of(column):
             if own.fast and own.kind is not Kind.JSON:
-                self._load(own.name)
+                self.need(FastColumn(own.name))
                 return RowSet(union((Query.exists_query(own.name), self.partial(own))))
         return RowSet(ALL_ROWS, ALL_ROWS)

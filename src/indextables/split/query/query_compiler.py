@@ -91,7 +91,7 @@ def _value(text: str, field: Field, name: str, view: IndexView) -> tuple[tantivy
     certain = len(tokens) < 2 or field.record == "position"
     if len(tokens) > 1 and field.record == "position":
         words: list[str | tuple[int, str]] = [(t.position - tokens[0].position, t.text) for t in tokens]
-        view.load_positions(field)
+        view.need_positions(field)
         phrase = Query.phrase_query(view.schema, name, words)
         ways = [view.scored(phrase, name, [token.text for token in tokens])]
     else:
@@ -111,20 +111,23 @@ def _value_query(view: IndexView, field: Field, name: str, value: float | bool) 
 
 
 def compile_query(bound: BoundQuery, view: IndexView) -> IndexAnswer:
-    """The answer of an index for a search operator."""
-    return _node(bound.query, bound, view)
+    """The answer of an index for a search operator; what its queries need is fetched."""
+    answer = compile_node(bound.query, bound, view)
+    view.load(())
+    return answer
 
 
-def _node(node: QueryNode, bound: BoundQuery, view: IndexView) -> IndexAnswer:
+def compile_node(node: QueryNode, bound: BoundQuery, view: IndexView) -> IndexAnswer:
+    """The answer of an index for a part of a query; the caller has `view` fetch what it needs."""
     match node:
         case AllOf(parts):
-            return and_(_node(part, bound, view) for part in parts)
+            return and_(compile_node(part, bound, view) for part in parts)
         case AnyOf(parts):
-            return or_(_node(part, bound, view) for part in parts)
+            return or_(compile_node(part, bound, view) for part in parts)
         case Negation(part):
-            return not_(_node(part, bound, view))
+            return not_(compile_node(part, bound, view))
         case Boost(part, factor):
-            inner = _node(part, bound, view)
+            inner = compile_node(part, bound, view)
             return IndexAnswer(
                 RowSet(Query.boost_query(inner.true.rows, factor), inner.true.recheck), inner.false
             )
@@ -156,11 +159,12 @@ def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer
     constant = view.constant(ref.column)
     if constant is not None:
         return TRUE if constant.is_valid and match_constant(leaf, ref.column, constant) else FALSE
-    field = view.find(ref.column, *ref.kinds)
+    field = view.mapping.find(ref.column, *ref.kinds)
     if field is None:
         # A column that was added later is null here; one that is not indexed is evaluated on rows.
         return FALSE if view.column(ref.column) is None else UNDECIDED
     if field.kind is Kind.JSON:
+        view.need(field.name)
         return compile_json(leaf, field, json_paths(field, ref), view)
     if ref.path:
         raise QuerySyntaxError(f"'{ref.column}' has no fields within it: {'.'.join(ref.path)}")
@@ -171,9 +175,10 @@ def compile_leaf(leaf: QueryLeaf, ref: FieldRef, view: IndexView) -> IndexAnswer
 
 
 def _compile_field(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
+    if field.kind in (Kind.TEXT, Kind.STRING):
+        return compile_text(leaf, field, view)
+    view.need(field.name)
     match field.kind:
-        case Kind.TEXT | Kind.STRING:
-            return compile_text(leaf, field, view)
         case Kind.HASH:
             return _compile_hash(leaf, field, view)
         case Kind.IP:

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -28,8 +28,16 @@ from indextables.limits import is_resource_exhausted, max_mapped_files, max_open
 from indextables.options import Options, reading
 from indextables.split.footer import META, Footer, positions_key
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
-from indextables.split.index.cache_entry import CachedPiece, PieceKey, whole_files
+from indextables.split.index.cache_entry import CachedPiece, whole_files
 from indextables.split.index.files import committed_files, copy_pieces, create_files, remove_folder
+from indextables.split.index.loader import (
+    Dictionary,
+    IndexLoader,
+    IndexPart,
+    LoadedParts,
+    TermList,
+    first_pieces,
+)
 from indextables.split.index.tokenizers import register_tokenizers
 from indextables.split.mapping import ROW_FIELD, SYSTEM_FIELDS, Kind
 from indextables.split.query.index_view import FieldTerm, IndexView, TermStatistics
@@ -123,8 +131,7 @@ class CachedIndex:
         self.index = index
         self.searcher = index.searcher()
         self.index_schema = _schema_text(lease.folder / META)
-        # The fields whose pieces are all in the disk cache.
-        self.loaded: set[str] = set()
+        self.loaded = LoadedParts()
 
 
 def _schema_text(meta: Path) -> str:
@@ -137,32 +144,6 @@ class _MetaJson(msgspec.Struct):
     schema: msgspec.Raw
 
 
-class FieldLoader:
-    """Fetches fields of a split's index into the disk cache, whose files are sparse."""
-
-    def __init__(self, store: Store, footer: Footer, opened: CachedIndex) -> None:
-        self._store = store
-        self._footer = footer
-        self._lease = opened.lease
-        self._loaded = opened.loaded
-
-    def __call__(self, fields: Collection[str]) -> None:
-        """Fetch the pieces of these fields that are missing."""
-        if self._loaded.issuperset(fields):
-            return
-        pieces = {(p.file, p.start): p for name in fields for p in self._footer.pieces.get(name, ())}
-
-        def write(folder: Path, missing: Collection[PieceKey]) -> list[CachedPiece]:
-            return copy_pieces(self._store, self._footer, folder, [pieces[place] for place in missing])
-
-        try:
-            self._lease.fill(pieces.keys(), write)
-        except SplitError:
-            _close(self._lease)  # the next search opens the index again: files may be missing
-            raise
-        self._loaded.update(fields)
-
-
 class IndexSearcher:
     """The index of one split, open for searching; missing pieces are read through a store."""
 
@@ -170,7 +151,8 @@ class IndexSearcher:
         self.where = f"{store.url}/{footer.path}"
         self.footer = footer
         self.lease = opened.lease
-        self.load = FieldLoader(store, footer, opened)
+        # After an error files may be missing, so the next search opens the index again.
+        self.load = IndexLoader(store, footer, opened.lease, opened.loaded, partial(_close, opened.lease))
         self.view = IndexView(
             index=opened.index,
             searcher=opened.searcher,
@@ -181,10 +163,6 @@ class IndexSearcher:
             load=self.load,
             index_schema=opened.index_schema,
         )
-
-    def load_columns(self, columns: Iterable[str]) -> None:
-        """Fetch the fields of columns that have a single one, with one request."""
-        self.load(_single_fields(self.footer, columns))
 
     def discard(self) -> None:
         """Remove the cache entry, which is damaged."""
@@ -200,7 +178,7 @@ class IndexSearcher:
         """How many rows match."""
         if query is ALL_ROWS:
             return self.footer.num_records
-        return 0 if query is NO_ROWS else _count(self.view.searcher.search(query, limit=1))
+        return 0 if query is NO_ROWS else _count(self._searcher().search(query, limit=1))
 
     def rows(self, query: Query) -> Rows:
         """The numbers of all rows that match, in order."""
@@ -242,10 +220,10 @@ class IndexSearcher:
         limit = min(limit, self.footer.num_records)
         if query is NO_ROWS or limit <= 0:
             return TopRows(np.arange(0, dtype=np.int64), np.zeros(0, np.float32))
-        self.load((ROW_FIELD,))
-        hits = self.view.searcher.search(query, limit=limit, count=False).hits
+        searcher = self._searcher(ROW_FIELD)
+        hits = searcher.search(query, limit=limit, count=False).hits
         scores = np.array([score for score, _ in hits], np.float32)
-        ids = self.view.searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
+        ids = searcher.fast_field_values(ROW_FIELD, [address for _, address in hits])
         rows = self.footer.row_numbers(np.array(ids, np.int64))
         order = np.lexsort((rows, -scores))
         return TopRows(rows[order], scores[order])
@@ -254,6 +232,7 @@ class IndexSearcher:
     def term_statistics(self, words: Iterable[FieldTerm]) -> TermStatistics:
         """The document frequencies of terms, and the average lengths of their fields."""
         listed = list(words)
+        self.load(TermList(field, (word,)) for field, word in listed)
         lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
         known_lengths = {field: length for field, length in lengths.items() if length is not None}
         frequencies = {word: self.view.frequency(word) for word in listed}
@@ -263,7 +242,7 @@ class IndexSearcher:
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
         """Tantivy's aggregation over the rows that match; AggregationRefusedError if it cannot."""
         try:
-            answer: dict[str, Any] = self.view.searcher.aggregate(query, request)
+            answer: dict[str, Any] = self._searcher().aggregate(query, request)
         except ValueError as error:
             raise AggregationRefusedError(str(error)) from error
         return answer
@@ -276,12 +255,13 @@ class IndexSearcher:
 
         Columns that the split does not index have none; they may have been added later.
         """
-        field = self.view.find(column, Kind.TEXT)
+        field = self.view.mapping.find(column, Kind.TEXT)
         if field is None and not self.view.mapping.fields_of(column):
             return [None] * len(texts)
         if field is None:
             raise SplitError(f"'{column}' is not indexed as text, so nothing in it can be highlighted")
-        generator = tantivy.SnippetGenerator.create(self.view.searcher, query, self.view.schema, field.name)
+        self.load.need((Dictionary(field.name),))
+        generator = tantivy.SnippetGenerator.create(self._searcher(), query, self.view.schema, field.name)
         generator.set_max_num_chars(length)
         fragments: list[str | None] = []
         for text in texts:
@@ -290,10 +270,14 @@ class IndexSearcher:
             fragments.append(snippet.to_html() if snippet.highlighted() else None)
         return fragments
 
+    def _searcher(self, *parts: IndexPart) -> tantivy.Searcher:
+        """Tantivy's searcher, after all parts that queries need have been fetched."""
+        self.load(parts)
+        return self.view.searcher
+
     @translate_errors
     def _by_row(self, query: Query, limit: int) -> tantivy.SearchResult:
-        self.load((ROW_FIELD,))
-        return self.view.searcher.search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
+        return self._searcher(ROW_FIELD).search(query, limit=limit, order_by_field=ROW_FIELD, order=Order.Asc)
 
     @translate_errors
     def _numbers(self, result: tantivy.SearchResult) -> Rows:
@@ -323,14 +307,15 @@ _unchecked = 0
 def open_index(store: Store, footer: Footer, options: Options, columns: Iterable[str] = ()) -> IndexSearcher:
     """The searcher of a split: open already, or from the disk cache, or fetched into it.
 
-    If it is fetched, the fields of `columns` come with it, without requests of their own.
+    If it is fetched, the fields of `columns` come with it, without requests of their own; of large fields
+    only what every search for terms needs.
     """
 
     def write(folder: Path) -> list[CachedPiece]:
         create_files(footer, folder)
-        fields = (None, *_single_fields(footer, columns))
-        pieces = {(p.file, p.start): p for name in fields for p in footer.pieces.get(name, ())}
-        return copy_pieces(store, footer, folder, pieces.values())
+        fields = _single_fields(footer, columns)
+        first = [*footer.pieces[None], *(piece for name in fields for piece in first_pieces(footer, name))]
+        return copy_pieces(store, footer, folder, first)
 
     return _open_cached(footer.index_key(store.url), store, footer, options, write)
 
@@ -448,12 +433,12 @@ def _evict_over_limit(limit: int) -> None:
 
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
-    """Whether all pieces of some columns of a split's index are in the disk cache."""
+    """Whether the fields of some columns are in the disk cache; of large fields, whether their terms are."""
     pieces = [
         (piece.file, piece.start)
         for column in columns
         for field in footer.mapping.fields_of(column)
-        for piece in footer.pieces.get(field.name, ())
+        for piece in first_pieces(footer, field.name)
     ]
     key = footer.index_key(store.url)
     cache = index_cache(options)
@@ -491,7 +476,7 @@ def prewarm(
     folder = opened.lease.folder
     fields = field_names((folder / META).read_bytes())
     selection = {name for name in fields if not columns or column_of(name) in columns}
-    opened.load(selection | SYSTEM_FIELDS | set(map(positions_key, selection)))
+    opened.load((*selection, *SYSTEM_FIELDS, *map(positions_key, selection)))
     suffixes = tuple(suffix for part in parts for suffix in INDEX_COMPONENTS[part])
     return sum(
         _read_file(Path(item.path), fields, selection if columns else None)

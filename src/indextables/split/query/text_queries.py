@@ -20,6 +20,8 @@ from indextables.predicate.query_tree import (
     Wild,
     Wildcard,
 )
+from indextables.split.footer import positions_key
+from indextables.split.index.loader import IndexPart, TermRange, prefix_range
 from indextables.split.index.tokenizers import (
     Token,
     lower_case,
@@ -108,9 +110,9 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
             return terms.prefix(text)
         case Wildcard(parts=parts):
             pieces = tuple(p if isinstance(p, Wild) else terms.folded(p) for p in parts)
-            return terms.pattern(patterns.wildcard(pieces))
+            return terms.pattern(patterns.wildcard(pieces), terms_of_pattern(field, pieces))
         case Regex(pattern=pattern):
-            return terms.pattern(pattern, leaf)
+            return terms.pattern(pattern, field.name, leaf)
         case Fuzzy(text=text, distance=distance):
             return terms.fuzzy(text, distance)
         case Range(lower=lower, upper=upper):
@@ -119,6 +121,12 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
             return or_(terms.words(value) for value in values)
         case _:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
+
+
+def terms_of_pattern(field: Field, parts: Sequence[str | Wild]) -> IndexPart:
+    """The terms that a pattern can match: those that begin with the text before its first placeholder."""
+    first = parts[0] if parts else ""
+    return field.name if isinstance(first, Wild) else prefix_range(field.name, first)
 
 
 def values_query(field: Field, view: IndexView, texts: Sequence[str]) -> RowSet:
@@ -153,6 +161,7 @@ class _Terms:
 
     def one_of(self, texts: Sequence[str]) -> RowSet:
         """Rows with one of the values."""
+        self.view.need_terms(self.field, texts)
         query = Query.term_set_query(self.view.schema, self.field.name, texts)
         rows = self._plain_term(texts[0]) if len(texts) == 1 else query
         lacking = self._maybe_dropped(texts, exactly=True)
@@ -165,7 +174,7 @@ class _Terms:
             return self.words(text)  # n-grams: any part of a word is a term
         if len(tokens) < 2:
             start = tokens[0].text if tokens else self.folded(text)
-            return self.pattern(patterns.literal(start) + patterns.ANY)
+            return self.pattern(patterns.literal(start) + patterns.ANY, prefix_range(self.field.name, start))
         partial = self.view.partial(self.field)
         *words, last = [Token(t.position - tokens[0].position, t.text) for t in tokens]
         narrow = intersect((*map(self._plain_term, (w.text for w in words)), self._prefix_query(last.text)))
@@ -180,15 +189,16 @@ class _Terms:
         if len(endings) < _MAX_EXPANSIONS:
             pieces: list[str | tuple[int, str]] = [(w.position, patterns.literal(w.text)) for w in words]
             pieces.append((last.position, patterns.literal(last.text) + patterns.ANY))
-            self.view.load_positions(self.field)
+            self.view.need(self.field.name, positions_key(self.field.name))
             query = Query.regex_phrase_query(self.view.schema, self.field.name, pieces)
             rows = Query.const_score_query(query, 1.0)
             return two_valued(union((rows, partial)), partial)
         return two_valued(candidates, candidates)
 
-    def pattern(self, expression: str, user: Regex | None = None) -> IndexAnswer:
+    def pattern(self, expression: str, terms: IndexPart, user: Regex | None = None) -> IndexAnswer:
+        """Rows with a term that the expression matches; all such terms are among `terms`."""
+        rows = regex_query(self.view, self.field, expression, terms, user)
         partial = self.view.partial(self.field)
-        rows = self._matching(expression, user)
         if rows is None:
             return two_valued(ALL_ROWS, ALL_ROWS)
         return two_valued(union((rows, partial)), partial)
@@ -204,6 +214,7 @@ class _Terms:
                 f"has it as several ({words}); write them apart, each with its own ~"
             )
         word = tokens[0].text
+        self.view.need(self.field.name)
         rows = Query.const_score_query(
             Query.fuzzy_term_query(self.view.schema, self.field.name, word, distance), 1.0
         )
@@ -248,21 +259,20 @@ class _Terms:
     def _plain_phrase(self, tokens: Sequence[Token], slop: int = 0) -> tantivy.Query:
         first = tokens[0].position
         words: list[str | tuple[int, str]] = [(token.position - first, token.text) for token in tokens]
-        self.view.load_positions(self.field)
+        self.view.need_terms(self.field, [token.text for token in tokens], positions=True)
         return Query.phrase_query(self.view.schema, self.field.name, words, slop)
 
     def _term(self, text: str) -> tantivy.Query:
         return self.view.scored(self._plain_term(text), self.field.name, [text])
 
     def _plain_term(self, text: str) -> tantivy.Query:
+        self.view.need_terms(self.field, [text])
         record = self.field.term_record if self.tokenized else "basic"
         return Query.term_query(self.view.schema, self.field.name, text, record)
 
     def _prefix_query(self, start: str) -> tantivy.Query:
-        return self._matching(patterns.literal(start) + patterns.ANY) or ALL_ROWS
-
-    def _matching(self, expression: str, user: Regex | None = None) -> tantivy.Query | None:
-        return regex_query(self.view, self.field, expression, user)
+        terms = prefix_range(self.field.name, start)
+        return regex_query(self.view, self.field, patterns.literal(start) + patterns.ANY, terms) or ALL_ROWS
 
     def _maybe_dropped(self, texts: Sequence[str], *, exactly: bool = False) -> tantivy.Query:
         """The rows that may have one of these terms although the index dropped it."""
@@ -296,22 +306,24 @@ def text_range_query(
         )
         if expression is None:
             return NO_ROWS, True
-        if (query := regex_query(view, field, expression)) is not None:
+        low_bytes = b"" if lower is None else lower.encode()
+        terms = TermRange(field.name, low_bytes, None if upper is None else upper.encode() + b"\0")
+        if (query := regex_query(view, field, expression, terms)) is not None:
             return query, True
     # Too long for an automaton: prefixes of the bounds give few candidates.
     low = None if lower is None else lower[:_NARROW_CHARACTERS]
     start = patterns.between(low, None)
     end = None if upper is None else patterns.between(None, upper[:_NARROW_CHARACTERS] + "\U0010ffff")
-    narrow = [regex_query(view, field, e) or ALL_ROWS for e in (start, end) if e is not None]
+    narrow = [regex_query(view, field, e, field.name) or ALL_ROWS for e in (start, end) if e is not None]
     return (intersect(narrow) if field.kind is not Kind.TEXT else narrow[0]), False
 
 
 def regex_query(
-    view: IndexView, field: Field, expression: str, user: Regex | None = None
+    view: IndexView, field: Field, expression: str, terms: IndexPart, user: Regex | None = None
 ) -> tantivy.Query | None:
-    """Rows with a term that the expression matches; None if it is too large for Tantivy."""
+    """Rows with a term among `terms` that the expression matches; None if it is too large for Tantivy."""
     try:
-        return Query.regex_query(view.schema, field.name, expression)
+        query = Query.regex_query(view.schema, field.name, expression)
     except ValueError as error:
         if "size limit" in str(error):
             return None
@@ -322,3 +334,5 @@ def regex_query(
             f"cannot be used: {str(error).removeprefix('An invalid argument was passed: ')}; it always "
             "matches a whole term, so write it without ^ and $"
         ) from None
+    view.need(terms)
+    return query

@@ -1,0 +1,287 @@
+"""Fetches the parts of a split's index that a search needs into the disk cache, whose files are sparse.
+
+Most searches look for some terms. Of a large field they need its term dictionary, the lengths of its texts,
+and then a small part of its postings (of phrases, also of its positions). Small fields are fetched whole, and
+so are the fields of searches that may need any term.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from threading import get_ident
+from typing import Literal, NamedTuple, TypeAlias
+
+from indextables.errors import SplitError
+from indextables.split.footer import META, Footer, Piece, positions_key
+from indextables.split.index.cache import Lease
+from indextables.split.index.cache_entry import CachedPiece, PieceKey
+from indextables.split.index.files import copy_pieces
+from indextables.split.index.term_dictionary import (
+    ByteSpan,
+    DictionaryFormatError,
+    TermDictionary,
+    TermSpans,
+)
+from indextables.split.tantivy_layout import (
+    DICTIONARY_SUFFIX,
+    FAST_SUFFIX,
+    FIELD_LENGTHS_SUFFIX,
+    POSITIONS_SUFFIX,
+    POSTINGS_SUFFIX,
+    TOKENS_BYTES,
+    FieldRange,
+    field_names,
+    field_ranges,
+)
+from indextables.store import Store
+
+# From this many stored bytes on, the postings of a field are read by term.
+MIN_POSTINGS_BYTES = 512 << 10
+# After so many reads by term, the rest of the field is fetched: it is in use.
+_MAX_TERM_READS = 16
+# More terms of a list need most of the pieces.
+_MAX_TERMS = 256
+# The end of a file with the directory of its fields: some thousand.
+_DIRECTORY_BYTES = 32 << 10
+# So many parts that an index has are remembered.
+_MAX_REMEMBERED = 4096
+
+
+class FastColumn(NamedTuple):
+    """The values of a field by row."""
+
+    field: str
+    kind: Literal["column"] = "column"
+
+
+class Dictionary(NamedTuple):
+    """The terms of a field, with the number of rows that have each."""
+
+    field: str
+    kind: Literal["dictionary"] = "dictionary"
+
+
+class TermList(NamedTuple):
+    """The rows of some terms, and, for phrases, the positions in their texts."""
+
+    field: str
+    terms: tuple[str, ...]
+    positions: bool = False
+
+
+class TermRange(NamedTuple):
+    """The rows of all terms from `low` to before `high`, or of all from `low` on."""
+
+    field: str
+    low: bytes
+    high: bytes | None
+
+
+# A part of an index. A text is a whole field without its positions, or the `positions_key` of a field.
+IndexPart: TypeAlias = str | FastColumn | Dictionary | TermList | TermRange
+_ByTerm: TypeAlias = TermList | TermRange
+
+
+class LoadedParts:
+    """The parts of an open index that are in the disk cache, as far as that is remembered."""
+
+    def __init__(self) -> None:
+        self._parts: set[IndexPart] = set()
+        self._term_reads: dict[str, int] = {}
+
+    def has(self, part: IndexPart) -> bool:
+        """Whether a part is known to be in the cache."""
+        if part in self._parts:
+            return True
+        match part:
+            case str():
+                return False
+            case TermList(field, _, True):
+                return field in self._parts and positions_key(field) in self._parts
+            case _:
+                return part.field in self._parts
+
+    def add(self, parts: Iterable[IndexPart]) -> None:
+        """Remember parts."""
+        if len(self._parts) > _MAX_REMEMBERED:
+            self._parts = {part for part in self._parts if isinstance(part, str)}
+        self._parts.update(parts)
+
+    def count_read(self, field: str) -> int:
+        """Count a read by term; returns their number."""
+        count = self._term_reads[field] = self._term_reads.get(field, 0) + 1
+        return count
+
+
+class IndexLoader:
+    """Fetches parts of one index.
+
+    The parts that a thread needs for a query are collected while the query is compiled, so that they are
+    fetched together, with one request after the other only where one depends on the other.
+    """
+
+    def __init__(
+        self, store: Store, footer: Footer, lease: Lease, loaded: LoadedParts, on_error: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._footer = footer
+        self._lease = lease
+        self._loaded = loaded
+        # By thread.
+        self._pending: dict[int, dict[IndexPart, None]] = {}
+        self._on_error = on_error
+
+    def __call__(self, parts: Iterable[IndexPart]) -> None:
+        """Fetch parts, and those that this thread collected."""
+        self.need(parts)
+        pending = self._pending.pop(get_ident(), None)
+        if pending:
+            self._fetch(pending)
+
+    def only(self, part: IndexPart) -> None:
+        """Fetch one part, and not those that this thread collected."""
+        if not self._loaded.has(part):
+            self._fetch((part,))
+
+    def need(self, parts: Iterable[IndexPart]) -> None:
+        """Add parts to those that the next call fetches for this thread."""
+        missing = [part for part in parts if not self._loaded.has(part)]
+        if missing:
+            self._pending.setdefault(get_ident(), {}).update(dict.fromkeys(missing))
+
+    def _fetch(self, parts: Collection[IndexPart]) -> None:
+        first: dict[PieceKey, Piece] = {}
+        by_term: list[_ByTerm] = []
+        for part in parts:
+            if isinstance(part, TermList | TermRange) and self._reads_by_term(part):
+                by_term.append(part)
+                pieces = parts_of(self._footer, part.field, DICTIONARY_SUFFIX, FIELD_LENGTHS_SUFFIX)
+            else:
+                pieces = self._whole(part)
+            first.update(((piece.file, piece.start), piece) for piece in pieces)
+        self._fill(first)
+        if by_term:
+            try:
+                second = self._pieces_of_terms(by_term)
+            except (DictionaryFormatError, SplitError):
+                second = [piece for part in by_term for piece in self._whole(part)]
+            self._fill({(piece.file, piece.start): piece for piece in second})
+        self._loaded.add(parts)
+
+    def _reads_by_term(self, part: _ByTerm) -> bool:
+        if isinstance(part, TermList) and len(part.terms) > _MAX_TERMS:
+            return False
+        return is_read_by_term(self._footer, part.field) and (
+            self._loaded.count_read(part.field) <= _MAX_TERM_READS
+        )
+
+    def _whole(self, part: IndexPart) -> list[Piece]:
+        """The pieces of a part, if it is not read by term."""
+        pieces = self._footer.pieces
+        match part:
+            case str():
+                return pieces.get(part, [])
+            case FastColumn(field):
+                return parts_of(self._footer, field, FAST_SUFFIX)
+            case Dictionary(field):
+                return parts_of(self._footer, field, DICTIONARY_SUFFIX)
+            case TermList(field, _, True):
+                return [*pieces.get(field, []), *pieces.get(positions_key(field), [])]
+            case TermList(field) | TermRange(field):
+                return pieces.get(field, [])
+
+    def _fill(self, pieces: dict[PieceKey, Piece]) -> None:
+        def write(folder: Path, missing: Collection[PieceKey]) -> list[CachedPiece]:
+            return copy_pieces(self._store, self._footer, folder, [pieces[place] for place in missing])
+
+        try:
+            self._lease.fill(pieces.keys(), write)
+        except SplitError:
+            self._on_error()
+            raise
+
+    def _pieces_of_terms(self, parts: Iterable[_ByTerm]) -> list[Piece]:
+        """The pieces with the postings of terms, from the dictionaries in the cache."""
+        folder = self._lease.folder
+        names = field_names((folder / META).read_bytes())
+        pieces: list[Piece] = []
+        for part in parts:
+            for dictionary in self._footer.index_files:
+                if not dictionary.name.endswith(DICTIONARY_SUFFIX):
+                    continue
+                segment = dictionary.name.removesuffix(DICTIONARY_SUFFIX)
+                own = _range_of(folder / dictionary.name, names, part.field)
+                if own is None:
+                    continue
+                with (folder / dictionary.name).open("rb", buffering=0) as file:
+                    file.seek(own.start)
+                    terms = TermDictionary(file.read(own.end - own.start))
+                spans = list(_spans(terms, part))
+                # The number of tokens, before the first postings, is needed whatever the terms are.
+                postings = [ByteSpan(0, TOKENS_BYTES), *(each.postings for each in spans)]
+                pieces += self._overlapping(folder, names, segment + POSTINGS_SUFFIX, part.field, postings)
+                if isinstance(part, TermList) and part.positions:
+                    positions = [each.positions for each in spans]
+                    pieces += self._overlapping(
+                        folder, names, segment + POSITIONS_SUFFIX, part.field, positions
+                    )
+        return pieces
+
+    def _overlapping(
+        self, folder: Path, names: list[str], file: str, field: str, spans: Collection[ByteSpan]
+    ) -> Iterator[Piece]:
+        """The pieces of a field in a file that have bytes of the spans, relative to its first byte."""
+        own = _range_of(folder / file, names, field)
+        if own is None:
+            raise DictionaryFormatError(f"{file} has no range of the field {field}")
+        if any(own.start + span.end > own.end for span in spans):
+            raise DictionaryFormatError(f"a term has bytes outside of the field {field}")
+        for piece in parts_of(self._footer, field, file):
+            start, end = piece.start - own.start, piece.start - own.start + piece.size
+            if any(span.start < end and span.end > start for span in spans):
+                yield piece
+
+
+def is_read_by_term(footer: Footer, field: str) -> bool:
+    """Whether the postings of a field are read by term: they are large, and in several pieces."""
+    postings = parts_of(footer, field, POSTINGS_SUFFIX)
+    return len(postings) > 1 and sum(piece.length for piece in postings) >= MIN_POSTINGS_BYTES
+
+
+def parts_of(footer: Footer, field: str, *files: str) -> list[Piece]:
+    """The pieces of a field in the files with these suffixes or names."""
+    pieces = footer.pieces.get(positions_key(field) if files[0].endswith(POSITIONS_SUFFIX) else field, ())
+    return [piece for piece in pieces if piece.file.endswith(files)]
+
+
+def first_pieces(footer: Footer, field: str) -> list[Piece]:
+    """The pieces of a field that most searches in it need: all, or those that are not read by term."""
+    if is_read_by_term(footer, field):
+        return parts_of(footer, field, DICTIONARY_SUFFIX, FIELD_LENGTHS_SUFFIX)
+    return footer.pieces.get(field, [])
+
+
+def prefix_range(field: str, prefix: str) -> IndexPart:
+    """The terms of a field that begin with a text."""
+    low = prefix.encode()
+    # No byte of UTF-8 is 255.
+    return TermRange(field, low, low[:-1] + bytes([low[-1] + 1])) if low else field
+
+
+def _spans(terms: TermDictionary, part: _ByTerm) -> Iterator[TermSpans]:
+    if isinstance(part, TermRange):
+        found: Iterable[TermSpans | None] = (terms.between(part.low, part.high),)
+    else:
+        found = (terms.find(term.encode()) for term in part.terms)
+    return (each for each in found if each is not None)
+
+
+def _range_of(path: Path, names: list[str], field: str) -> FieldRange | None:
+    """The bytes of a field in a file of the cache; None if it has none."""
+    size = path.stat().st_size
+    with path.open("rb", buffering=0) as file:
+        file.seek(max(0, size - _DIRECTORY_BYTES))
+        ranges = field_ranges(path.suffix, file.read(), size, names)
+    own = [each for each in ranges if each.field == field]
+    if len(own) > 1:
+        raise DictionaryFormatError(f"{path.name} has several ranges of the field {field}")
+    return own[0] if own else None
