@@ -34,6 +34,7 @@ class WatchedStore:
         self.watch = watch or Watch()
         self.url = store.url
         self.cache_scope = store.cache_scope
+        self.is_remote = store.is_remote
 
     def at(self, prefix: str) -> "WatchedStore":
         return WatchedStore(self._store.at(prefix), self.watch)

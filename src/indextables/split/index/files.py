@@ -39,7 +39,7 @@ _ATTEMPTS = 3
 # From this size on, the bytes of a field in a file are a piece; smaller ones belong to the shared piece.
 PIECE_BYTES = 64 << 10
 # The postings and positions of a field are cut into pieces of this size, or into so many.
-TERM_PIECE_BYTES = 128 << 10
+TERM_PIECE_BYTES = 64 << 10
 _MAX_TERM_PIECES = 256
 # A piece is compressed if that saves at least 2%.
 _MAX_PACKED_RATIO = 0.98

@@ -1,0 +1,88 @@
+"""The files of the newest version in an object store, where the pointer and a listing are read at once."""
+
+from typing import cast
+
+import pytest
+
+import indextables
+from indextables.log import segment
+from indextables.log.format.checkpoint_files import POINTER
+from indextables.log.segment import current_segment
+from indextables.store import Store, open_store
+from tests.log_tables.watched import WatchedStore
+
+
+class RemoteLog(WatchedStore):
+    """The log of a table as in an object store. The first listing may be older than the pointer."""
+
+    def __init__(self, store: Store, *, before: set[str] | None = None) -> None:
+        super().__init__(store)
+        self.is_remote = True
+        self._before = before
+
+    def list(self, prefix: str = "", *, after: str | None = None):
+        files = super().list(prefix, after=after)
+        if self._before is None:
+            return files
+        older, self._before = self._before, None
+        return [info for info in files if info.path in older]
+
+
+@pytest.fixture
+def log(tmp_path):
+    table = tmp_path / "t"
+    for n in range(4):
+        indextables.write(table, [{"n": n}], options={"mergeOnWrite.enabled": "false"})
+    return open_store(table).at("_transaction_log")
+
+
+def newest(log: object) -> segment.Segment:
+    return current_segment(cast("Store", log))
+
+
+def names(log: Store) -> set[str]:
+    return {info.path for info in log.list()}
+
+
+def test_one_listing_is_enough_without_a_pointer(log):
+    assert POINTER not in names(log)
+    remote = RemoteLog(log)
+    assert newest(remote) == newest(log)
+    assert len(remote.watch.of("list")) == 1
+
+
+def test_one_listing_is_enough_with_a_pointer(log, tmp_path):
+    indextables.open(tmp_path / "t").checkpoint()
+    indextables.write(tmp_path / "t", [{"n": 9}], options={"mergeOnWrite.enabled": "false"})
+    assert POINTER in names(log)
+    remote = RemoteLog(log)
+    assert newest(remote) == newest(log)
+    assert len(remote.watch.of("list")) == 1
+
+
+def test_files_that_were_listed_before_the_pointer_moved_are_listed_again(log, tmp_path):
+    before = names(log)
+    indextables.write(tmp_path / "t", [{"n": 9}], options={"mergeOnWrite.enabled": "false"})
+    indextables.open(tmp_path / "t").checkpoint()
+    remote = RemoteLog(log, before=before)
+    assert newest(remote) == newest(log)
+    assert len(remote.watch.of("list")) == 2
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_long_log_is_listed_from_the_pointer_on(log, tmp_path, monkeypatch, checkpoint):
+    if checkpoint:
+        indextables.open(tmp_path / "t").checkpoint()
+    monkeypatch.setattr(segment, "_MAX_FIRST_FILES", 3)
+    remote = RemoteLog(log)
+    assert newest(remote) == newest(log)
+    assert len(remote.watch.of("list")) == 2
+
+
+def test_an_error_of_the_listing_reaches_the_caller(log):
+    class Broken(RemoteLog):
+        def list(self, prefix: str = "", *, after: str | None = None):
+            raise indextables.errors.StoreError("no answer")
+
+    with pytest.raises(indextables.errors.StoreError, match="no answer"):
+        newest(Broken(log))
