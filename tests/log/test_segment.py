@@ -6,7 +6,7 @@ import pytest
 
 import indextables
 from indextables.log import segment
-from indextables.log.format.checkpoint_files import POINTER
+from indextables.log.format.names import POINTER
 from indextables.log.segment import current_segment
 from indextables.store import Store, open_store
 from tests.log_tables.watched import WatchedStore
