@@ -17,12 +17,12 @@ from indextables.options import Options
 from indextables.predicate import Column, Predicate, Search, SearchKind, parse_condition
 from indextables.split.footer import Footer, read_footer
 from indextables.split.index import files, loader
-from indextables.split.index.term_dictionary import DictionaryFormatError
 from indextables.split.query import searcher
 from indextables.split.query.bound_query import SearchFields
 from indextables.split.query.filter_pushdown import plan_filter
 from indextables.split.query.query_compiler import compile_query
 from indextables.split.query.searcher import IndexSearcher, close_indexes, open_index
+from indextables.split.tantivy_layout import DictionaryFormatError
 from indextables.store import Store, open_store
 from tests.split.split_files import write_split
 

@@ -3,8 +3,8 @@
 import pytest
 
 from indextables.errors import StoreError
-from indextables.split import tail
-from indextables.split.tail import forget_tails, is_kept, read_ranges, read_tail
+from indextables.split import footer as tail
+from indextables.split.footer import forget_tails, is_kept, read_ranges, read_tail
 from indextables.store import Store, open_store
 
 SIZE = 100_000
@@ -34,7 +34,7 @@ def reads(monkeypatch) -> list[list[tuple[int, int]]]:
 
 def test_what_lies_before_the_footer_needs_no_request(store, reads):
     assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
-    start = SIZE - 500 - tail._LEAST_BYTES
+    start = SIZE - 500 - tail._LEAST_TAIL_BYTES
     assert reads == [[(start, SIZE)]]
     assert is_kept(store, "s", SIZE, start)
     assert not is_kept(store, "s", SIZE, start - 1)

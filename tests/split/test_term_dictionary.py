@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 import tantivy
 
-from indextables.split.index.term_dictionary import ByteSpan, DictionaryFormatError, TermDictionary, TermSpans
-from indextables.split.tantivy_layout import TOKENS_BYTES, FieldRange, field_names, field_ranges
+from indextables.split.tantivy_layout import (
+    TOKENS_BYTES,
+    ByteSpan,
+    DictionaryFormatError,
+    FieldRange,
+    TermDictionary,
+    TermSpans,
+    field_names,
+    field_ranges,
+)
 
 
 def text_index(folder: Path, texts: list[str], *, tokenizer: str = "whitespace", commits: int = 1) -> None:

@@ -22,7 +22,7 @@ from indextables.errors import IndexTablesError, SplitError
 from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
-from indextables.split.footer import Footer, read_footer
+from indextables.split.footer import Footer, forget_tails, read_footer, read_tail
 from indextables.split.index.builder import build_index
 from indextables.split.index.term_filter import TermFilter
 from indextables.split.parquet.reader import ReaderState, RowReader, slice_batch
@@ -35,7 +35,6 @@ from indextables.split.query.searcher import (
     open_rebuilt_index,
 )
 from indextables.split.quickwit import bundle_rows
-from indextables.split.tail import forget_tails, read_tail
 from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

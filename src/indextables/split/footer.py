@@ -2,7 +2,8 @@
 
 The footer has everything that the log's `add` needs, the offset of each file of the index, and the mapping
 of the row ids of the index to row numbers (PROTOCOL.md, "The split"). Reading it costs one or two ranged
-reads.
+reads. Before the footer are the page index and the term filters, which are read with it from an object
+store, and kept for a while.
 """
 
 import base64
@@ -21,13 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta, Struct
 
+from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_BYTES, MAX_INDEX_META, MAX_PARQUET_FOOTER
 from indextables.schema.statistics import null_counts
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping
 from indextables.split.tantivy_layout import POSITIONS_SUFFIX
-from indextables.store import Store
+from indextables.store import CacheScope, Store
 
 # Index files are compressed in blocks of so many bytes.
 BLOCK_BYTES = 4 << 20
@@ -73,6 +75,17 @@ MAX_FILTER_BLOCKS = 1 << 20
 Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
 # Reads a split from a position to its end, given its size.
 ReadTail: TypeAlias = Callable[[Store, str, int, int], bytes]
+
+
+# So much is read before the footer: term filters take up to 2% of a split, and page indexes less than 1%.
+_TAIL_SHARE = 0.03
+_LEAST_TAIL_BYTES = 16 << 10
+_MAX_TAIL_BYTES = 768 << 10
+# The bytes of all tails that are kept.
+_MAX_KEPT_BYTES = 32 << 20
+
+_Tail = tuple[int, bytes]
+_tails: Cache[tuple[CacheScope, str, int], _Tail] = Cache(weigh=lambda tail: len(tail[1]))
 
 
 class FilterPlace(NamedTuple):
@@ -453,7 +466,7 @@ def read_footer(
         path: its path.
         size: its size.
         start: where its footer starts.
-        tail: reads the bytes from a position to the end (`split.tail.read_tail`); by default just those.
+        tail: reads the bytes from a position to the end (`read_tail`); by default just those.
 
     Raises SplitError, naming the split, if the file is cut, not Parquet, not a split, or of a newer format.
     """
@@ -557,3 +570,41 @@ def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
     if [len(group) for group in checksums] != [parquet.num_columns] * parquet.num_row_groups:
         raise ValueError("its checksums are not those of its column chunks")
     return checksums
+
+
+def read_tail(store: Store, path: str, begin: int, size: int) -> bytes:
+    """The bytes of a split from `begin` to its end; of a remote split, what is before them is kept."""
+    if store.is_local:
+        return store.get_range(path, begin, size)
+    start = max(0, begin - min(max(int(size * _TAIL_SHARE), _LEAST_TAIL_BYTES), _MAX_TAIL_BYTES))
+    tail = store.get_range(path, start, size)
+    if len(tail) == size - start:
+        _tails.put((store.cache_scope, path, size), (start, tail), max_weight=_MAX_KEPT_BYTES)
+    return tail[begin - start :]
+
+
+def is_kept(store: Store, path: str, size: int, start: int) -> bool:
+    """Whether the bytes from `start` on are there without a request."""
+    tail = _tails.get((store.cache_scope, path, size))
+    return tail is not None and tail[0] <= start
+
+
+def read_ranges(
+    store: Store, path: str, size: int, ranges: Sequence[tuple[int, int]]
+) -> list[bytes | memoryview]:
+    """Ranges of a split, from its tail where that is kept."""
+    tail = None if store.is_local else _tails.get((store.cache_scope, path, size))
+    if tail is None:
+        return list(store.get_ranges(path, ranges))
+    start, kept = tail
+    missing = [(begin, end) for begin, end in ranges if begin < start or end > size]
+    read = iter(store.get_ranges(path, missing) if missing else ())
+    return [
+        next(read) if begin < start or end > size else kept[begin - start : end - start]
+        for begin, end in ranges
+    ]
+
+
+def forget_tails() -> None:
+    """Release all tails."""
+    _tails.clear()

@@ -18,9 +18,8 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.options.indexing import TEMP_DIRECTORY
-from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece
+from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece, read_ranges
 from indextables.split.index.cache_entry import CachedPiece
-from indextables.split.tail import read_ranges
 from indextables.split.tantivy_layout import (
     DICTIONARY_SUFFIX,
     FILES_BY_FIELD,

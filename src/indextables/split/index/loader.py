@@ -15,12 +15,6 @@ from indextables.split.footer import META, Footer, Piece, positions_key
 from indextables.split.index.cache import Lease
 from indextables.split.index.cache_entry import CachedPiece, PieceKey
 from indextables.split.index.files import copy_pieces
-from indextables.split.index.term_dictionary import (
-    ByteSpan,
-    DictionaryFormatError,
-    TermDictionary,
-    TermSpans,
-)
 from indextables.split.tantivy_layout import (
     DICTIONARY_SUFFIX,
     FAST_SUFFIX,
@@ -28,7 +22,11 @@ from indextables.split.tantivy_layout import (
     POSITIONS_SUFFIX,
     POSTINGS_SUFFIX,
     TOKENS_BYTES,
+    ByteSpan,
+    DictionaryFormatError,
     FieldRange,
+    TermDictionary,
+    TermSpans,
     field_names,
     field_ranges,
 )

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from indextables import metrics
 from indextables.errors import SplitError
 from indextables.split.checksum import crc32, crc32s
-from indextables.split.footer import MAGIC, ROW_COLUMN, Footer
+from indextables.split.footer import MAGIC, ROW_COLUMN, Footer, read_ranges
 from indextables.split.parquet.metadata import (
     ChunkPages,
     ColumnChunk,
@@ -32,7 +32,6 @@ from indextables.split.parquet.metadata import (
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
 from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
 from indextables.split.parquet.storage_types import from_storage
-from indextables.split.tail import read_ranges
 from indextables.store import Store
 
 # Below this many bytes of pages, threads cost more than they save.

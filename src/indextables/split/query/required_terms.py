@@ -26,13 +26,12 @@ from indextables.predicate.query_tree import (
     Term,
 )
 from indextables.schema.type_info import TypeKind, kind_of
-from indextables.split.footer import Footer
+from indextables.split.footer import Footer, is_kept, read_ranges
 from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, probes
 from indextables.split.index.tokenizers import tokenize, tokenize_prefix
 from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, FieldRef
 from indextables.split.query.index_view import FieldTerm
-from indextables.split.tail import is_kept, read_ranges
 from indextables.store import Store
 
 # Longer lists are not tested: most splits have one of the values.
