@@ -101,7 +101,8 @@ class LoadedParts:
     def add(self, parts: Iterable[IndexPart]) -> None:
         """Remember parts."""
         if len(self._parts) > _MAX_REMEMBERED:
-            self._parts = {part for part in self._parts if isinstance(part, str)}
+            # A copy, since other threads add parts meanwhile.
+            self._parts = {part for part in self._parts.copy() if isinstance(part, str)}
         self._parts.update(parts)
 
     def count_read(self, field: str) -> int:
@@ -160,7 +161,8 @@ class IndexLoader:
         if by_term:
             try:
                 second = self._pieces_of_terms(by_term)
-            except (DictionaryFormatError, SplitError):
+            except (DictionaryFormatError, SplitError, OSError):
+                # Fetching the whole field says what is wrong with the files, if anything is.
                 second = [piece for part in by_term for piece in self._whole(part)]
             self._fill({(piece.file, piece.start): piece for piece in second})
         self._loaded.add(parts)
