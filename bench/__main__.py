@@ -26,7 +26,10 @@ PARTS = {
     "splits": "bench.splits",
     "stream": "bench.stream",
     "lake": "bench.lake",
+    "stream-hour": "bench.stream_hour",
 }
+# Parts that run only if they are named.
+_LONG = ("stream-hour",)
 
 _LIBRARIES = ("datafusion", "pyarrow", "numpy", "tantivy")
 
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = _environment()
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     results: dict[str, list[Row]] = {}
-    for part in options.parts or PARTS:
+    for part in options.parts or [part for part in PARTS if part not in _LONG]:
         results[part] = _run(part, options.rows, options.runs)
         print(f"\n{part}: medians of {options.runs} runs\n\n{table(results[part])}", flush=True)
     if options.json:

@@ -17,7 +17,7 @@ class RemoteLog(WatchedStore):
 
     def __init__(self, store: Store, *, before: set[str] | None = None) -> None:
         super().__init__(store)
-        self.is_remote = True
+        self.lists_in_pages = True
         self._before = before
 
     def list(self, prefix: str = "", *, after: str | None = None):

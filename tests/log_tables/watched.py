@@ -34,7 +34,7 @@ class WatchedStore:
         self.watch = watch or Watch()
         self.url = store.url
         self.cache_scope = store.cache_scope
-        self.is_remote = store.is_remote
+        self.lists_in_pages = store.lists_in_pages
 
     def at(self, prefix: str) -> "WatchedStore":
         return WatchedStore(self._store.at(prefix), self.watch)

@@ -122,7 +122,9 @@ QUERIES = [
     "words:[row10 TO row12]",
     "words:>zebra",
     "words:<green",
-    '"long row3*"',
+    '"long row3"*',
+    '"row3 n"*',
+    '"zebra row1"*',
     "words: IN [row5 row6 über]",
     "doc.b:zebra",
     "name:name5",
@@ -203,6 +205,28 @@ def test_only_the_pieces_of_the_terms_are_fetched(store, split, query, most, pos
     assert 0 < fetched_share(index, ".idx") <= most
     assert fetched_share(index, ".pos") <= positions
     assert fetched_share(index, ".term") == 1
+
+
+def test_scores_of_older_splits_are_right_after_only_the_terms_were_read(store, monkeypatch):
+    # Their postings begin with the number of tokens, and are one piece.
+    monkeypatch.setattr(files, "TOKENS_BYTES", 0)
+    monkeypatch.setattr(files, "TERM_PIECE_BYTES", 1 << 30)
+    write_split(store, "old.split", rows(), INDEXING)
+    split = read_footer(store, "old.split")
+    words = [("t:words", "zebra")]
+
+    def best(index: IndexSearcher, query: str) -> list[tuple[int, float]]:
+        fields = SearchFields(split.schema, (split.mapping,))
+        search = Search(SearchKind.INDEXQUERY, Column(("words",)), query)
+        top = index.top(compile_query(fields.bind(search, Options()), index.view).true.rows, 20)
+        return list(zip(top.rows.tolist(), top.scores.tolist(), strict=True))
+
+    complete = whole(store, split)
+    for query in ('"long row3"* OR zebra', '"long row3"*', "zebra"):
+        index = fresh(store, split)
+        assert best(index, query) == best(complete, query)
+        assert best(index, "zebra") == best(complete, "zebra")
+        assert index.term_statistics(words) == complete.term_statistics(words)
 
 
 def test_a_field_that_is_in_use_is_fetched_whole(store, split):

@@ -92,12 +92,12 @@ def current_segment(log: Store) -> Segment:
 
 
 def _pointer_and_files(log: Store) -> tuple[Pointer | None, list[ObjectInfo] | None]:
-    """The pointer and all files of the log folder; no files if they are many, or on the local disk.
+    """The pointer and all files of the log folder; no files if they are many, or not listed page by page.
 
     An object store needs as long for each as for both at once. The files may be older than the pointer: what
     it names is not among them then, and they are listed again.
     """
-    if not log.is_remote:
+    if not log.lists_in_pages:
         return read_pointer(log), None
     with ThreadPoolExecutor(1, thread_name_prefix="indextables-list") as thread:
         listed = thread.submit(lambda: list(islice(log.list(), _MAX_FIRST_FILES)))

@@ -171,9 +171,10 @@ class Store:
         return self._location.kind is Kind.LOCAL
 
     @property
-    def is_remote(self) -> bool:
-        """Whether every call waits for a server."""
-        return self._location.kind not in (Kind.LOCAL, Kind.MEMORY)
+    def lists_in_pages(self) -> bool:
+        """Whether listings come from a server page by page, in order, so that they can be stopped early."""
+        remote = self._location.kind not in (Kind.LOCAL, Kind.MEMORY)
+        return remote and not self._location.hierarchical
 
     def local_path(self, path: str) -> str | None:
         """Where the object lies in the local file system, or None if it does not."""

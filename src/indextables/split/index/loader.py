@@ -40,8 +40,11 @@ _MAX_TERM_READS = 16
 _MAX_TERMS = 256
 # The end of a file with the directory of its fields: some thousand.
 _DIRECTORY_BYTES = 32 << 10
-# So many parts that an index has are remembered.
+# So many parts that an index has are remembered, and lists of so many terms.
 _MAX_REMEMBERED = 4096
+_MAX_REMEMBERED_TERMS = 16
+# A larger dictionary is not decoded: it takes memory for every split that is searched at the same time.
+_MAX_DICTIONARY_BYTES = 32 << 20
 
 
 class FastColumn(NamedTuple):
@@ -99,11 +102,15 @@ class LoadedParts:
                 return part.field in self._parts
 
     def add(self, parts: Iterable[IndexPart]) -> None:
-        """Remember parts."""
+        """Remember parts, without long lists of terms."""
         if len(self._parts) > _MAX_REMEMBERED:
             # A copy, since other threads add parts meanwhile.
             self._parts = {part for part in self._parts.copy() if isinstance(part, str)}
-        self._parts.update(parts)
+        self._parts.update(
+            part
+            for part in parts
+            if not isinstance(part, TermList) or len(part.terms) <= _MAX_REMEMBERED_TERMS
+        )
 
     def count_read(self, field: str) -> int:
         """Count a read by term; returns their number."""
@@ -148,24 +155,22 @@ class IndexLoader:
             self._pending.setdefault(get_ident(), {}).update(dict.fromkeys(missing))
 
     def _fetch(self, parts: Collection[IndexPart]) -> None:
-        first: dict[PieceKey, Piece] = {}
-        by_term: list[_ByTerm] = []
+        by_term = [
+            part for part in parts if isinstance(part, TermList | TermRange) and self._reads_by_term(part)
+        ]
+        complete: list[IndexPart] = []
         for part in parts:
-            if isinstance(part, TermList | TermRange) and self._reads_by_term(part):
-                by_term.append(part)
-                pieces = parts_of(self._footer, part.field, DICTIONARY_SUFFIX, FIELD_LENGTHS_SUFFIX)
-            else:
-                pieces = self._whole(part)
-            first.update(((piece.file, piece.start), piece) for piece in pieces)
+            complete += [part] if part in by_term else _complete(part)
+        first = [piece for part in complete for piece in self._first(part)]
         self._fill(first)
         if by_term:
             try:
-                second = self._pieces_of_terms(by_term)
-            except (DictionaryFormatError, SplitError, OSError):
+                self._fill(self._pieces_of_terms(by_term))
+            except (DictionaryFormatError, OSError):
                 # Fetching the whole field says what is wrong with the files, if anything is.
-                second = [piece for part in by_term for piece in self._whole(part)]
-            self._fill({(piece.file, piece.start): piece for piece in second})
-        self._loaded.add(parts)
+                complete = [whole for part in complete for whole in _complete(part)]
+                self._fill([piece for part in complete for piece in self._first(part)])
+        self._loaded.add(complete)
 
     def _reads_by_term(self, part: _ByTerm) -> bool:
         if isinstance(part, TermList) and len(part.terms) > _MAX_TERMS:
@@ -174,27 +179,43 @@ class IndexLoader:
             self._loaded.count_read(part.field) <= _MAX_TERM_READS
         )
 
-    def _whole(self, part: IndexPart) -> list[Piece]:
-        """The pieces of a part, if it is not read by term."""
-        pieces = self._footer.pieces
+    def _first(self, part: IndexPart) -> list[Piece]:
+        """The pieces of a part; of one that is read by term, those that its postings are found with."""
         match part:
             case str():
-                return pieces.get(part, [])
+                return self._footer.pieces.get(part, [])
             case FastColumn(field):
                 return parts_of(self._footer, field, FAST_SUFFIX)
             case Dictionary(field):
-                return parts_of(self._footer, field, DICTIONARY_SUFFIX)
-            case TermList(field, _, True):
-                return [*pieces.get(field, []), *pieces.get(positions_key(field), [])]
+                return [*parts_of(self._footer, field, DICTIONARY_SUFFIX), *self._token_counts(field)]
             case TermList(field) | TermRange(field):
-                return pieces.get(field, [])
+                return parts_of(self._footer, field, DICTIONARY_SUFFIX, FIELD_LENGTHS_SUFFIX)
 
-    def _fill(self, pieces: dict[PieceKey, Piece]) -> None:
+    def _token_counts(self, field: str) -> list[Piece]:
+        """The pieces with the number of tokens of a field, which Tantivy reads with its dictionary.
+
+        In splits of this release every search has that number; in older ones it is in the postings.
+        """
+        files = {piece.file for piece in parts_of(self._footer, field, POSTINGS_SUFFIX)}
+        folder = self._lease.folder
+        try:
+            names = field_names((folder / META).read_bytes()) if files else []
+            return [
+                piece
+                for file in files
+                for piece in self._overlapping(folder, names, file, field, [ByteSpan(0, TOKENS_BYTES)])
+            ]
+        except (DictionaryFormatError, SplitError, OSError):
+            return self._footer.pieces.get(field, [])
+
+    def _fill(self, pieces: Iterable[Piece]) -> None:
+        by_key = {(piece.file, piece.start): piece for piece in pieces}
+
         def write(folder: Path, missing: Collection[PieceKey]) -> list[CachedPiece]:
-            return copy_pieces(self._store, self._footer, folder, [pieces[place] for place in missing])
+            return copy_pieces(self._store, self._footer, folder, [by_key[key] for key in missing])
 
         try:
-            self._lease.fill(pieces.keys(), write)
+            self._lease.fill(by_key.keys(), write)
         except SplitError:
             self._on_error()
             raise
@@ -202,29 +223,42 @@ class IndexLoader:
     def _pieces_of_terms(self, parts: Iterable[_ByTerm]) -> list[Piece]:
         """The pieces with the postings of terms, from the dictionaries in the cache."""
         folder = self._lease.folder
-        names = field_names((folder / META).read_bytes())
-        pieces: list[Piece] = []
+        by_field: dict[str, list[_ByTerm]] = {}
         for part in parts:
-            for dictionary in self._footer.index_files:
-                if not dictionary.name.endswith(DICTIONARY_SUFFIX):
-                    continue
-                segment = dictionary.name.removesuffix(DICTIONARY_SUFFIX)
-                own = _range_of(folder / dictionary.name, names, part.field)
-                if own is None:
-                    continue
-                with (folder / dictionary.name).open("rb", buffering=0) as file:
-                    file.seek(own.start)
-                    terms = TermDictionary(file.read(own.end - own.start))
-                spans = list(_spans(terms, part))
-                # The number of tokens, before the first postings, is needed whatever the terms are.
-                postings = [ByteSpan(0, TOKENS_BYTES), *(each.postings for each in spans)]
-                pieces += self._overlapping(folder, names, segment + POSTINGS_SUFFIX, part.field, postings)
-                if isinstance(part, TermList) and part.positions:
-                    positions = [each.positions for each in spans]
-                    pieces += self._overlapping(
-                        folder, names, segment + POSITIONS_SUFFIX, part.field, positions
-                    )
-        return pieces
+            by_field.setdefault(part.field, []).append(part)
+        try:
+            names = field_names((folder / META).read_bytes())
+            return [
+                piece
+                for field, own in by_field.items()
+                for file in self._footer.index_files
+                if file.name.endswith(DICTIONARY_SUFFIX)
+                for piece in self._pieces_in_segment(folder, names, file.name, field, own)
+            ]
+        except SplitError as error:
+            raise DictionaryFormatError(str(error)) from error
+
+    def _pieces_in_segment(
+        self, folder: Path, names: list[str], dictionary: str, field: str, parts: Iterable[_ByTerm]
+    ) -> Iterator[Piece]:
+        own = _range_of(folder / dictionary, names, field)
+        if own is None:
+            return
+        if own.end - own.start > _MAX_DICTIONARY_BYTES:
+            raise DictionaryFormatError(f"the dictionary of {field} is too large to be decoded")
+        with (folder / dictionary).open("rb", buffering=0) as file:
+            file.seek(own.start)
+            terms = TermDictionary(file.read(own.end - own.start))
+        found = [(part, spans) for part in parts for spans in _spans(terms, part)]
+        # The number of tokens, before the first postings, is needed whatever the terms are.
+        postings = [ByteSpan(0, TOKENS_BYTES), *(spans.postings for _, spans in found)]
+        segment = dictionary.removesuffix(DICTIONARY_SUFFIX)
+        yield from self._overlapping(folder, names, segment + POSTINGS_SUFFIX, field, postings)
+        positions = [
+            spans.positions for part, spans in found if isinstance(part, TermList) and part.positions
+        ]
+        if positions:
+            yield from self._overlapping(folder, names, segment + POSITIONS_SUFFIX, field, positions)
 
     def _overlapping(
         self, folder: Path, names: list[str], file: str, field: str, spans: Collection[ByteSpan]
@@ -239,6 +273,17 @@ class IndexLoader:
             start, end = piece.start - own.start, piece.start - own.start + piece.size
             if any(span.start < end and span.end > start for span in spans):
                 yield piece
+
+
+def _complete(part: IndexPart) -> list[IndexPart]:
+    """What is fetched for a part that is not read by term: of terms the whole field."""
+    match part:
+        case TermList(field, _, True):
+            return [field, positions_key(field)]
+        case TermList(field) | TermRange(field):
+            return [field]
+        case _:
+            return [part]
 
 
 def is_read_by_term(footer: Footer, field: str) -> bool:
