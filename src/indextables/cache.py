@@ -11,9 +11,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from indextables.records import dataclass
 
 if TYPE_CHECKING:
     from cachetools import LRUCache

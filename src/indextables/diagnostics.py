@@ -8,7 +8,6 @@ import platform
 import re
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import pyarrow as pa

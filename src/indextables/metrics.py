@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from indextables.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

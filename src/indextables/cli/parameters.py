@@ -4,13 +4,13 @@ Nothing here imports more than click and the declarations, so that help and comp
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
 import click
 
 from indextables.commands import Clause, ValueKind
+from indextables.records import dataclass
 from indextables.sizes import parse_size
 
 

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,7 @@ from indextables.maintain.jobs import TaskSet
 from indextables.maintain.prewarm import PrewarmTask, Warmed, plan_prewarm, raise_failed, run, together
 from indextables.options import Options
 from indextables.options.maintenance import MAX_WAIT_SECONDS
+from indextables.records import dataclass
 from indextables.store import Store
 
 DRIVER = "driver"

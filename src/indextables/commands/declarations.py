@@ -6,11 +6,11 @@ the command is run, so that help and completion need no library.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from indextables.options.maintenance import MIN_MERGE_TARGET
+from indextables.records import dataclass
 
 Arguments = Mapping[str, Any]
 

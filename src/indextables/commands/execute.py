@@ -1,7 +1,7 @@
 """The code of a command (plan, tasks, finish), and how it runs in this process, without Spark."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ from indextables.maintain import jobs
 from indextables.maintain.jobs import Progress, TaskSet
 from indextables.options import Options, Where
 from indextables.store import CredentialsProvider, Store, open_store
+from indextables.records import dataclass
 from indextables.version import ENGINE
 
 

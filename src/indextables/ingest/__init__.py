@@ -9,7 +9,6 @@ cannot be told whether the commit happened, nothing is deleted.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_write
 from indextables.ingest.replace import Replace, covered, removes
@@ -19,6 +18,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.store import Store
+from indextables.records import dataclass
 
 __all__ = [
     "Mode",

@@ -11,7 +11,6 @@ what happened since then leaves it true.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -39,6 +38,7 @@ from indextables.options import writing as opt
 from indextables.options.maintenance import PURGE_MIN_RETENTION_HOURS
 from indextables.predicate import Predicate, parse_condition, to_sql
 from indextables.predicate.addresses import compare_addresses
+from indextables.records import dataclass
 from indextables.schema.conversion import cast_stream
 from indextables.source.companion import refuse_companion
 from indextables.table_properties import address_columns

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -14,6 +13,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import writing as opt
 from indextables.options.indexing import INDEXING_PREFIX
+from indextables.records import dataclass
 from indextables.schema.conversion import (
     check_append,
     check_names,

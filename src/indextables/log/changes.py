@@ -10,7 +10,7 @@ time of the change as partition columns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +24,7 @@ from indextables.log.format.schema_registry import REGISTRY_PREFIX, registry_of
 from indextables.log.load import Loader, check_lineage
 from indextables.log.segment import reachable, segments_at, version_files
 from indextables.log.snapshot import BaseState, Delta, Snapshot
+from indextables.records import dataclass
 from indextables.schema.spark import column_difference, from_arrow, to_arrow
 from indextables.schema.values import format_values
 

@@ -19,7 +19,7 @@ proven that the version is not ours.
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
 import msgspec
@@ -62,6 +62,7 @@ from indextables.log.segment import (
 )
 from indextables.log.snapshot import Snapshot
 from indextables.options import log as opt
+from indextables.records import dataclass
 from indextables.store import Store
 from indextables.store.backend import Backoff
 

@@ -16,7 +16,7 @@ which it deletes; a commit that started before that version must not add files o
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from indextables.log.format.actions import Action, Add, CommitInfo, MergeSkip, M
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 from indextables.log.snapshot import Snapshot
 from indextables.options.indexing import INDEXING_PREFIX
+from indextables.records import dataclass
 
 OVERWRITE = "overwrite"
 

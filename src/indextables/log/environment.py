@@ -8,9 +8,9 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from indextables.errors import StoreError
+from indextables.records import dataclass
 from indextables.store import Store
 
 HOUR_MS = 3_600_000

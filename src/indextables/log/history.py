@@ -5,7 +5,7 @@ and the splits that any version refers to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from indextables.log.segment import (
     version_files,
 )
 from indextables.log.snapshot import Delta, Snapshot
+from indextables.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

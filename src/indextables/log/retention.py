@@ -7,7 +7,7 @@ a state that stays refers to; manifests young enough to belong to a write that i
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 
 from indextables.errors import CorruptLogError, OptionError, StateExpiredError
 from indextables.log.format.checkpoint_files import Pointer, read_checkpoint, read_pointer

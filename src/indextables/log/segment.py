@@ -25,6 +25,7 @@ from indextables.errors import (
 )
 from indextables.log.format.checkpoint_files import Pointer, read_pointer
 from indextables.log.format.names import Listing, version_file
+from indextables.records import dataclass
 from indextables.log.format.state_manifest import decode_state
 from indextables.store import ObjectInfo, Store
 

@@ -10,7 +10,7 @@ that can hold a match are read.
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol as Protocol_
 from typing import TypeAlias, assert_never
@@ -47,6 +47,7 @@ from indextables.log.format.state_manifest import (
 from indextables.log.pruning.metrics_evaluator import bounds_may_match, prune
 from indextables.predicate import Predicate
 from indextables.schema.spark import to_arrow
+from indextables.records import dataclass
 from indextables.store import Store
 
 # How many tokens of the last versions a snapshot and a state keep.

@@ -8,7 +8,7 @@ handles.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from indextables.log.segment import Segment, Stamp
 from indextables.log.snapshot import Snapshot, SnapshotKey, SnapshotReader
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.records import dataclass
 from indextables.store import CacheScope
 
 # A value of a table, for one reader of it.

@@ -7,7 +7,7 @@ conversion that was interrupted is continued by running it again: only splits th
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +25,7 @@ from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
+from indextables.records import dataclass
 from indextables.split.footer import PARQUET_TAG
 from indextables.store import Store
 from indextables.table_properties import indexing_options, indexing_properties

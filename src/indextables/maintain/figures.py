@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.maintain.listing import in_partitions
 from indextables.options import Options
 from indextables.predicate import Predicate
+from indextables.records import dataclass
 from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_values
 from indextables.split.checksum import crc32

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from indextables.errors import CommandError
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.private_folder import NotPrivateError, make_private
+from indextables.records import dataclass
 
 Result = TypeVar("Result")
 # Called with the number of finished tasks and the number of all tasks.

@@ -10,7 +10,7 @@ tried again after minutes.
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from itertools import islice
 from typing import IO, cast
 
@@ -40,6 +40,7 @@ from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
 from indextables.schema.values import parse_values
+from indextables.records import dataclass
 from indextables.source.companion import refuse_companion
 from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.mapping import Mapping, mapping_for

@@ -1,7 +1,6 @@
 """Commands that write no splits: RESTORE, DROP PARTITIONS and TRUNCATE TIME TRAVEL."""
 
 import time
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +15,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.listing import distinct_partitions, in_partitions, missing, partition_condition
 from indextables.options import log as opt
 from indextables.predicate import to_sql
+from indextables.records import dataclass
 from indextables.source.companion import refuse_companion
 
 RESTORE = "RESTORE"

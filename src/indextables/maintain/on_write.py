@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
@@ -33,6 +33,7 @@ from indextables.maintain.purge import purge, retention_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.maintenance import MERGE_BATCH
+from indextables.records import dataclass
 
 _logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from indextables.maintain.merge import MergeContext
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate.tree import suggestion
+from indextables.records import dataclass
 from indextables.split.footer import PARQUET_TAG, read_footer
 from indextables.split.query.searcher import prewarm as warm_split
 from indextables.split.tantivy_layout import INDEX_COMPONENTS

@@ -20,7 +20,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from indextables.maintain.listing import TableListing, split_of
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.options.log import PROTOCOL_CHECK
+from indextables.records import dataclass
 from indextables.store import ObjectInfo, Store
 from indextables.store.backend import Backoff
 

@@ -6,7 +6,7 @@ The log that is repaired is never changed. The new one has two versions: the tab
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +24,7 @@ from indextables.maintain.listing import SPLIT, TableListing, missing
 from indextables.maintain.metadata_changes import with_mappings
 from indextables.options import Options
 from indextables.options.log import CACHE_ENABLED, PROTOCOL_CHECK
+from indextables.records import dataclass
 from indextables.schema.spark import from_arrow
 from indextables.schema.values import NULL_PARTITION, parse_partition_path
 from indextables.source.companion import refuse_companion

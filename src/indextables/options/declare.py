@@ -3,11 +3,12 @@
 import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
 from indextables.errors import OptionError
+from indextables.records import dataclass
 from indextables.sizes import parse_size, size_literal
 
 _logger = logging.getLogger("indextables.options")

@@ -1,8 +1,9 @@
 """The tokenizers of text fields: one record for each, looked up by name."""
 
 import functools
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from indextables.records import dataclass
 
 
 class TokenBoundary(Enum):

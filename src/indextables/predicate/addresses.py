@@ -7,7 +7,6 @@ IPv6 addresses `::ffff:a.b.c.d`, so all addresses have one order.
 
 import ipaddress
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -28,6 +27,7 @@ from indextables.predicate.tree import (
     Search,
     SearchKind,
 )
+from indextables.records import dataclass
 
 LAST_ADDRESS = (1 << 128) - 1
 _V4_START = 0xFFFF_0000_0000

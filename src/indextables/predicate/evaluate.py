@@ -9,7 +9,6 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,6 +43,7 @@ from indextables.predicate.tree import (
     Values,
     constant_unless_null,
 )
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, is_int64_ordered, kind_of, sql_name, value_type
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

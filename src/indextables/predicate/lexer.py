@@ -7,11 +7,11 @@ string or a comment is never read as a keyword.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 
 from indextables.errors import PredicateError
 from indextables.predicate.tree import SearchKind, suggestion
+from indextables.records import dataclass
 
 _SHOWN = 100
 SEARCHES = {kind.value.upper(): kind for kind in SearchKind}

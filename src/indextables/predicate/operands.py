@@ -1,7 +1,6 @@
 """Operands of the condition parser: columns, literals, conditions; and the conditions they form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from indextables.predicate.tree import (
     TextMatchKind,
     Values,
 )
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, is_list, kind_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}

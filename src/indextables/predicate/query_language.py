@@ -6,7 +6,6 @@ descent. An ambiguous text is an error that says how to write either meaning.
 
 import math
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 from indextables.errors import QuerySyntaxError
@@ -32,6 +31,7 @@ from indextables.predicate.query_tree import (
     Wildcard,
 )
 from indextables.predicate.tree import Search
+from indextables.records import dataclass
 
 AND_WORDS = frozenset({"AND", "&&"})
 OR_WORDS = frozenset({"OR", "||"})

@@ -6,9 +6,11 @@ decides whether a value is a number, a date or an address block. Every node has 
 which is not part of equality.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TypeAlias
+
+from indextables.records import dataclass
 
 FieldPath: TypeAlias = tuple[str, ...]
 

@@ -4,7 +4,6 @@ Every `match` names all node classes, so that mypy reports each function that la
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from indextables.predicate.tree import (
     TextMatch,
     Values,
 )
+from indextables.records import dataclass
 
 # --- what a condition contains ------------------------------------------------------------------------
 

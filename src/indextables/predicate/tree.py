@@ -7,13 +7,13 @@ the rows for which it is true.
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from indextables.errors import PredicateError
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of, sql_name, value_type
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from indextables.read.execute import stream
 from indextables.read.search import HIGHLIGHT
 from indextables.read.spec import Highlight, ScanSpec, VirtualColumn
 from indextables.read.table_context import plan_splits, table_context
+from indextables.records import dataclass
 from indextables.schema.calendar import epoch_milliseconds
 
 # The most versions whose splits are listed at once.

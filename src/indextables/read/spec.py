@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from indextables.errors import PredicateError
 from indextables.predicate import Predicate, Search
 from indextables.predicate.traversal import searches_of
 from indextables.read.table_context import TableContext
+from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, NUMERIC, average_type, kind_of, sum_type
 from indextables.split.query.index_view import TermStatistics
 

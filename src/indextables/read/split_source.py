@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +21,7 @@ from indextables.errors import IndexTablesError, SplitError
 from indextables.limits import is_resource_exhausted, max_open_files
 from indextables.options import Options
 from indextables.read.table_context import SplitRef, TableContext
+from indextables.records import dataclass
 from indextables.split.footer import Footer, forget_tails, read_footer, read_tail
 from indextables.split.index.builder import build_index
 from indextables.split.index.term_filter import TermFilter

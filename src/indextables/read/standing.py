@@ -4,7 +4,6 @@ Every query is one search on the index of a split; no row is compared with a que
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from indextables.predicate.query_language import split_path
 from indextables.read.follow import inserted_splits, new_versions
 from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import TableContext, plan_splits
+from indextables.records import dataclass
 
 MATCHING_QUERIES = "_matching_queries"
 MATCHING_TYPE = pa.list_(pa.string())

@@ -11,7 +11,7 @@ again from a checkpoint reads the same splits.
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -30,6 +30,7 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, streaming
 from indextables.schema.spark import column_difference
 
+from indextables.records import dataclass
 # So many versions are read at a time.
 _WINDOW = 100
 # The backlog is counted over at most so many versions.

@@ -26,6 +26,7 @@ from indextables.split.query.row_matcher import required_columns
 from indextables.split.quickwit import bundle_mapping
 
 if TYPE_CHECKING:
+from indextables.records import dataclass
     from indextables.source.description import SourceDescription
 
 # In `splitTags` of an entry that is no split: a source file that a companion index does not have.

@@ -6,7 +6,6 @@ Text of charts is HTML, so that it keeps its size on a phone; only lines are SVG
 import datetime as dt
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from indextables.maintain.figures import StateFigures
 from indextables.maintain.purge import PurgeOutcome
+from indextables.records import dataclass
 from indextables.sizes import format_size
 from indextables.split.index.cache import CacheStats
 from indextables.table import Table

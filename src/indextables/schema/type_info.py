@@ -14,7 +14,6 @@ PySpark uses for it.
 import functools
 import json
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from indextables.errors import SchemaError
+from indextables.records import dataclass
 
 TYPE_KEY = b"indextables.type"
 # Spark has a void that is not nullable; an Arrow field of that type is nullable, so metadata records it.

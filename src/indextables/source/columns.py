@@ -7,7 +7,7 @@ which leaf columns to read, and how to build the table's columns from them.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import SourceError, UnsupportedSourceError
+from indextables.records import dataclass
 from indextables.schema.type_info import LOCAL_TIMESTAMP, TYPE_KEY, UTC_TIMESTAMP, spark_metadata
 from indextables.source.parquet_file import ParquetFile, leaf_count
 

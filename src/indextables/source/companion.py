@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from indextables.options.companion import TABLE_ROOT
 from indextables.options.indexing import STORE_ONLY_FIELDS
 from indextables.predicate import columns_of, evaluate, parse_condition
 from indextables.predicate.traversal import has_search
+from indextables.records import dataclass
 from indextables.source.description import SourceDescription
 from indextables.source.reader import open_source
 from indextables.source.snapshot import SourceFile, SourceSnapshot

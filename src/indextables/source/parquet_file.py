@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
@@ -27,6 +26,7 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.limits import MAX_PARQUET_FOOTER
+from indextables.records import dataclass
 from indextables.source.locations import Place
 from indextables.split.parquet.metadata import Bytes, FileMetadata, read_struct
 from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages, page_locations

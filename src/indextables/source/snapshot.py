@@ -1,12 +1,13 @@
 """A table that an index is built on, at one version: its schema, its files, and which of their rows count."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from indextables.errors import SourceError
+from indextables.records import dataclass
 from indextables.source.columns import FIELD_ID, Column
 from indextables.source.locations import Locations
 from indextables.split.parquet.pages import Ints

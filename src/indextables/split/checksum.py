@@ -6,10 +6,10 @@ starts with an identifier of this format.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from isal import isal_zlib
 
+from indextables.records import dataclass
 from indextables.varint import varint_bytes
 
 # The first format of splits whose rows and footer have checksums.

@@ -12,7 +12,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -25,6 +24,7 @@ from msgspec import Meta, Struct
 from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_BYTES, MAX_INDEX_META, MAX_PARQUET_FOOTER
+from indextables.records import dataclass
 from indextables.schema.statistics import null_counts
 from indextables.split.checksum import CHECKSUM_FORMAT, ChunkChecksums, is_sealed
 from indextables.split.mapping import Mapping

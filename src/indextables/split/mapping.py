@@ -8,8 +8,8 @@ column names never collide with other fields. Two fields belong to the split its
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +40,7 @@ from indextables.options.indexing import (
     parse_types,
 )
 from indextables.options.tokenizers import Tokenizer, find_tokenizer
+from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, index_type, is_collated, is_variant, kind_of
 
 ROW_FIELD = "_row"

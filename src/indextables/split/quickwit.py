@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
@@ -32,6 +31,7 @@ from indextables.errors import SplitError
 from indextables.limits import MAX_INDEX_META
 from indextables.options import Options
 from indextables.options.tokenizers import TOKENIZER_NAMES
+from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.footer import META
 from indextables.split.index.files import remove_folder, temporary_folder

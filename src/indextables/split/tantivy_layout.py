@@ -41,13 +41,13 @@ its number of rows.
 import json
 import mmap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from indextables.errors import SplitError
+from indextables.records import dataclass
 from indextables.varint import read_varint
 
 # The components of an index by their names in commands, with the suffixes of their files.

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping as Values
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import IO, Self
@@ -17,6 +17,7 @@ import tantivy
 from indextables.errors import SchemaError, SplitError
 from indextables.options import Options
 from indextables.options.indexing import COMPRESSION_LEVEL
+from indextables.records import dataclass
 from indextables.schema.statistics import Statistics
 from indextables.split.footer import (
     COMPANION_TAG,

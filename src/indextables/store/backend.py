@@ -5,8 +5,9 @@ import random
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from indextables.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

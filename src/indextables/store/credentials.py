@@ -7,12 +7,13 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from indextables.options import Option, Options, cloud
 from indextables.options.declare import is_secret
+from indextables.records import dataclass
 from indextables.store.location import Kind
 
 CredentialsProvider = Callable[..., Any]

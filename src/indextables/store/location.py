@@ -7,11 +7,12 @@ names that some store cannot keep are refused on all.
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from indextables.errors import StoreError
 from indextables.limits import MAX_OBJECT
+from indextables.records import dataclass
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")

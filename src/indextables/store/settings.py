@@ -4,13 +4,14 @@ import configparser
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from indextables.errors import CredentialsError, OptionError, StoreError
 from indextables.options import Options, cloud
+from indextables.records import dataclass
 from indextables.store.credentials import CredentialsProvider, Identity, StaticKeys
 from indextables.store.location import Kind, Location
 from indextables.store.providers import RefreshingProvider, named_provider

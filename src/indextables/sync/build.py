@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import IO, cast
 
 import msgspec
@@ -12,6 +11,7 @@ from indextables.data_files import add_action, delete_uncommitted, split_path
 from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options
+from indextables.records import dataclass
 from indextables.schema.conversion import cast_batch
 from indextables.source import SourceReader
 from indextables.source.description import SourceDescription, indexed_file

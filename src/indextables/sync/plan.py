@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from indextables.options.indexing import (
     TOKENIZER,
     TYPEMAP,
 )
+from indextables.records import dataclass
 from indextables.schema.conversion import check_names, storage_schema
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.schema.type_info import info_of, is_collated

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 
 from indextables.errors import CommitConflictError, IndexTablesError, OptionError
@@ -15,6 +15,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
+from indextables.records import dataclass
 from indextables.sync.build import BuildContext, build_split, discard
 from indextables.sync.plan import SplitPlan, SyncPlan, SyncRequest, plan_sync
 

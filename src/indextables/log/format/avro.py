@@ -9,13 +9,13 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from isal import isal_zlib
 
 from indextables.limits import MAX_AVRO_DEPTH, MAX_AVRO_FIELDS, unpacked_limit
+from indextables.records import dataclass
 from indextables.varint import read_varint, unzigzag, varint_bytes, zigzag
 
 MAGIC = b"Obj\x01"

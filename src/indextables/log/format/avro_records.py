@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from indextables.log.format.avro import AvroError, Schema, check_schema, full_name, long_bytes, read_long
 from indextables.log.format.nested import list_parts, map_parts
+from indextables.records import dataclass
 
 # Whatever a schema describes.
 Datum: TypeAlias = Any

@@ -9,7 +9,6 @@ damaged: a listing of the log folder then finds what it should have named, so it
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +17,7 @@ from indextables.errors import CorruptLogError, ObjectMissingError
 from indextables.log.format import version_file
 from indextables.log.format.actions import Action, Add
 from indextables.log.format.names import POINTER, state_folder
+from indextables.records import dataclass
 from indextables.store import Store
 
 # More actions than these are cut into parts of as many.

@@ -7,12 +7,13 @@ Everything else is refused: a file whose name cannot be compared must never coun
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import LogError, StoreError
+from indextables.records import dataclass
 from indextables.store import ObjectInfo
 from indextables.store.location import check, locate, relative_to
 

@@ -8,7 +8,7 @@ of streams.
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,7 @@ from indextables.log.format.avro_records import decode_datum, encode_datum
 from indextables.log.format.nested import lookup
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
 
+from indextables.records import dataclass
 BLOCKS_KEY = "indextables.blocks"
 
 # The schema of a state in Avro. Fields are found by their names.

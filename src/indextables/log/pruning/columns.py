@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from indextables.log.format.nested import list_parts, lookup, owners_of
 from indextables.log.pruning.literals import to_scale
+from indextables.records import dataclass
 from indextables.schema.statistics import PARQUET_TAG
 from indextables.schema.type_info import is_collated
 from indextables.schema.values import parse_values

@@ -6,7 +6,6 @@ its writer may have cut or left a NaN out of, bounds nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from indextables.log.pruning.columns import ColumnMetrics, Entries, Mask, as_mas
 from indextables.log.pruning.literals import to_scale
 from indextables.log.pruning.tree import evaluate
 from indextables.predicate import And, Predicate, columns_of, conjuncts, has_search
+from indextables.records import dataclass
 from indextables.schema.type_info import DATETIME, TypeKind, is_collated, kind_of
 from indextables.schema.values import NULL_PARTITION, parse_values
 

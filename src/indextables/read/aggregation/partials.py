@@ -8,7 +8,7 @@ own, one row for each pair of group and value.
 
 import decimal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from indextables.errors import PredicateError
 from indextables.read.spec import Aggregate, AggregateSpec, Function
+from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 
 _WHOLE = pa.decimal128(38, 0)

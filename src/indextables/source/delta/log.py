@@ -7,7 +7,7 @@ file has, and refuses tables with type widening.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote
 
 import msgspec
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indextables.errors import ObjectMissingError, SourceError, SourceNotFoundError
+from indextables.records import dataclass
 from indextables.store import ObjectInfo, Store
 
 _LOG = "_delta_log"

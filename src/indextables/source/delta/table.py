@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
+from indextables.records import dataclass
 from indextables.schema.calendar import parse_date, parse_timestamp
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import child_fields, spark_metadata

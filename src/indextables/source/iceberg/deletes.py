@@ -6,7 +6,7 @@ specification, "Scan Planning"). Their rows are read when a file's deleted posit
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from indextables.cache import Cache
 from indextables.errors import ObjectMissingError, SourceChangedError, SourceError, UnsupportedSourceError
+from indextables.records import dataclass
 from indextables.source.columns import Column, Projection
 from indextables.source.deletion_bitmap import read_framed
 from indextables.source.iceberg.metadata import StoreIO

@@ -8,7 +8,7 @@ import base64
 import decimal
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -42,6 +42,7 @@ from indextables.predicate.operands import (
     text_match,
 )
 from indextables.predicate.tree import resolve
+from indextables.records import dataclass
 from indextables.schema.spark import to_arrow
 from indextables.schema.type_info import TYPE_INFO, TypeKind, is_collated, kind_of
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import ranked_search, scan_readers
 from indextables.read.split_source import is_open, max_open_splits
+from indextables.records import dataclass
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from indextables.spark.planner.expressions import Scope, condition, conditions, 
 from indextables.spark.planner.stream import batch_snapshot
 from indextables.spark.planner.tables import TableLocation, check_columns, locate_table, pinned_snapshot
 
+from indextables.records import dataclass
 ALL_FIELDS = "_indexall"
 
 _UNITS = {

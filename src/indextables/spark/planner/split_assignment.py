@@ -3,7 +3,7 @@
 import hashlib
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Predicate
 from indextables.read.table_context import SplitRef
+from indextables.records import dataclass
 
 # Opening a split costs as much as reading this many bytes.
 _SPLIT_BYTES = 1 << 20

@@ -1,7 +1,7 @@
 """Tables of requests, and snapshots of queries: the operations `options`, `schema` and `snapshot`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from indextables.predicate.addresses import address_comparison
 from indextables.read.freshness import read_snapshot
 from indextables.read.table_context import partition_values
 from indextables.schema.calendar import parse_timestamp_literal
+from indextables.records import dataclass
 from indextables.schema.spark import column_difference, to_arrow
 from indextables.split.mapping import Kind, applicable, mapping_for
 from indextables.store import Store, open_store

@@ -1,5 +1,6 @@
 """The operations `write`, `commit`, `abort`, `delete` and `merge_here`."""
 
+import dataclasses
 import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial

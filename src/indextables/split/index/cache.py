@@ -32,7 +32,7 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -41,6 +41,7 @@ from indextables import metrics
 from indextables.errors import IndexCacheError, SplitError
 from indextables.options import Options, reading
 from indextables.private_folder import NotPrivateError, make_own, make_private
+from indextables.records import dataclass
 from indextables.split.index.cache_entry import (
     ENTRY,
     CachedPiece,

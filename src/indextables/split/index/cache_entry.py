@@ -12,12 +12,14 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from isal import isal_zlib
+
+from indextables.records import dataclass
 
 # The device and inode of a file or folder.
 Identity: TypeAlias = tuple[int, int]

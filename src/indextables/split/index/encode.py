@@ -5,7 +5,6 @@ mask of rows whose text is incomplete (a float that JSON cannot represent, binar
 """
 
 import ipaddress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, assert_never
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.options.tokenizers import TokenBoundary, Tokenizer
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field, Kind, Mapping
 

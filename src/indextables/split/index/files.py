@@ -8,7 +8,6 @@ import tempfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import tantivy
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.options.indexing import TEMP_DIRECTORY
+from indextables.records import dataclass
 from indextables.split.footer import BLOCK_BYTES, META, Footer, IndexFile, Piece, read_ranges
 from indextables.split.index.cache_entry import CachedPiece
 from indextables.split.tantivy_layout import (

@@ -18,6 +18,7 @@ from indextables.errors import SplitError
 from indextables.split.checksum import crc32
 from indextables.split.footer import (
     FILTER_BLOCK_BYTES,
+from indextables.records import dataclass
     FILTER_PAGE_BLOCKS,
     MAX_FILTER_BLOCKS,
     FilterPlace,

@@ -7,11 +7,11 @@ accessor are kept when the metadata are written again.
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from indextables.limits import MAX_THRIFT_DEPTH, MAX_THRIFT_VALUES
+from indextables.records import dataclass
 from indextables.varint import read_varint, unzigzag, varint_bytes, zigzag
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)

@@ -5,11 +5,12 @@ fetched and put, with a footer of their own, into a small Parquet file in memory
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from indextables.records import dataclass
 from indextables.split.checksum import add_extension, crc32s, split_extension
 from indextables.split.footer import MAGIC
 from indextables.split.parquet.metadata import (

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from indextables import metrics
 from indextables.errors import SplitError
+from indextables.records import dataclass
 from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import MAGIC, ROW_COLUMN, Footer, read_ranges
 from indextables.split.parquet.metadata import (

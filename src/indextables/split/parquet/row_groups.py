@@ -5,9 +5,10 @@ from another split; its metadata and page indexes are adapted to its place in th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, TypeAlias
 
+from indextables.records import dataclass
 from indextables.split.checksum import ChunkChecksums, crc32, seal
 from indextables.split.footer import MAGIC, Checksums
 from indextables.split.parquet.metadata import ByteRange, Bytes, ColumnChunk, FileMetadata, RowGroupMetadata

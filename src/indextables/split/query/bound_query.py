@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from indextables.predicate import Search, SearchKind
 from indextables.predicate.query_language import parse_search
 from indextables.predicate.query_tree import FieldPath, QueryNode
 from indextables.predicate.traversal import fields_of
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.mapping import Field, Kind, Mapping
 

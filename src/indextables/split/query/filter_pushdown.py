@@ -6,7 +6,7 @@ assumed to be true.
 
 import decimal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from indextables.predicate.addresses import address_block
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.query_tree import InSet, Term, Wild
 from indextables.predicate.traversal import conjuncts
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind, Mapping

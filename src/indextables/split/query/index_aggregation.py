@@ -7,12 +7,12 @@ None, and the caller aggregates the rows.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tantivy
 from tantivy import Query
 
+from indextables.records import dataclass
 from indextables.split.index.loader import FastColumn
 from indextables.split.mapping import Field, Kind
 from indextables.split.query.index_view import IndexView

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cached_property
 from typing import Protocol, TypeAlias
@@ -23,6 +23,7 @@ import pyarrow as pa
 import tantivy
 from tantivy import Query
 
+from indextables.records import dataclass
 from indextables.split.footer import positions_key
 from indextables.split.index.loader import Dictionary as TermsOf
 from indextables.split.index.loader import FastColumn, IndexPart, TermList

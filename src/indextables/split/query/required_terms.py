@@ -6,7 +6,6 @@ patterns, negations, fields without terms) needs none.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from indextables.predicate.query_tree import (
     QueryNode,
     Term,
 )
+from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.footer import Footer, is_kept, read_ranges
 from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, probes

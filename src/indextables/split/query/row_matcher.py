@@ -12,7 +12,6 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,6 +42,7 @@ from indextables.predicate.query_tree import (
     Wildcard,
 )
 from indextables.predicate.traversal import fields_of
+from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, kind_of
 from indextables.split.index.tokenizers import (
     Token,

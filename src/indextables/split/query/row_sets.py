@@ -6,10 +6,11 @@ unknown. So NOT swaps the two sets, and AND and OR combine them.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import tantivy
 from tantivy import Occur, Query
+
+from indextables.records import dataclass
 
 # Compared by identity, so that combinations with them need no query.
 ALL_ROWS: Query = Query.all_query()

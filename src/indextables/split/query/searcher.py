@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, wraps
 from operator import itemgetter
 from pathlib import Path
@@ -26,6 +26,7 @@ from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.limits import is_resource_exhausted, max_mapped_files, max_open_files
 from indextables.options import Options, reading
+from indextables.records import dataclass
 from indextables.split.footer import META, Footer, positions_key
 from indextables.split.index.cache import IndexCache, Lease, Writer, index_cache
 from indextables.split.index.cache_entry import CachedPiece, whole_files
