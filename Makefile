@@ -3,6 +3,9 @@ PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
+# Packages are installed without compiled modules: Python must be able to store what it compiles at the first import,
+# or each of the many processes that tests start compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test check fast coverage matrix wheel bench soak docs site clean
 
 help: ## List the targets

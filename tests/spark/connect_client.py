@@ -1,4 +1,4 @@
-"""A client of Spark Connect in an interpreter that has PySpark but not indextables.
+"""A client of Spark Connect in an interpreter that has PySpark, or only its client, but not indextables.
 
 Arguments: folders of packages as JSON, the path of a table. The last line of the output is JSON.
 """
@@ -20,6 +20,8 @@ table = spark.read.format("indextables").load(path)
 table.createOrReplaceTempView("lines")
 pandas: Any = table.where("text INDEXQUERY '2'").toPandas()
 results = {
+    "python": ".".join(map(str, sys.version_info[:2])),
+    "has a JVM": importlib.util.find_spec("py4j") is not None,
     "has indextables": importlib.util.find_spec("indextables") is not None,
     "search": [row.id for row in table.where("text INDEXQUERY '3'").collect()],
     "sql": [
