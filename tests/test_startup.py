@@ -62,6 +62,42 @@ def test_a_search_imports_what_it_needs_and_no_more(tmp_path: Path) -> None:
     assert "tantivy" in found
 
 
+CHEAP = "from indextables.cli.imports import use_cheap_imports; use_cheap_imports(); "
+
+
+def modules_after(code: str) -> set[str]:
+    """All modules that a new interpreter of the program has imported after running the code."""
+    code = CHEAP + code + "; import sys; print('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_the_program_prepares_functions_of_arrow_when_they_are_used() -> None:
+    code = (
+        "import numpy as np, pyarrow as pa, pyarrow.compute as pc; array = pa.array(np.array([3, 1, 2])); "
+        "assert array.cast(pa.string()).to_pylist() == ['3', '1', '2']; "
+        "assert array.take(pc.sort_indices(array)).to_pylist() == [1, 2, 3]; "
+        "assert pc.and_(pc.greater(array, 1), pc.is_in(array, pa.array([3]))).to_pylist() == [True, False, False]; "
+        "assert pa.array([None, 1]).fill_null(5).to_pylist() == [5, 1]; "
+        "assert pc.round(pa.array([1.25]), 1, round_mode='up').to_pylist() == [1.3]; "
+        "assert pc.sum(array).as_py() == 6"
+    )
+    imported_modules = modules_after(code)
+    assert imported_modules.isdisjoint({"pyarrow.vendored.docscrape", "numpy.ma.core", "pandas"})
+
+
+def test_the_program_loads_the_content_of_a_module_for_other_names() -> None:
+    code = (
+        "import numpy as np, pyarrow as pa, pyarrow.compute as pc; pc.sum(pa.array([1])); "
+        "assert str(pc.field('a') > 3) == '(a > 3)'; assert pc.index(pa.array([1, 2]), 2).as_py() == 1; assert pc.sum(pa.array([1, 2])).as_py() == 3; "
+        "masked = np.ma.array([1, 2], mask=[False, True]); assert pa.array(masked).to_pylist() == [1, None]; "
+        "assert not hasattr(pc, 'no_such_function')"
+    )
+    assert {"pyarrow.vendored.docscrape", "numpy.ma.core"} <= modules_after(code)
+
+
 def test_every_public_name_is_imported_when_it_is_used() -> None:
     assert set(it.__all__) <= set(dir(it))
     for name in it.__all__:

@@ -9,13 +9,15 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 from click.shell_completion import get_completion_class
 
+from indextables.cli.imports import use_cheap_imports
 from indextables.cli.parameters import (
     Settings,
     clause_options,
@@ -28,8 +30,8 @@ from indextables.commands import COMMANDS, Command, TableArgument
 from indextables.errors import IndexTablesError
 from indextables.version import VERSION
 
-# Ten times the defaults of Python: memory stays bounded.
-_GC_THRESHOLDS = (7000, 100, 100)
+# Far above the first default of Python (700): a search ends without a collection, and memory stays bounded.
+_GC_THRESHOLDS = (200_000, 10, 10)
 
 FAILED = 1
 INTERRUPTED = 130
@@ -116,32 +118,32 @@ class _HelpWithEpilog(click.Command):
 
 
 class _Program(_HelpWithEpilog, click.Group):
-    """All commands, listed in the order in which they were added."""
+    """All commands, in the order of their declaration; each is built when it is needed."""
+
+    builders: Mapping[str, Callable[[], click.Command]]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in their order."""
         del ctx
-        return list(self.commands)
+        return list(self.builders)
 
-
-class _NoPandas:
-    """Hides pandas, which the program does not use; Arrow imports it where it is installed (0.25 s)."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Refuse to import pandas, and leave everything else to others."""
-        del path, target
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname, name=fullname)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Build a command; without one of that name, build all, so that click suggests one."""
+        del ctx
+        for name in [cmd_name] if cmd_name in self.builders else self.builders:
+            if name not in self.commands:
+                self.add_command(self.builders[name]())
+        return self.commands.get(cmd_name)
 
 
 def run() -> NoReturn:
     """Run the program in a process of its own.
 
-    A search takes a few hundred milliseconds, so two costs of Python are avoided: frequent garbage collection
-    while libraries are loaded, and the release of every object at the end of the process.
+    A search takes a few hundred milliseconds, so costs of Python are avoided: imports that are not needed,
+    frequent garbage collection while libraries are loaded, and the release of every object at the end.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
-    sys.meta_path.insert(0, _NoPandas())
+    use_cheap_imports()
     code = main()
     # What the end of a process does besides: threads are waited for, exit functions run, output is written.
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -190,22 +192,21 @@ def program() -> click.Group:
         ],
     )
     declared = _declared_commands()
-    for command in (
-        _search(),
-        _scan(),
-        _count(),
-        _changes(),
-        _tail(),
-        _watch(),
-        declared.pop("describe"),
-        declared.pop("history"),
-        _write(),
-        *declared.values(),
-        _sql(),
-        _report(),
-        _completion(),
-    ):
-        result.add_command(command)
+    result.builders = {
+        "search": _search,
+        "scan": _scan,
+        "count": _count,
+        "changes": _changes,
+        "tail": _tail,
+        "watch": _watch,
+        "describe": declared.pop("describe"),
+        "history": declared.pop("history"),
+        "write": _write,
+        **declared,
+        "sql": _sql,
+        "report": _report,
+        "completion": _completion,
+    }
     return result
 
 
@@ -251,13 +252,15 @@ def _guarded(action: Callable[[], int]) -> int:
 # --- declared commands -----------------------------------------------------------------------------
 
 
-def _declared_commands() -> dict[str, click.Command]:
-    """Return a command for each first word of the declarations, in their order."""
+def _declared_commands() -> dict[str, Callable[[], click.Command]]:
+    """Return the builder of a command for each first word of the declarations, in their order."""
     by_word: dict[str, list[Command]] = {}
     for command in COMMANDS:
         by_word.setdefault(command.program.split()[0], []).append(command)
     return {
-        word: _declared_group(word, commands) if word in _GROUPS else _declared_command(commands[0])
+        word: partial(_declared_group, word, commands)
+        if word in _GROUPS
+        else partial(_declared_command, commands[0])
         for word, commands in by_word.items()
     }
 

@@ -1,8 +1,7 @@
 """Commands that read: search, scan, count, changes, tail; and the overview of a table."""
 
+import os
 import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -217,9 +216,14 @@ def _read_queries(path: str) -> Mapping[str, object]:
 
 def _run_for_match(command: str, row: dict[str, Any]) -> None:
     """Run a command with a row as JSON on its standard input; no shell is involved."""
+    import shlex  # noqa: PLC0415 - only this command needs it
+    import subprocess  # noqa: PLC0415
+
     try:
         # The user of the program gives the command; a row is only its input.
-        subprocess.run(shlex.split(command), input=to_json(row) + "\n", text=True, check=True)  # noqa: S603
+        subprocess.run(  # noqa: S603
+            shlex.split(command), input=to_json(row) + "\n", text=True, check=True, env=dict(os.environ)
+        )
     except subprocess.CalledProcessError as error:
         raise CommandError(f"'{command}' ended with the code {error.returncode}; the watch ends") from error
 
