@@ -57,6 +57,11 @@ class SlowProxy:
         longest = max((length for _, length in chains), default=0)
         return Traffic(len(records), sum(size for _, _, size in records), longest)
 
+    def delays_ms(self, most: int) -> list[float]:
+        """How long the last requests took that were answered with few bytes; at most so many."""
+        small = [end - begin for begin, end, size in self._records if size < _CHUNK]
+        return [round(seconds * 1000, 1) for seconds in small[-most:]]
+
     @contextlib.contextmanager
     def running(self) -> Iterator["SlowProxy"]:
         """Serve in a thread until the block ends."""

@@ -186,7 +186,7 @@ def test_no_cache_of_the_process_holds_a_store_or_a_secret(tmp_path):
 # Clients of stores, and open files of companion sources: they hold keys, and are found only by whoever has these keys.
 CLIENT_POOLS = {
     *(f"indextables.store.handle.{name}" for name in ("_remotes", "_memories", "_of_parents")),
-    "indextables.read.companion_split._readers",
+    "indextables.source.description._readers",
 }
 
 

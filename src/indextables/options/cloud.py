@@ -311,6 +311,13 @@ READ_TIMEOUT_MS = option(
     30_000,
     "Milliseconds without data after which a read is retried; writes get more, by their size.",
 )
+HEDGE_AFTER_MS = option(
+    "cloud.hedgeAfter",
+    integer(0),
+    1000,
+    "Milliseconds after which a read of up to 1 MiB is requested a second time; the first answer is used. 0 "
+    "for never.",
+)
 MAX_RETRIES = option(
     "cloud.maxRetries",
     integer(0),

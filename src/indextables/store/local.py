@@ -72,7 +72,8 @@ class LocalBackend:
 
     def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
         """Every file below a folder, sorted as object stores do; whole folders before `after` are skipped."""
-        for name, entry in self._entries(folder):
+        inside = after[len(folder) + 1 :] if after.startswith(f"{folder}/") else ""
+        for name, entry in self._entries(folder, inside.partition("/")[0]):
             key = join(folder, name)
             if name.endswith("/"):
                 # its keys begin with `key`: they lie behind `after` if `key` does, or if `after` is inside
@@ -147,15 +148,18 @@ class LocalBackend:
                         continue
         return removed
 
-    def _entries(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """The entries of a folder, in the order of whole keys: a folder is compared with its slash."""
+    def _entries(self, folder: str, first: str = "") -> list[tuple[str, os.DirEntry[str]]]:
+        """The entries of a folder, in the order of whole keys: a folder is compared with its slash.
+
+        Those whose keys all lie before the ones that begin with `first` are left out.
+        """
         with _translate_os_errors(folder):
             try:
                 with os.scandir(_path(folder)) as listing:
                     entries = [
                         (e.name + "/" if e.is_dir(follow_symlinks=False) else e.name, e)
                         for e in listing
-                        if not _leads_to_folder(e)
+                        if (e.name >= first or first.startswith(e.name)) and not _leads_to_folder(e)
                     ]
             except (FileNotFoundError, NotADirectoryError):
                 return []

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import obstore
 from obstore.exceptions import BaseError
 
+from indextables import metrics
 from indextables.errors import CredentialsError, ForkedStoreError, ObjectMissingError, StoreError
 from indextables.options import cloud
 from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
@@ -24,6 +25,11 @@ _PAGE = 1000
 _MOST_PARTS = 10_000
 _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
+# Larger reads take long because of their size, and are requested once.
+_HEDGED_BYTES = 1 << 20
+_HEDGE_THREADS = 128
+# Reads that were requested a second time.
+HEDGED = "indextables.store.hedged_reads"
 # the errors of obstore; ValueError for a key that it cannot send
 _FAILURES = (BaseError, OSError, ValueError)
 
@@ -32,6 +38,41 @@ class _Runtime:
     """obstore's threads live in the process that first used it; in a forked child a call never returns."""
 
     pid: int | None = None
+
+
+class _HedgeThreads:
+    """The threads of reads that may be requested twice; a forked child has its own."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, read: Callable[[], T]) -> "Future[T]":
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_HEDGE_THREADS, thread_name_prefix="indextables-read")
+        return self._pool.submit(read)
+
+
+_hedge_threads = _HedgeThreads()
+os.register_at_fork(after_in_child=_hedge_threads.reset)
+
+
+def hedged(read: Callable[[], T], seconds: float) -> T:
+    """The result of a read; after so many seconds it is made a second time, and the first result counts.
+
+    An error counts only if both reads fail.
+    """
+    running = {_hedge_threads.submit(read)}
+    done, running = wait(running, seconds)
+    if not done:
+        metrics.record(HEDGED, 1)
+        running.add(_hedge_threads.submit(read))
+    while not done or (running and all(each.exception() for each in done)):
+        more, running = wait(running, return_when=FIRST_COMPLETED)
+        done |= more
+    return min(done, key=lambda each: each.exception() is not None).result()
 
 
 class RemoteBackend:
@@ -44,12 +85,14 @@ class RemoteBackend:
 
     def get(self, key: str) -> bytes:
         """The whole object."""
-        return self._reading(key, partial(_get, key=key, url=self._url(key)))
+        return self._hedged(lambda: self._reading(key, partial(_get, key=key, url=self._url(key))))
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Ranges that are close to each other are fetched together, others side by side."""
+        read = partial(self._reading, key, partial(_fetch, key=key, ranges=ranges))
         try:
-            return self._reading(key, partial(_fetch, key=key, ranges=ranges))
+            is_small = sum(end - start for start, end in ranges) <= _HEDGED_BYTES
+            return self._hedged(read) if is_small else read()
         except (ObjectMissingError, CredentialsError):
             raise
         except StoreError:
@@ -154,6 +197,13 @@ class RemoteBackend:
         )
 
     # --- below, the edge: every call into obstore goes through here ----------------------------------
+
+    def _hedged(self, read: Callable[[], T]) -> T:
+        """Read, and if that takes unusually long, read a second time: the first answer counts."""
+        seconds = self._identity.options.get(cloud.HEDGE_AFTER_MS) / 1000
+        if not seconds or self._location.kind is Kind.MEMORY:
+            return read()
+        return hedged(read, seconds)
 
     def _reading(self, key: str, call: Callable[[Client], T], *, repeatable: bool = True) -> T:
         return self._request(
