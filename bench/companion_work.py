@@ -3,14 +3,16 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import deltalake
 import duckdb
+from pyarrow import dataset
 
 import indextables
 from bench import logs
 from bench.engine_read_work import QUESTIONS, TEXT, ours
-from bench.measure import Prepare
+from bench.measure import Measured, Prepare
 
 # Only the text column, and all columns.
 INDEXES = {"text": ("message",), "all": None}
@@ -47,17 +49,57 @@ def table(folder: str, question: str, state: str) -> Prepare:
 def duck(folder: str, question: str, state: str) -> Prepare:
     """A question asked of DuckDB over the files of the Delta table."""
     del state
-    asked = QUESTIONS[question]
-    what = {"count": "count(*)", "groups": "level, count(*), avg(latency_ms)", "rows": "*"}[asked.what]
-    tail = " GROUP BY level" if asked.what == "groups" else ""
     files = Path(folder) / "delta" / "*.parquet"
-    statement = f"SELECT {what} FROM read_parquet('{files}') WHERE {asked.condition}{tail}"
+    statement = _statement(question, f"read_parquet('{files}')", QUESTIONS[question].condition)
     connection = duckdb.connect()
 
     def prepare() -> Callable[[], object]:
         return lambda: connection.sql(statement).to_arrow_table()
 
     return prepare
+
+
+def _statement(question: str, table: str, condition: str) -> str:
+    what = {"count": "count(*)", "groups": "level, count(*), avg(latency_ms)", "rows": "*"}
+    asked = QUESTIONS[question].what
+    tail = " GROUP BY level" if asked == "groups" else ""
+    return f"SELECT {what[asked]} FROM {table} WHERE {condition}{tail}"
+
+
+class SparkScans:
+    """A session of Spark that answers questions from the files of the Delta table, or by the index."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start the session."""
+        from bench import spark_work  # noqa: PLC0415 - other measurements need no session
+
+        self._timed = spark_work.timed
+        self._spark = spark_work.session(folder)
+        self._spark.read.parquet(*map(str, (folder / "delta").glob("*.parquet"))).createOrReplaceTempView(
+            "files"
+        )
+        index = str(folder / "all" / "table")
+        self._spark.read.format("indextables").load(index).createOrReplaceTempView("companion")
+
+    def scan(self, question: str, runs: int) -> Measured:
+        """A question answered by a scan with LIKE."""
+        return self._measure(_statement(question, "files", QUESTIONS[question].condition), runs)
+
+    def search(self, question: str, runs: int) -> Measured:
+        """A question answered by the index."""
+        condition = f"message INDEXQUERY '{QUESTIONS[question].query}'"
+        return self._measure(_statement(question, "companion", condition), runs)
+
+    def _measure(self, statement: str, runs: int) -> Measured:
+        return self._timed(lambda: lambda: self._spark.sql(statement).toArrow(), runs)
+
+    def __enter__(self) -> Self:
+        """The session."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Stop the session."""
+        self._spark.stop()
 
 
 def sync(folder: str) -> Prepare:
@@ -71,12 +113,13 @@ def sync(folder: str) -> Prepare:
     return prepare
 
 
-def write(folder: str, rows: int) -> Prepare:
-    """Write the same rows to a table of ours."""
+def write(folder: str) -> Prepare:
+    """Write the rows of the same files to a table of ours."""
     place = Path(folder)
+    files = dataset.dataset(list(map(str, (place / "delta").glob("*.parquet"))))
 
     def prepare() -> Callable[[], object]:
         shutil.rmtree(place / "written", ignore_errors=True)
-        return lambda: indextables.write(place / "written", logs.reader(rows), options=TEXT)
+        return lambda: indextables.write(place / "written", files.scanner().to_reader(), options=TEXT)
 
     return prepare

@@ -96,7 +96,7 @@ object BindToTable extends Rule[LogicalPlan] {
   /** The plan with the virtual column in its output; None if it has no such table. */
   private def supply(plan: LogicalPlan, request: ColumnRequest): Option[(LogicalPlan, Attribute)] = plan match {
     case _ if request.expression.subject.nonEmpty && request.subject.forall { case (column, _) => !plan.outputSet.contains(column) } => None
-    // A scan makes buckets of whole columns; those of a field within one are found row by row.
+    // A scan makes buckets of whole columns; those of a field within one are evaluated row by row.
     case _: DataSourceV2Relation if inField(request) => None
     case relation: DataSourceV2Relation => relation.table match {
       case IndexTables(table, virtual) => Some(extended(relation, table, virtual, request))

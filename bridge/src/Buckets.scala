@@ -8,7 +8,11 @@ import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The bucket of a value. Scans compute buckets of whole columns in Python; rows from elsewhere are evaluated here. */
+/**
+ * The bucket of a value. Scans compute the buckets of whole columns in Python, and the planner parses and checks all arguments.
+ * Only rows that no scan reads (cached tables, other sources, fields of structs) are evaluated here, one by one, as Spark
+ * evaluates any expression; `tests/spark/test_buckets.py` compares both.
+ */
 trait Buckets extends UnaryExpression with IndexExpression with CodegenFallback {
   def column: Expression
   def kind: String

@@ -27,7 +27,11 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
   def result(): Array[Byte] = {
     val plan = new util.LinkedHashMap[String, Any](request)
     plan.put("recorded", PlannerMetrics.all)
-    if (Option(request.get("statement")).exists(_.toString.toUpperCase(util.Locale.ROOT).contains("ENVIRONMENT"))) plan.put("settings", settings)
+    val words = Option(request.get("statement")).fold("")(_.toString.toUpperCase(util.Locale.ROOT))
+    if (words.contains("ENVIRONMENT")) plan.put("settings", settings)
+    // What a command empties in the process that runs it, it empties in all of them.
+    if (words.contains("FLUSH") && words.contains("CACHE")) plan.put("elsewhere", Rpc.closeSplits())
+    if (words.contains("INVALIDATE") && words.contains("CACHE")) plan.put("elsewhere", Rpc.dropLogs())
     val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)

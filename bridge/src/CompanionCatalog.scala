@@ -16,8 +16,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * As in IndexTables for Scala, a property of the source says where its index is. The catalog is read-only.
  */
 class CompanionCatalog extends TableCatalog {
-  private val Root = "indextables.companion.indexroot"
-  private val RelativePath = "indextables.companion.tableroot.relativepath"
   private var catalogName = ""
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = catalogName = name
@@ -35,10 +33,8 @@ class CompanionCatalog extends TableCatalog {
     if (identifier.namespace.length < 2) throw new Failure(
       s"$catalogName.$source names no source: give its catalog and namespace too, as $catalogName.spark_catalog.default.logs")
     val properties = propertiesOf(identifier)
-    val root = regions.map(region => s"$Root.$region").collectFirst { case key if properties.contains(key) => properties(key) }
-      .orElse(properties.get(Root))
-      .getOrElse(throw new Failure(s"$source has no companion index: its table property $Root does not name one"))
-    properties.get(RelativePath).fold(root)(relative => s"${root.stripSuffix("/")}/${relative.stripPrefix("/")}")
+    CompanionIndex.path(properties).getOrElse(
+      throw new Failure(s"$source has no companion index: its table property ${CompanionIndex.Root} does not name one"))
   }
 
   private def propertiesOf(identifier: Identifier): Map[String, String] = {
@@ -52,11 +48,6 @@ class CompanionCatalog extends TableCatalog {
       case table => table.properties.asScala.toMap
     }
   }
-
-  private def regions: Seq[String] = Seq(
-    SparkSession.active.conf.getOption("spark.indextables.aws.region"),
-    Option(System.getenv("AWS_DEFAULT_REGION")),
-    Option(System.getenv("AWS_REGION"))).flatten
 
   override def listTables(namespace: Array[String]): Array[Identifier] = Array.empty
 

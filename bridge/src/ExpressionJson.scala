@@ -72,9 +72,9 @@ object ExpressionJson {
     }
     plain match {
       case None => Json.obj("kind" -> "other", "op" -> dataType.simpleString)
-      case Some(held) =>
+      case Some(value) =>
         val literal = Json.obj("kind" -> "lit", "type" -> dataType.json)
-        literal.put("value", held)
+        literal.put("value", value)
         literal
     }
   }

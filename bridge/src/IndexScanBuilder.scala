@@ -95,7 +95,7 @@ class IndexScanBuilder(table: IndexTable, readOptions: CaseInsensitiveStringMap,
   override def build(): Scan = {
     // A query whose searches are in no pushed filter is checked here, before anything runs.
     if (virtual.nonEmpty && !checked) Rpc("accept", request("filters" -> Array.empty[Any]))
-    // Spark optimizes a query once; what is asked for later would be newer. Streams, which read no snapshot, are not built there.
+    // Spark optimizes a query once; a snapshot that is read later would be newer. Streams read no snapshot and are not optimized.
     if (QuerySnapshots.isQueryOptimized) read
     new IndexScan(options, readOptions, table, read, virtual, projection, ExpressionJson.all(pushed), texts, limit, order, aggregation)
   }

@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.connector.read.InputPartition
 
-/** Rows that the planner found already, as an Arrow stream. */
+/** Rows that the planner has read itself, as an Arrow stream. */
 case class AnswerPartition(stream: Array[Byte]) extends InputPartition
 
 /** Splits that a task reads, and executors that have read them before. */

@@ -11,13 +11,14 @@ import org.apache.spark.sql.types.DataType
  * Protects searches from what Spark does between the analysis and BindToTable.
  *
  * Spark replaces plans by their cached rows, which have no index, and it moves an expression without references to any
- * side of a join. The rule runs on an analyzed plan, after Spark's checks and before it looks for cached data.
+ * side of a join. The rule runs on an analyzed plan, after Spark's checks and before it looks for cached data. Tables of
+ * other formats that are searched are replaced by their companion indexes here.
  */
 object PrepareSearches extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (plan.collectWithSubqueries { case node if searches(node) => node }.isEmpty) plan
     else inlined(plan).transformUpWithSubqueries { case node if searches(node) =>
-      withTargets(node).transformExpressionsUp {
+      withTargets(SearchedSources.replaced(node)).transformExpressionsUp {
         case MovementBarrier(inner: MovementBarrier) => inner
         case expression: IndexExpression if expression.subject.isEmpty => MovementBarrier(expression)
       }

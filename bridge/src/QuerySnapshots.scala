@@ -17,7 +17,7 @@ object QuerySnapshots {
 
   // The options that choose what is read of a table.
   private val Choice = Seq("versionasof", "timestampasof", "readchanges", "startingversion", "startingtimestamp",
-    "endingversion", "endingtimestamp")
+    "endingversion", "endingtimestamp", "companion.freshness")
 
   private val queries = new util.WeakHashMap[QueryPlanningTracker, ConcurrentHashMap[String, Snapshot]]
 

@@ -2,9 +2,11 @@ package org.apache.spark.sql.indextables
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.util
-import java.util.concurrent.{ConcurrentHashMap, ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore}
+import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, ExecutionException, Executors => ThreadPools, ExecutorService, Semaphore, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
 
 import scala.annotation.tailrec
+import scala.util.Try
 
 import com.fasterxml.jackson.databind.JsonNode
 import net.razorvine.pickle.Pickler
@@ -46,6 +48,30 @@ object Rpc {
 
   /** How many calls have a process now. */
   def underWay: Int = 2 * Processes - forQueries.availablePermits - forWork.availablePermits
+
+  // How often all processes had to close their splits, and to drop their logs. A call has both numbers: a process
+  // that is behind does so before it works on the call.
+  private val closings = new AtomicInteger
+  private val invalidations = new AtomicInteger
+  // Processes that answered a call.
+  private val processes = ConcurrentHashMap.newKeySet[Long]()
+  private val MaxWaitSeconds = 30
+
+  /** Have all processes close the splits that they keep open; how many those did that are idle. */
+  def closeSplits(): Long = { closings.incrementAndGet(); renewed("closed") }
+
+  /** Have all processes drop what they have cached of logs; how many values those did that are idle. */
+  def dropLogs(): Long = { invalidations.incrementAndGet(); renewed("dropped") }
+
+  /** Makes one call to each idle process: none is finished before all of them have begun. */
+  private def renewed(figure: String): Long = {
+    processes.removeIf(pid => !ProcessHandle.of(pid).filter(_.isAlive).isPresent)
+    val all = new CountDownLatch(math.max(0, processes.size - underWay))
+    val calls = Seq.fill(all.getCount.toInt)(new Call(function, "renew", "{}", Nil, Some(all)))
+    val running = calls.map(call => threads.submit(() => SQLConf.withExistingConf(new SQLConf)(call.runInPython())))
+    // A process that ends meanwhile has nothing open.
+    running.map(each => Try(each.get().json.get(figure).asLong).getOrElse(0L)).sum
+  }
 
   private lazy val function: PythonFunction = PythonInterpreter.function(onDriver = true, Map.empty)
 
@@ -105,7 +131,8 @@ object Rpc {
     }
   }
 
-  private class Call(function: PythonFunction, op: String, request: String, blobs: Seq[Array[Byte]])
+  private class Call(
+      function: PythonFunction, op: String, request: String, blobs: Seq[Array[Byte]], together: Option[CountDownLatch] = None)
       extends PythonPlannerRunner[Reply](function) {
     private var process: Option[Long] = None
     private var cancelled = false
@@ -125,6 +152,7 @@ object Rpc {
     private def started(pid: Long): Unit = synchronized {
       began = true
       process = Some(pid)
+      processes.add(pid)
       if (cancelled) end(pid)
     }
 
@@ -133,6 +161,9 @@ object Rpc {
     private def end(pid: Long): Unit = ProcessHandle.of(pid).ifPresent(handle => handle.destroyForcibly())
 
     override protected def writeToPython(out: DataOutputStream, pickler: Pickler): Unit = {
+      together.foreach { all => all.countDown(); all.await(MaxWaitSeconds, TimeUnit.SECONDS) }
+      out.writeInt(closings.get)
+      out.writeInt(invalidations.get)
       PythonWorkerUtils.writeUTF(op, out)
       PythonWorkerUtils.writeUTF(request, out)
       out.writeInt(blobs.size)

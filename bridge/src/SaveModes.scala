@@ -16,7 +16,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** `df.write.save(path)` with any of the four modes: one append, with the mode in its request to the planner. */
 object SaveModes {
-  private val Asked = DataSourceUtils.PARTITIONING_COLUMNS_KEY
+  private val PartitionBy = DataSourceUtils.PARTITIONING_COLUMNS_KEY
 
   def save(
       context: SQLContext, mode: SaveMode, parameters: Map[String, String], data: DataFrame,
@@ -25,8 +25,8 @@ object SaveModes {
     if (parameters.contains(DataSourceUtils.CLUSTERING_COLUMNS_KEY)) {
       throw new Failure("clusterBy is not offered by indextables; leave it out, or use partitionBy")
     }
-    val partitionBy = parameters.get(Asked).map(DataSourceUtils.decodePartitioningColumns(_).map(Columns.named).toArray)
-    val options = new util.HashMap[String, String]((parameters - Asked).asJava)
+    val partitionBy = parameters.get(PartitionBy).map(DataSourceUtils.decodePartitioningColumns(_).map(Columns.named).toArray)
+    val options = new util.HashMap[String, String]((parameters - PartitionBy).asJava)
     if (mode == SaveMode.Overwrite) {
       // Spark's own setting is the default of ours.
       options.asScala.keys.find(_.equalsIgnoreCase("partitionOverwriteMode")).getOrElse {

@@ -104,7 +104,7 @@ case class Score(of: Option[Expression] = None) extends IndexExpression with Une
     copy(of = newChildren.headOption)
 }
 
-/** `highlight(column)`: the part of a text that the searches of the query found. */
+/** `highlight(column)`: the part of a text that the searches of the query match. */
 case class Highlight(column: Expression) extends UnaryExpression with IndexExpression with Unevaluable {
   override def child: Expression = column
   override def dataType: DataType = StringType

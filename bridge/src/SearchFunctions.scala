@@ -36,7 +36,7 @@ object SearchFunctions {
     Seq("score", "indextables_score").map(name =>
       (name, "_FUNC_() - how well the row matches the searches of the query", exactly(name, 0, "nothing") { case _ => Score() })) ++
     Seq("highlight", "indextables_highlight").map(name =>
-      (name, "_FUNC_(column) - the part of a text that was found", exactly(name, 1, "a column") {
+      (name, "_FUNC_(column) - the part of a text that matches", exactly(name, 1, "a column") {
         case Seq(column) => Highlight(column)
       })) ++
     Seq(

@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.StructType
  */
 class SessionTables(catalog: SessionCatalog) extends V2SessionCatalog(catalog) {
   override def loadTable(ident: Identifier): Table = super.loadTable(ident) match {
-    case found: V1Table if Provider.isName(found.catalogTable.provider) => withoutExtension(super.loadTable(ident))
+    case table: V1Table if Provider.isName(table.catalogTable.provider) => withoutExtension(super.loadTable(ident))
     case other => other
   }
 

@@ -2,9 +2,11 @@ package org.apache.spark.sql.indextables
 
 import java.util
 
+import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.connector.catalog.CatalogV2Util
 
 /** Refuses what a catalog would accept and the table's log would not follow. */
 case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
@@ -31,8 +33,18 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
           "to add columns, or overwrite the table with the option overwriteSchema to replace them")
       case _ =>
     }
+    case alter: AlterColumns => alter.table match {
+      case ResolvedTable(catalog, _, table: IndexTable, _)
+          if CatalogV2Util.isSessionCatalog(catalog) && !SPARK_VERSION.startsWith("4.0.") && !partitionsAreLast(table) =>
+        throw new Failure("Spark's catalog changes comments of columns only in tables whose partition columns come last; " +
+          s"this one is partitioned by ${table.partitionNames.mkString(", ")}: give the comments where the table is created")
+      case _ =>
+    }
     case _ =>
   }
+
+  private def partitionsAreLast(table: IndexTable): Boolean =
+    table.schema.fieldNames.takeRight(table.partitionNames.size).sameElements(table.partitionNames)
 
   private def changesColumns(change: AlterTableCommand): Boolean = change match {
     // A catalog keeps the comments of columns.

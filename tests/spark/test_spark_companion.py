@@ -96,7 +96,14 @@ def test_what_would_change_an_index_is_refused(spark, source, tmp_path) -> None:
     with pytest.raises(PySparkException, match="a write is not possible for the companion index"):
         companion.limit(1).write.format("indextables").mode("append").save(str(index))
     for text, says in (
-        (f"MERGE SPLITS '{index}'", "a merge is not possible"),
+        (
+            f"DROP INDEXTABLES PARTITIONS FROM '{index}' WHERE day = 'd1'",
+            "dropping partitions is not possible for the companion index",
+        ),
+        (
+            f"DELETE FROM indextables.`{index}` WHERE day = 'd1'",
+            "a delete is not possible for the companion index",
+        ),
         (
             f"BUILD INDEXTABLES COMPANION FOR PARQUET '{source}' AT LOCATION '{index}' {EVERY}",
             "WITH STREAMING never ends",
@@ -109,3 +116,128 @@ def test_what_would_change_an_index_is_refused(spark, source, tmp_path) -> None:
     ):
         with pytest.raises(PySparkException, match=says):
             spark.sql(text).collect()
+    stream = spark.readStream.format("indextables").load(str(index)).writeStream.format("noop")
+    with pytest.raises(PySparkException, match="read the changes of its source"):
+        stream.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_commands_run_on_an_index(spark, source, tmp_path) -> None:
+    index = tmp_path / "index"
+    build(spark, source, index, "TARGET INPUT SIZE 1")
+    splits = indextables.open(index).files().num_rows
+    assert splits == 6
+    rows = spark.read.format("indextables").load(str(index))
+    expected = sorted(map(tuple, spark.read.parquet(str(source)).collect()), key=str)
+    (merged,) = spark.sql(f"MERGE SPLITS '{index}'").collect()
+    assert "success" in str(merged).lower()
+    assert indextables.open(index).files().num_rows == 3
+    assert sorted(map(tuple, rows.collect()), key=str) == expected
+    assert rows.where("message INDEXQUERY 'disk'").count() == 24
+    for statement in (
+        f"PREWARM INDEXTABLES CACHE '{index}'",
+        f"DESCRIBE INDEXTABLES HISTORY '{index}'",
+        f"DESCRIBE INDEXTABLES STATE '{index}'",
+        f"DESCRIBE INDEXTABLES TRANSACTION LOG '{index}'",
+        f"DESCRIBE INDEXTABLES COMPONENT SIZES '{index}'",
+        f"DESCRIBE INDEXTABLES DATA SKIPPING STATS '{index}'",
+        f"CHECKPOINT INDEXTABLES '{index}'",
+        f"PURGE INDEXTABLE '{index}' DRY RUN",
+        f"PURGE INDEXTABLE '{index}'",
+    ):
+        assert spark.sql(statement).count() >= 1, statement
+    spark.sql(f"SET INDEXTABLES TABLE ROOT 'copy' = '{source}' AT '{index}'").collect()
+    assert [
+        row.root_name for row in spark.sql(f"DESCRIBE INDEXTABLES TABLE ROOTS AT '{index}'").collect()
+    ] == ["copy"]
+    read = spark.read.format("indextables").option("companion.tableRootDesignator", "copy").load(str(index))
+    assert read.count() == 60
+    spark.sql(f"UNSET INDEXTABLES TABLE ROOT 'copy' AT '{index}'").collect()
+    assert rows.count() == 60
+    buckets = (
+        rows.selectExpr("indextables_histogram(id, 20) AS b").groupBy("b").count().orderBy("b").collect()
+    )
+    assert [row["count"] for row in buckets] == [20, 20, 20]
+
+
+@pytest.fixture
+def named(spark, tmp_path):
+    """A Parquet table of the session catalog, whose property names its companion index."""
+    words = "array('disk full', 'all well', 'Disk slow', 'login failed', null)"
+    frame = spark.range(40).selectExpr("id", f"{words}[id % 5] AS message", "concat('d', id % 2) AS day")
+    frame.write.option("path", str(tmp_path / "named")).format("parquet").saveAsTable("named_source")
+    index = tmp_path / "index"
+    spark.sql(f"ALTER TABLE named_source SET TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')")
+    build(spark, tmp_path / "named", index)
+    yield index
+    spark.sql("DROP TABLE named_source")
+
+
+def test_a_source_is_searched_by_its_own_name(spark, named, tmp_path) -> None:
+    def ids(query: str) -> list[int]:
+        return [row.id for row in spark.sql(query).collect()]
+
+    search = "SELECT id FROM named_source WHERE message INDEXQUERY 'disk' ORDER BY id"
+    having = [number for number in range(40) if number % 5 in (0, 2)]
+    assert ids(search) == having
+    assert "indextables" in spark.sql(search)._jdf.queryExecution().optimizedPlan().toString()
+    assert ids("SELECT id FROM named_source WHERE * INDEXQUERY 'slow' AND day = 'd1' ORDER BY id") == [
+        7,
+        17,
+        27,
+        37,
+    ]
+    assert ids(
+        "WITH w AS (SELECT id, message AS m FROM named_source) SELECT id FROM w WHERE m INDEXQUERY 'login' AND id < 9"
+    ) == [3, 8]
+    assert ids(
+        "SELECT a.id FROM named_source a JOIN named_source b ON a.id = b.id + 1 "
+        "WHERE b.message INDEXQUERY 'full' AND a.id < 12 ORDER BY a.id"
+    ) == [1, 6, 11]
+    assert ids(
+        "SELECT id FROM range(9) WHERE id IN (SELECT id FROM named_source WHERE message INDEXQUERY 'full')"
+    ) == [0, 5]
+    scores = spark.sql("SELECT id, score() AS s FROM named_source WHERE message INDEXQUERY 'full'").collect()
+    assert len(scores) == 8
+    assert min(row.s for row in scores) > 0
+    frame = spark.table("named_source").where("message INDEXQUERY 'disk'")
+    assert frame.count() == len(having)
+    groups = frame.groupBy("day").count().orderBy("day").collect()
+    assert [row["count"] for row in groups] == [8, 8]
+    # Without a search the table itself is read.
+    assert "indextables" not in spark.table("named_source")._jdf.queryExecution().optimizedPlan().toString()
+    # Rows that are not indexed yet are found, too.
+    spark.sql("INSERT INTO named_source VALUES (100, 'disk gone', 'd0')")
+    assert ids(search) == [*having, 100]
+    spark.conf.set("spark.indextables.companion.freshness", "synced")
+    try:
+        assert ids(search) == having
+    finally:
+        spark.conf.unset("spark.indextables.companion.freshness")
+
+
+def test_a_source_whose_index_is_not_its_own_is_not_searched(spark, named, tmp_path) -> None:
+    def change(index: object) -> None:
+        spark.sql(
+            f"ALTER TABLE named_source SET TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')"
+        )
+
+    search = "SELECT id FROM named_source WHERE message INDEXQUERY 'disk'"
+    other = tmp_path / "other"
+    spark.range(3).selectExpr("id", "'disk' AS message", "'d0' AS day").write.parquet(str(other))
+    build(spark, other, tmp_path / "other_index")
+    spark.range(3).write.format("indextables").save(str(tmp_path / "table"))
+    for index, says in (
+        (tmp_path / "other_index", "it is the index of the table at .*other"),
+        (tmp_path / "table", "is not a companion index, but a property of .*named_source says so"),
+        (tmp_path / "nothing", "no table"),
+    ):
+        change(index)
+        with pytest.raises(PySparkException, match=says):
+            spark.sql(search).collect()
+    change(named)
+    spark.sql("ALTER TABLE named_source ADD COLUMNS (level STRING)")
+    with pytest.raises(PySparkException, match="has no column level of the type string: sync the index"):
+        spark.sql(search).collect()
+    spark.sql("ALTER TABLE named_source UNSET TBLPROPERTIES ('indextables.companion.indexroot')")
+    with pytest.raises(PySparkException, match="cannot be answered here"):
+        spark.sql(search).collect()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from indextables.commands.declarations import Arguments
 from indextables.commands.execute import CommandContext, Implementation, table_of
 from indextables.commands.grammar import condition
+from indextables.data_files import open_log
 from indextables.errors import CommandError
 from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
@@ -115,7 +116,7 @@ def _follow(
     request: SyncRequest,
     options: Options,
 ) -> pa.Table:
-    """Sync until this process is interrupted or told to end."""
+    """Sync until this process is interrupted or ended by a signal."""
     if context.owner is not None:
         raise CommandError(
             "WITH STREAMING never ends, and a statement of Spark would keep its planner; use the program "
@@ -124,7 +125,7 @@ def _follow(
     with _stop_on_signals() as stop:
         last = follow(log, request, options, seconds=arguments["every"], stop=stop)
     if last is None:
-        raise CommandError("the command was told to end before its first sync")
+        raise CommandError("the command was interrupted before its first sync")
     return _result(log, arguments, last)
 
 
@@ -181,7 +182,7 @@ def _request(context: CommandContext, arguments: Arguments) -> tuple[SyncRequest
 
 def _log(context: CommandContext, arguments: Arguments, options: Options) -> TransactionLog:
     store = open_store(arguments["at"], options, credentials=context.credentials)
-    return TransactionLog(store, options, engine=ENGINE)
+    return open_log(store, options, engine=ENGINE)
 
 
 # --- table roots -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import field, replace
 from itertools import islice
 from typing import IO, cast
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,15 +40,17 @@ from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
 from indextables.predicate import Predicate
-from indextables.schema.values import parse_values
 from indextables.records import dataclass
-from indextables.source.companion import refuse_companion
-from indextables.split.footer import PARQUET_TAG, read_footer
+from indextables.schema.values import parse_values
+from indextables.source.companion import CompanionProperties, field_mapping
+from indextables.source.description import IndexedRows, SourceDescription, StoredPositions
+from indextables.split.footer import PARQUET_TAG, POSITIONS, Footer, read_footer
 from indextables.split.mapping import Mapping, mapping_for
 from indextables.split.merge import MergeSource, merge_splits, source_error
+from indextables.split.parquet.reader import BATCH_BYTES, RowReader
 from indextables.split.quickwit import bundle_rows
 from indextables.store import Store
-from indextables.table_properties import indexing_options
+from indextables.table_properties import indexing_options, indexing_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,20 @@ class MergeContext:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     mapping: Mapping
+    # Of a companion index: where the rows of its splits are.
+    source: SourceDescription | None = None
 
     @classmethod
     def of(cls, snapshot: Snapshot, options: Options) -> "MergeContext":
         """The context of a snapshot."""
+        companion, partitions = CompanionProperties.of(snapshot), snapshot.partition_columns
+        if companion is not None:
+            mapping = field_mapping(
+                snapshot.schema, indexing_properties(snapshot.metadata), companion, partitions
+            )
+            return cls(snapshot.schema, partitions, mapping, companion.description(options))
         effective = options.over(indexing_options(snapshot))
-        mapping = mapping_for(snapshot.schema, effective, snapshot.partition_columns)
-        return cls(snapshot.schema, snapshot.partition_columns, mapping)
+        return cls(snapshot.schema, partitions, mapping_for(snapshot.schema, effective, partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +84,21 @@ class SourceRef:
     size: int
     ours: bool
     num_records: int | None = None
+    # Of a companion split: its source files in the log, and the version of the source.
+    contents: tuple[str, ...] = ()
+    source_version: int | None = None
 
     @classmethod
     def of(cls, add: Add) -> "SourceRef":
         """From the action that added it."""
-        return cls(add.path, add.size, PARQUET_TAG in (add.split_tags or ()), add.num_records)
+        return cls(
+            add.path,
+            add.size,
+            PARQUET_TAG in (add.split_tags or ()),
+            add.num_records,
+            tuple(add.companion_source_files or ()),
+            add.companion_delta_version,
+        )
 
 
 def open_merge_input(
@@ -88,9 +108,29 @@ def open_merge_input(
     if not ref.ours:
         return MergeSource(ref.path, lambda: _original(store, ref, context, values, options))
     try:
-        return MergeSource.of(store, read_footer(store, ref.path, ref.size), context.schema)
+        footer = read_footer(store, ref.path, ref.size)
     except (SplitError, StoreError, OSError) as error:
         raise source_error(ref.path, error) from error
+    if context.source is None:
+        return MergeSource.of(store, footer, context.schema)
+    return _companion(store, ref, footer, context.source, context.schema)
+
+
+def _companion(
+    store: Store, ref: SourceRef, footer: Footer, source: SourceDescription, schema: pa.Schema
+) -> MergeSource:
+    """A companion split, whose rows are in files of the source."""
+    if footer.source_files is None or len(footer.source_files) != len(ref.contents):
+        raise UnreadableSplitError(
+            ref.path, "it is not the companion split of the source files that the log names"
+        )
+    positions = StoredPositions(RowReader(store, replace(footer, schema=POSITIONS)))
+    rows = IndexedRows(store, source, footer.source_files, schema, positions)
+
+    def columns(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return rows.read(names, None, BATCH_BYTES)
+
+    return MergeSource(ref.path, lambda: columns(schema.names), footer, store, columns)
 
 
 def damage(store: Store, ref: SourceRef) -> str | None:
@@ -232,7 +272,7 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
             sources = [
                 open_merge_input(store, ref, task.context, task.partition_values, options) for ref in left
             ]
-            add = _merged(task, sources, store, options)
+            add = _merged(task, left, sources, store, options)
             return MergeTaskResult(add, tuple(ref.path for ref in left), tuple(skipped))
         except UnreadableSplitError as error:
             skipped.append((error.path, error.problem))
@@ -381,7 +421,6 @@ def _plan_pass(
     """Plan one pass after others, of which `before` is the outcome; `passes` are left, this one included."""
     snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
     log.check_writable(snapshot)
-    refuse_companion(snapshot, "a merge")
     tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
     if not tasks:
         return before
@@ -496,7 +535,13 @@ def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator
         yield group
 
 
-def _merged(task: MergeTask, sources: Sequence[MergeSource], store: Store, options: Options) -> Add:
+def _merged(
+    task: MergeTask,
+    refs: Sequence[SourceRef],
+    sources: Sequence[MergeSource],
+    store: Store,
+    options: Options,
+) -> Add:
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
     context = task.context
     started_ms = time.time_ns() // 1_000_000
@@ -504,7 +549,15 @@ def _merged(task: MergeTask, sources: Sequence[MergeSource], store: Store, optio
         built = merge_splits(
             sources, cast("IO[bytes]", sink), context.schema, context.mapping, options, task.partition_values
         )
-    return add_action(path, built, data_change=False, started_ms=started_ms)
+    add = add_action(path, built, data_change=False, started_ms=started_ms)
+    if context.source is None:
+        return add
+    versions = [ref.source_version for ref in refs if ref.source_version is not None]
+    return msgspec.structs.replace(
+        add,
+        companion_source_files=[content for ref in refs for content in ref.contents],
+        companion_delta_version=max(versions, default=None),
+    )
 
 
 def _skips(

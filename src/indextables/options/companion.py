@@ -20,10 +20,12 @@ _READ = frozenset({Where.READ, Where.COMMAND})
 _BUILD = frozenset({Where.WRITE, Where.COMMAND})
 _CLOUDS = ("aws.", "azure.", "gcp.")
 
+SYNCED = "synced"
+LATEST = "latest"
 FRESHNESS = option(
     "companion.freshness",
-    choice("synced", "latest"),
-    "synced",
+    choice(SYNCED, LATEST),
+    SYNCED,
     "What a companion index answers: the source at the version of the last sync, or its newest version. With "
     "latest, source files that the index does not have, or that changed since, are read without the index.",
     where=_READ,

@@ -16,7 +16,7 @@ from indextables.log.format.files import from_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.options.companion import FRESHNESS
+from indextables.options.companion import FRESHNESS, LATEST
 from indextables.read.table_context import UNINDEXED_TAG
 from indextables.schema.values import format_values
 from indextables.split.footer import PARQUET_TAG
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from indextables.source.companion import CompanionProperties
 
 _FOLDER = "_unindexed"
-_LATEST = "latest"
 
 
 def read_snapshot(
@@ -38,12 +37,12 @@ def read_snapshot(
 
     Raises:
         OptionError: an earlier version of the index is to be read with the newest version of the source.
-        SourceError: the source's columns changed since the last sync.
+        SourceError: the source's columns changed since the last sync, or its newest version is not known.
     """
     snapshot = log.snapshot(version=version, timestamp=timestamp)
-    if log.options.get(FRESHNESS) == _LATEST and (version is not None or timestamp is not None):
+    if log.options.get(FRESHNESS) == LATEST and (version is not None or timestamp is not None):
         raise OptionError(
-            f"{FRESHNESS.key} = {_LATEST} reads the newest version of the source, so a version of the index "
+            f"{FRESHNESS.key} = {LATEST} reads the newest version of the source, so a version of the index "
             "cannot be given with it; leave one of them out"
         )
     return newest_source(snapshot, log.store, log.options)
@@ -51,14 +50,21 @@ def read_snapshot(
 
 def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapshot:
     """A snapshot of a companion index with the files of its source as they are now, if that is requested."""
-    if not is_companion(snapshot.protocol) or options.get(FRESHNESS) != _LATEST:
+    if not is_companion(snapshot.protocol) or options.get(FRESHNESS) != LATEST:
         return snapshot
     # Reading other tables is imported for companion indexes only: most tables are none.
     from indextables.source.companion import CompanionProperties, open_companion_source, source_files
     from indextables.source.description import content_name
+    from indextables.source.reader import METADATA_FILES
 
     properties = CompanionProperties.of(snapshot)
     assert properties is not None
+    if properties.source.endswith(METADATA_FILES):
+        raise SourceError(
+            f"the companion index at {snapshot.url} was built from the metadata file {properties.source}; "
+            "only the catalog of that table knows which one is the newest: sync again with that, or leave "
+            f"{FRESHNESS.key} = {LATEST} out"
+        )
     source = open_companion_source(store, properties, options)
     _check_columns(snapshot, properties, source)
     current = {content_name(file, source.url): file for file in source_files(source, properties.where)}

@@ -331,9 +331,9 @@ def close_splits() -> int:
     """Close all splits and indexes that this process has open; returns the number of splits."""
     count = len(_splits.clear())
     # Without a file handle left, nothing can be imported; and what was not imported has opened nothing.
-    companion = sys.modules.get("indextables.read.companion_split")
-    if companion is not None:
-        companion.close_source_readers()
+    sources = sys.modules.get("indextables.source.description")
+    if sources is not None:
+        sources.close_source_readers()
     close_indexes()
     forget_tails()
     return count

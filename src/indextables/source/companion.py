@@ -25,6 +25,7 @@ from indextables.source.snapshot import SourceFile, SourceSnapshot
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
 from indextables.store import Store
+from indextables.store.location import locate
 
 PREFIX = "companion."
 _ROOTS = f"{PREFIX}tableRoots."
@@ -195,6 +196,35 @@ def refuse_companion(snapshot: Snapshot, operation: str) -> None:
             f"{operation} is not possible for the companion index at {snapshot.url}: it has no rows of its "
             f"own, but those of the {properties.format} table at {properties.location}; change that table, "
             "and sync the index (BUILD INDEXTABLES COMPANION)"
+        )
+
+
+def check_index_of(snapshot: Snapshot, name: str, location: str) -> None:
+    """Check that a table is a companion index with which searches of its source, by name, are complete.
+
+    Args:
+        snapshot: the index, to which the properties of the source lead.
+        name: the source's name, for errors.
+        location: where the source is.
+
+    Raises:
+        SourceError: it is another table, the index of another one, or that of some files only.
+    """
+    properties = CompanionProperties.of(snapshot)
+    if properties is None:
+        raise SourceError(
+            f"the table at {snapshot.url} is not a companion index, but a property of {name} says so; build "
+            "one (BUILD INDEXTABLES COMPANION), or change the property"
+        )
+    problem = None
+    if locate(properties.location).url != locate(location).url:
+        problem = f"it is the index of the table at {properties.location}"
+    elif properties.where is not None:
+        problem = f"it only has the files with {properties.where}"
+    if problem is not None:
+        raise SourceError(
+            f"{name} at {location} cannot be searched by the companion index at {snapshot.url}: {problem}; "
+            "search the index itself, by its path"
         )
 
 

@@ -6,8 +6,7 @@ and splits, which may be damaged or hostile, so it is checked as it is decoded.
 
 import base64
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,14 +15,22 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from indextables.cache import Cache
 from indextables.errors import SourceError
+from indextables.records import dataclass
+from indextables.schema.conversion import cast_batch
 from indextables.schema.type_info import child_fields
 from indextables.source.columns import Column, char_type
 from indextables.source.locations import Locations
+from indextables.source.reader import SourceReader
 from indextables.source.snapshot import SourceFile, SourceSnapshot
-from indextables.split.footer import IndexedFile
+from indextables.split.footer import POSITION_COLUMN, POSITIONS, IndexedFile
 from indextables.split.parquet.pages import Ints
-from indextables.store import Store
+from indextables.split.parquet.reader import BATCH_ROWS, RowReader, slice_batch
+from indextables.store import CacheScope, Store
+
+# Each keeps some files of its source open.
+_MAX_READERS = 8
 
 
 class _ColumnJson(Struct, rename="camel", omit_defaults=True):
@@ -254,3 +261,132 @@ class SourceDescription:
             locations=locations,
             name_mapping=name_mapping,
         )
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+_readers: Cache[tuple[CacheScope, SourceDescription], SourceReader] = Cache(_MAX_READERS)
+
+
+def source_reader(store: Store, source: SourceDescription) -> SourceReader:
+    """The reader of a companion index's source; files that were opened before stay open.
+
+    `store` is that of the index. Readers are shared only by those who open the source with the same
+    credentials.
+    """
+    key = (store.source_store(source.place).cache_scope, source)
+    reader = _readers.get(key)
+    return reader or _readers.put_if_absent(key, SourceReader(source.open(store.source_store)))
+
+
+def close_source_readers() -> None:
+    """Close the files of sources that this process keeps open."""
+    _readers.clear()
+
+
+class Positions:
+    """The positions in their file of rows by number: `numbers`, or all from `start` to before `end`."""
+
+    def __call__(self, start: int, end: int, numbers: Ints | None) -> Ints:
+        """The positions, ascending."""
+        raise NotImplementedError
+
+
+class StoredPositions(Positions):
+    """Positions that a companion split stores; `rows` reads its column of positions."""
+
+    def __init__(self, rows: RowReader) -> None:
+        self._rows = rows
+
+    def __call__(self, start: int, end: int, numbers: Ints | None) -> Ints:
+        """The positions, ascending."""
+        if numbers is not None:
+            column = self._rows.fetch(numbers, [POSITION_COLUMN]).column(0)
+        else:
+            batches = self._rows.scan([POSITION_COLUMN], start=start, end=end)
+            column = pa.Table.from_batches(batches, POSITIONS).column(0)
+        positions: Ints = column.combine_chunks().to_numpy(zero_copy_only=False)
+        return positions
+
+
+class RemainingPositions(Positions):
+    """Positions of the rows of one file that are not deleted."""
+
+    def __init__(self, records: int, deleted: Ints) -> None:
+        self._records = records
+        self._deleted = deleted
+
+    @cached_property
+    def _all(self) -> Ints:
+        every = np.arange(self._records, dtype=np.int64)
+        return np.setdiff1d(every, self._deleted, assume_unique=True)
+
+    def __call__(self, start: int, end: int, numbers: Ints | None) -> Ints:
+        """The positions, ascending."""
+        del start, end
+        return self._all if numbers is None else self._all[numbers]
+
+
+class IndexedRows:
+    """Rows of recorded source files, one file after the other, in the columns of a schema."""
+
+    def __init__(
+        self,
+        store: Store,
+        source: SourceDescription,
+        files: Sequence[IndexedFile],
+        schema: pa.Schema,
+        positions: Positions,
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._schema = schema
+        self._files = files
+        self._positions = positions
+        self._starts: Ints = np.cumsum([0, *(file.rows for file in files)]).astype(np.int64)
+
+    @cached_property
+    def _reader(self) -> SourceReader:
+        return source_reader(self._store, self._source)
+
+    def read(
+        self,
+        columns: Sequence[str],
+        numbers: Ints | None,
+        batch_bytes: int,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows by number, ascending, or all of them.
+
+        Raises:
+            SourceChangedError: a file vanished or was replaced.
+            SourceError: a file cannot be read as Spark reads it.
+        """
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        for number, file in enumerate(self._files):
+            start, end = int(self._starts[number]), int(self._starts[number + 1])
+            selection: Ints | None = None
+            if numbers is not None:
+                low, high = np.searchsorted(numbers, [start, end])
+                if low == high:
+                    continue
+                selection = numbers[low:high] if high - low < end - start else None
+            if start == end:
+                continue
+            opened = self._opened(file)
+            places = None
+            if file.rows < file.records:
+                places = self._positions(start, end, selection)
+            elif selection is not None:
+                places = selection - start
+            for batch in self._reader.read(opened, columns, places, deleted_rows=True, batch_rows=batch_rows):
+                yield from slice_batch(cast_batch(batch, schema), batch_bytes)
+
+    def _opened(self, file: IndexedFile) -> SourceFile:
+        try:
+            return source_file(file, self._source.url)
+        except (ValueError, TypeError, LookupError, OSError, pa.ArrowException) as error:
+            raise SourceError(
+                f"what a companion index records of the source file {file.path} cannot be understood "
+                f"({error}); build the index again"
+            ) from error

@@ -23,6 +23,8 @@ from indextables.split.parquet.pages import Ints
 from indextables.store import Store, open_store
 
 KINDS = ("delta", "iceberg", "parquet")
+# How the names of Iceberg's metadata files end.
+METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 # Files that stay open, each with a file handle on the local disk.
 _OPEN_FILES = 64
 
@@ -63,7 +65,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
     """
     kind = kind.lower()
     metadata_file = None
-    if kind == "iceberg" and url.endswith((".metadata.json", ".metadata.json.gz")):
+    if kind == "iceberg" and url.endswith(METADATA_FILES):
         metadata_file, url = url, url.rpartition("/metadata/")[0] or url.rpartition("/")[0]
     opener = open_base or partial(open_store, options=options)
     locations = Locations(url, opener, relocate=relocate, allowed=allowed_locations)
@@ -115,17 +117,21 @@ class SourceReader:
         return positions
 
     def open(self, file: SourceFile) -> ParquetFile:
-        """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of."""
+        """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of.
+
+        The files of Delta and Iceberg tables never change. Those of folders may be replaced at any time, so
+        they are compared whenever they are used.
+        """
+        place = self.snapshot.locations.resolve(file.url, encoded=False)
+        if file.modified_ms is not None:
+            try:
+                info = place.store.head(place.path)
+            except ObjectMissingError:
+                raise SourceChangedError(file.url, "is not there any more") from None
+            if info.size != file.size or content_tag(info) != file.etag:
+                raise SourceChangedError(file.url, "was replaced")
         opened = self._open.get(file.identity)
         if opened is None:
-            place = self.snapshot.locations.resolve(file.url, encoded=False)
-            if file.modified_ms is not None:
-                try:
-                    info = place.store.head(place.path)
-                except ObjectMissingError:
-                    raise SourceChangedError(file.url, "is not there any more") from None
-                if info.size != file.size or content_tag(info) != file.etag:
-                    raise SourceChangedError(file.url, "was replaced")
             opened = ParquetFile(FileBytes(place, file.size))
             if file.records is not None and opened.num_rows != file.records:
                 raise SourceChangedError(file.url, f"has {opened.num_rows} rows instead of {file.records}")

@@ -3,6 +3,9 @@
 Sources whose fields are those of the target keep their index: the segments of all of them are listed in one
 `meta.json`, and Tantivy merges them. Others (older columns, other options, Quickwit bundles) are indexed
 again while their rows are copied. Row ids do not change; the row id ranges of the footer map them to rows.
+
+Of companion splits the positions of rows are concatenated, and the lists of their source files. The source is
+read for what is indexed again; of a split that keeps its index, for the columns that term filters need.
 """
 
 import json
@@ -26,9 +29,18 @@ from indextables.errors import (
     UnreadableSplitError,
 )
 from indextables.options import Options
-from indextables.options.indexing import COMPRESSION_LEVEL, HEAP_SIZE
+from indextables.options.indexing import HEAP_SIZE
+from indextables.records import dataclass
 from indextables.schema.statistics import FileStatistics, Statistics, merge_statistics
-from indextables.split.footer import META, ROW_BITS, Footer, RowIdRange, SplitMetadata
+from indextables.split.footer import (
+    META,
+    POSITIONS,
+    ROW_BITS,
+    Footer,
+    IndexedFile,
+    RowIdRange,
+    SplitMetadata,
+)
 from indextables.split.index.builder import IndexBuilder
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.index.files import (
@@ -43,7 +55,7 @@ from indextables.split.index.term_filter import FilterWriter
 from indextables.split.mapping import ROW_FIELD, Field, Kind, Mapping, resolve_fields
 from indextables.split.parquet.reader import BATCH_ROWS, RowGroup, RowReader
 from indextables.split.parquet.writer import RowWriter
-from indextables.split.writer import SplitFile, finish_split, new_source_id, write_filters
+from indextables.split.writer import SplitFile, finish_split, index_level, new_source_id, write_filters
 from indextables.store import Store
 
 _ROWS = 24
@@ -58,11 +70,16 @@ class LookupSample:
     One row of each row id range, up to a number, is taken while rows are copied.
     """
 
-    def __init__(self, mapping: Mapping) -> None:
+    def __init__(self, mapping: Mapping, columns: int = 4) -> None:
         kinds = (Kind.I64, Kind.HASH, Kind.BOOL)
-        self._fields: list[Field] = [f for f in mapping.fields if f.fast and f.kind in kinds][:4]
+        self._fields: list[Field] = [f for f in mapping.fields if f.fast and f.kind in kinds][:columns]
         self._sampled: set[int] = set()
         self._expected: list[tuple[int, dict[str, Any]]] = []
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns whose values are compared."""
+        return [field.column for field in self._fields]
 
     def take(self, batch: pa.RecordBatch, position: int, ranges: tuple[RowIdRange, ...], start: int) -> None:
         """Take rows of a batch whose first row is row `position` of the result; ranges begin at `start`."""
@@ -104,18 +121,28 @@ def _field_value(field: Field, value: pa.Array) -> Any:  # noqa: ANN401 - a numb
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
-    """A split to be merged: its rows in the target's schema, and its footer if it is a Parquet split."""
+    """A split to be merged: its rows in the target's schema, and its footer if it is a Parquet split.
+
+    `columns` returns some columns of a companion split's rows, which are read from source files.
+    """
 
     path: str
     rows: Callable[[], Iterator[pa.RecordBatch]]
     footer: Footer | None = None
     store: Store | None = None
+    columns: Callable[[Sequence[str]], Iterator[pa.RecordBatch]] | None = None
 
     def groups(self) -> Iterator[RowGroup]:
-        """The row groups of a Parquet split."""
+        """The row groups of a Parquet split; of a companion split they have positions."""
         assert self.store is not None
         assert self.footer is not None
-        return RowReader(self.store, self.footer).groups()
+        footer = self.footer if self.columns is None else replace(self.footer, schema=POSITIONS)
+        return RowReader(self.store, footer).groups()
+
+    @property
+    def source_files(self) -> tuple[IndexedFile, ...] | None:
+        """The source files of a companion split."""
+        return None if self.footer is None else self.footer.source_files
 
     @classmethod
     def of(cls, store: Store, footer: Footer, schema: pa.Schema) -> "MergeSource":
@@ -211,7 +238,11 @@ class _Merge:
         self._options = options
         self._work = work
         self._parts = _arrange(sources, mapping)
-        self._sample = LookupSample(mapping)
+        self._source_files = _source_files(sources)
+        self._is_companion = self._source_files is not None
+        # What a split stores of its rows.
+        self._stored = POSITIONS if self._is_companion else schema
+        self._sample = LookupSample(mapping, 1 if self._is_companion else 4)
         self._filters = FilterWriter(mapping)
         self._recorded: list[FileStatistics] = []
         self._rows: RowWriter | None = None
@@ -231,7 +262,7 @@ class _Merge:
         if self._builders or not self._parts:
             self._merge_segments()
         self._check(rows.rows, ranges)
-        files = pack(self._work, self._sink, self._options.get(COMPRESSION_LEVEL))
+        files = pack(self._work, self._sink, index_level(self._options, companion=self._is_companion))
         filters = write_filters(self._filters, self._sink, self._work, files)
         texts = merge_statistics(self._recorded, self._schema)
         operations = [p.source.footer.num_merge_ops for p in self._parts if p.source.footer is not None]
@@ -251,6 +282,7 @@ class _Merge:
                 created_ms=time.time_ns() // 1_000_000,
                 row_id_ranges=tuple(ranges),
                 index_files=tuple(files),
+                source_files=self._source_files,
                 term_filters=filters,
             ),
         )
@@ -268,8 +300,8 @@ class _Merge:
     def _writer(self, first: pa.RecordBatch | None) -> RowWriter:
         if self._rows is None:
             batches = [] if first is None else [first]
-            sample = pa.Table.from_batches(batches, self._schema)
-            self._rows = RowWriter(self._sink, self._schema, sample, self._options)
+            sample = pa.Table.from_batches(batches, self._stored)
+            self._rows = RowWriter(self._sink, self._stored, sample, self._options)
         return self._rows
 
     def _copy_with_index(self, part: _Part) -> list[RowIdRange]:
@@ -277,7 +309,10 @@ class _Merge:
         footer = part.source.footer
         assert footer is not None
         start = self._position
-        if footer.schema.equals(self._schema):
+        if self._is_companion:
+            self._copy_positions(part)
+            self._take_columns(part, start)
+        elif footer.schema.equals(self._schema):
             for group in _translate_errors(part.source, part.source.groups):
                 self._copy_row_group(group, part.ranges, start)
         else:
@@ -293,6 +328,34 @@ class _Merge:
             FileStatistics(footer.min_values, footer.max_values, footer.stats, trusted=True)
         )
         return [RowIdRange(each.source, each.start + start, each.rows) for each in part.ranges]
+
+    def _copy_positions(self, part: _Part) -> None:
+        """Copy what a companion split stores of its rows."""
+        for group in _translate_errors(part.source, part.source.groups):
+            self._writer(group.rows.slice(0, 1).to_batches()[0])
+            if self._writer(None).can_copy(group.file_metadata, group.metadata):
+                self._writer(None).copy(group.encoded, group.rows.nbytes)
+                self._position += group.rows.num_rows
+            else:
+                for batch in group.rows.to_batches(max_chunksize=BATCH_ROWS):
+                    self._write(batch)
+
+    def _take_columns(self, part: _Part, start: int) -> None:
+        """Read what term filters and the sample need of the rows of a companion split, from the source."""
+        names = list(dict.fromkeys([*self._filters.columns, *self._sample.columns]))
+        if not names:
+            return
+        assert part.source.columns is not None
+        position = start
+        for batch in part.source.columns(names):
+            self._sample.take(batch, position, part.ranges, start)
+            self._filters.add_rows(batch, self._mapping)
+            position += batch.num_rows
+        if position != self._position:
+            raise SplitError(
+                f"the source has {position - start} rows for the {self._position - start} of "
+                f"{part.source.path}; nothing was merged"
+            )
 
     def _copy_row_group(self, group: RowGroup, ranges: tuple[RowIdRange, ...], start: int) -> None:
         """Copy an encoded row group; encode it again if it is too small."""
@@ -314,14 +377,24 @@ class _Merge:
         builder = IndexBuilder(self._mapping, source, self._options)
         self._builders.append(builder)
         statistics = Statistics(self._schema, self._options, tuple(self._values))
+        rows = 0
         for batch in _translate_errors(part.source, part.source.rows):
+            rows += batch.num_rows
             statistics.accumulate(batch)
             builder.add(batch)
-            self._write(batch)
+            if not self._is_companion:
+                self._write(batch)
             self._filters.add_rows(batch, self._mapping)
+        if self._is_companion:
+            self._copy_positions(part)
         builder.finish()
         self._recorded.append(FileStatistics(*statistics.texts(), trusted=True))
-        return RowIdRange(source, start, self._position - start)
+        if rows != self._position - start:
+            raise SplitError(
+                f"the source has {rows} rows for the {self._position - start} of {part.source.path}; nothing "
+                "was merged"
+            )
+        return RowIdRange(source, start, rows)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._writer(batch).write(batch)
@@ -383,6 +456,17 @@ def _arrange(sources: Sequence[MergeSource], mapping: Mapping) -> list[_Part]:
         used |= ids if native else set()
         parts.append(_Part(source, ranges, native))
     return parts
+
+
+def _source_files(sources: Sequence[MergeSource]) -> tuple[IndexedFile, ...] | None:
+    """The source files of companion splits, in the order of their rows; None if the splits have rows."""
+    files = [source.source_files for source in sources]
+    listed = [each for each in files if each is not None]
+    if not listed:
+        return None
+    if len(listed) < len(files):
+        raise SplitError("companion splits cannot be merged with splits that have rows of their own")
+    return tuple(chain.from_iterable(listed))
 
 
 def _translate_errors(source: MergeSource, read: Callable[[], Iterator[T]]) -> Iterator[T]:

@@ -42,6 +42,8 @@ from indextables.split.parquet.writer import RowWriter
 # The sample from which encodings and unresolved fields of the mapping are chosen.
 _SAMPLE_ROWS = 50_000
 _SAMPLE_BYTES = 32 << 20
+# The level of zstd for the index of a companion split, which is most of the split and is packed once.
+_COMPANION_LEVEL = 9
 # The estimated size of a split relative to its rows in memory, until row groups are written.
 _SIZE_RATIO = 0.45
 
@@ -143,7 +145,8 @@ class SplitWriter:
             flushed = beside.submit(self._rows.flush)
             folder = self._index.finish()
             flushed.result()
-        files = pack(folder, self._sink, self._options.get(COMPRESSION_LEVEL))
+        source_files = self._source_files()
+        files = pack(folder, self._sink, index_level(self._options, companion=source_files is not None))
         filters = write_filters(self._index.filters, self._sink, folder, files)
         texts = self._statistics.texts()
         facts = SplitMetadata(
@@ -159,7 +162,7 @@ class SplitWriter:
             created_ms=time.time_ns() // 1_000_000,
             row_id_ranges=(RowIdRange(self._source, 0, self.num_records),),
             index_files=tuple(files),
-            source_files=self._source_files(),
+            source_files=source_files,
             term_filters=filters,
         )
         built = finish_split(self._rows, self._sink, facts)
@@ -250,6 +253,12 @@ class CompanionSplitWriter(SplitWriter):
 
     def _source_files(self) -> tuple[IndexedFile, ...]:
         return tuple(self._files)
+
+
+def index_level(options: Options, *, companion: bool) -> int:
+    """The level of zstd for the files of an index."""
+    level = options.get(COMPRESSION_LEVEL)
+    return _COMPANION_LEVEL if companion and not options.is_set(COMPRESSION_LEVEL) else level
 
 
 def write_filters(

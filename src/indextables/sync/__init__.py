@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from threading import Event
 
+from indextables.data_files import open_log
 from indextables.errors import OptionError
-from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, Where
 from indextables.options.companion import TARGET_INPUT_SIZE
 from indextables.options.indexing import HEAP_SIZE, TYPEMAP
@@ -110,7 +110,7 @@ def companion(  # noqa: PLR0913 - what a source may need
         merge_schema=merge_schema,
         schema_file=schema_file,
     )
-    log = TransactionLog(open_store(at, parsed, credentials=credentials), parsed, engine=ENGINE)
+    log = open_log(open_store(at, parsed, credentials=credentials), parsed, engine=ENGINE)
     if every is None:
         result = sync(log, request, parsed, progress=progress)
     elif stop is None or every <= 0:

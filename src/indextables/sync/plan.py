@@ -40,6 +40,7 @@ from indextables.source.companion import (
     source_files,
 )
 from indextables.source.description import column_identities, content_name, encode_columns
+from indextables.source.reader import METADATA_FILES
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.store.location import locate
 from indextables.table_properties import indexing_properties
@@ -47,7 +48,6 @@ from indextables.table_properties import indexing_properties
 FORMATS = ("delta", "iceberg", "parquet")
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
-_METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 _SHOWN_COLUMNS = 20
 # So many splits of one partition and of similar size become one.
 _SMALL_SPLITS = 8
@@ -204,12 +204,12 @@ def _merged(
 
 def _folder(source: str) -> str:
     """The folder of a source, which of an Iceberg table may be given by a metadata file."""
-    return source.rpartition("/metadata/")[0] or source if source.endswith(_METADATA_FILES) else source
+    return source.rpartition("/metadata/")[0] or source if source.endswith(METADATA_FILES) else source
 
 
 def _recognised(log: TransactionLog, source: str) -> str:
     """The format of the table at a place."""
-    if source.endswith(_METADATA_FILES):
+    if source.endswith(METADATA_FILES):
         return "iceberg"
     objects, folders = log.store.source_store(source).list_folder()
     if _DELTA_LOG in folders:
