@@ -63,6 +63,14 @@ class History:
     def states(self) -> list[int]:
         return sorted(int(p.parent.name[7:]) for p in self.folder.glob("state-v*/_manifest.avro"))
 
+    def age(self, hours: float) -> None:
+        """The newest version becomes so old, each one before it a minute older; states like their versions."""
+        newest = self.versions[-1]
+        for version in self.versions:
+            aged(self.folder / f"{version:020d}.json", hours + (newest - version) / 60)
+        for version in self.states:
+            aged(self.folder / f"state-v{version:020d}/_manifest.avro", hours + (newest - version) / 60)
+
     def check(self, versions: range) -> None:
         """These versions read as before; cold."""
         invalidate()
@@ -536,6 +544,41 @@ def test_a_checkpoint_after_a_commit_deletes_expired_versions(tmp_path, enabled)
     }
     append(cleaner(str(tmp_path / "t"), options), "13.split")
     assert history.versions == ([7, 8, 9, 10, 11, 12, 13] if enabled else list(range(14)))
+
+
+_CHECKPOINTS = {"checkpoint.enabled": True, "checkpoint.interval": "1"}
+
+
+def test_versions_beyond_the_maximum_number_are_deleted_before_their_retention(tmp_path):
+    history = History(tmp_path / "t")
+    append(cleaner(str(tmp_path / "t"), {**_CHECKPOINTS, "cleanup.maxVersions": "5"}), "13.split")
+    # 9 to 13 are five versions; 8 was the newest when 9 came, and the state at 6 is what it is read from.
+    assert history.versions == [7, 8, 9, 10, 11, 12, 13]
+    assert history.states[0] == 6
+    invalidate()
+    log = a_log(str(tmp_path / "t"))
+    for version in range(7, 13):
+        assert paths_of(log.snapshot(version=version)) == history.expected[version]
+    with pytest.raises((VersionNotFoundError, CorruptLogError)):
+        log.snapshot(version=5)
+
+
+def test_a_maximum_number_of_versions_spares_those_of_the_last_hour(tmp_path):
+    history = History(tmp_path / "t")
+    options = {**_CHECKPOINTS, "cleanup.maxVersions": "2"}
+    history.age(0.5)
+    append(cleaner(str(tmp_path / "t"), options), "13.split")
+    assert history.versions == list(range(14))
+    history.age(1.1)
+    append(cleaner(str(tmp_path / "t"), options), "14.split")
+    assert history.versions == [13, 14]
+
+
+def test_a_few_expired_versions_among_many_wait(tmp_path):
+    history = History(tmp_path / "t")
+    options = {**_CHECKPOINTS, "purge.txLogRetentionHours": str(24 * 12 - 1)}
+    append(cleaner(str(tmp_path / "t"), options), "13.split")
+    assert history.versions == list(range(14))  # one of 14 has expired: less than a tenth
 
 
 def test_a_commit_is_in_the_table_if_expired_files_cannot_be_deleted(tmp_path, caplog):

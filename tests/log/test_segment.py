@@ -76,7 +76,21 @@ def test_a_long_log_is_listed_from_the_pointer_on(log, tmp_path, monkeypatch, ch
     monkeypatch.setattr(segment, "_MAX_FIRST_FILES", 3)
     remote = RemoteLog(log)
     assert newest(remote) == newest(log)
-    assert len(remote.watch.of("list")) == 2
+    # From the pointer on, versions and states are listed without what lies between them.
+    assert len(remote.watch.of("list")) == (3 if checkpoint else 2)
+
+
+def test_versions_and_states_are_listed_without_manifests_and_earlier_states(log, tmp_path):
+    table = indextables.open(tmp_path / "t")
+    first = table.checkpoint().version
+    indextables.write(tmp_path / "t", [{"n": 10}], options={"mergeOnWrite.enabled": "false"})
+    newest_version = indextables.open(tmp_path / "t").checkpoint().version
+    assert newest_version > first
+    listing = segment.listing_from(log, newest_version)
+    assert set(listing.versions) == {newest_version}
+    assert set(listing.states) == {newest_version}
+    assert not listing.manifests
+    assert set(segment.full_listing(log).states) >= {first, newest_version}
 
 
 def test_an_error_of_the_listing_reaches_the_caller(log):

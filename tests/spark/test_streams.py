@@ -1,12 +1,17 @@
 """A stream into a table: every micro-batch is one version, and is written once, however often it comes."""
 
 import json
+import os
+import time
+import uuid
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
 import indextables
+from indextables.log.transaction_log import TransactionLog
+from indextables.store import open_store
 
 SCHEMA = "id long, text string, day string"
 TEXT = {"indexing.typemap.text": "text"}
@@ -145,6 +150,32 @@ def test_small_splits_are_merged_and_the_log_has_checkpoints(spark, tmp_path, ar
     assert operations.count("MERGE SPLITS") == 1, "ten small splits became one"
     assert table.files().num_rows == 3
     assert table.version - (table.state().version or 0) < 5, "few versions are read after a checkpoint"
+
+
+def test_the_log_of_a_stream_has_a_limited_number_of_versions(spark, tmp_path, arriving):
+    path, writer = tmp_path / "t", arriving.stream().writeStream
+    run(writer, tmp_path / "checkpoint", path)
+    first = indextables.open(path).version
+    last, state = first + 12_000, first + 2_000
+    token = TransactionLog(open_store(str(path)), engine="test").snapshot().token
+    files = [path / f"_transaction_log/{version:020d}.json" for version in range(last + 1)]
+    for file in files[first + 1 :]:
+        base, token = token, uuid.uuid4().hex
+        info = {"timestamp": 0, "operation": "WRITE", "baseToken": base, "token": token}
+        file.write_text(json.dumps({"commitInfo": info}))
+        if file is files[state]:
+            indextables.open(path).checkpoint()
+    two_hours_ago = time.time() - 2 * 3600
+    for version, file in enumerate(files):
+        os.utime(file, (two_hours_ago + version - last,) * 2)
+    (manifest,) = path.glob("_transaction_log/state-v*/_manifest.avro")
+    os.utime(manifest, (two_hours_ago + state - last,) * 2)
+    arriving.add()
+    run(writer, tmp_path / "checkpoint", path, **{"checkpoint.interval": "1"})
+    assert ids(path) == arriving.ids
+    versions = sorted(int(file.name[:20]) for file in path.glob("_transaction_log/0*.json"))
+    assert versions[-1] == last + 1
+    assert versions[0] == state + 1, "the state before the 10,000 newest is what they are read from"
 
 
 def test_a_batch_that_another_driver_committed_meanwhile_is_left_out(spark, tmp_path, arriving):

@@ -80,6 +80,14 @@ def _is_of_companion(action: Action) -> bool:
             return False
 
 
+def no_changes(url: str) -> ProtocolError:
+    """The error of changes or a stream of a companion index."""
+    return ProtocolError(
+        f"{url} is a companion index: its versions replace splits of rows that did not change, so it has no "
+        "changes of rows; read the changes of its source"
+    )
+
+
 def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> ChangeRange:
     """The changes of the versions `first` to `last`, which must not be newer than the newest one.
 
@@ -93,10 +101,7 @@ def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> Cha
     versions = loader.versions(version_files(listing, range(first, last + 1)))
     check_lineage(loader.log.url, None, versions)
     if any(_is_of_companion(action) for _, actions in versions for action in actions):
-        raise ProtocolError(
-            f"{loader.log.url.rpartition('/')[0]} is a companion index: its versions replace splits of rows "
-            "that did not change, so it has no changes of rows; read the changes of its source"
-        )
+        raise no_changes(loader.log.url.rpartition("/")[0])
     pending = _Pending()
     for version, actions in versions:
         pending.take(version, actions, listing.versions[version].modified_ms)

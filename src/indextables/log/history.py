@@ -176,7 +176,7 @@ def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> I
     else:
         segment = segment_at(loader.log, listing, None)
         if segment.base is not None:
-            start = Segment(segment.base.version, segment.base, (), segment.earlier_states)
+            start = Segment(segment.base.version, segment.base, ())
             yield LogFileActions(
                 segment.base.version, segment.base.path, _of_base(loader, start), is_checkpoint=True
             )

@@ -2,8 +2,8 @@
 
 What stays: the newest version; every version that log retention promises to time travel, with the base it
 is read from; the states that state retention keeps; the one that the pointer names; what states of other
-engines leave out and earlier files tell (metadata, batches of streams, skipped splits); every manifest that
-a state that stays refers to; manifests young enough to belong to a write that is still running.
+engines leave out and earlier files tell (metadata, batches of streams, skipped splits); every manifest and
+filter bundle that a state that stays refers to; those young enough to belong to a write that still runs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,16 +12,22 @@ from dataclasses import field, replace
 from indextables.errors import CorruptLogError, OptionError, StateExpiredError
 from indextables.log.format.checkpoint_files import Pointer, read_checkpoint, read_pointer
 from indextables.log.format.names import Listing, state_folder
-from indextables.log.format.state_manifest import StateManifest, resolve_manifest_path
+from indextables.log.format.state_manifest import StateManifest, decode_header, resolve_manifest_path
 from indextables.log.load import Loader
 from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.records import dataclass
+from indextables.store import ObjectInfo
 
 HOUR_MS = 3_600_000
 # Manifests that no state names are kept at least so long: a checkpoint may be about to name them.
 MIN_MANIFEST_AGE_HOURS = 1.0
+# A limit on the number of versions does not apply to those that readers and writers may have just begun with.
+MIN_VERSION_AGE_MS = HOUR_MS
+# Files of the log are deleted when at least one of so many versions has expired: deciding reads all states.
+_CLEANING_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class ExpiredFiles:
     states: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
     manifests: tuple[str, ...] = ()
+    filter_bundles: tuple[str, ...] = ()
     # Files that refer to others, and the files that they refer to; the former are deleted first.
     leading: tuple[str, ...] = ()
     led_to: tuple[str, ...] = ()
@@ -52,6 +59,7 @@ class Retention:
     state_ms: int
     state_versions: int
     manifest_ms: int
+    max_versions: int = 0
 
     @classmethod
     def of(cls, options: Options, *, log_hours: float | None = None) -> "Retention":
@@ -69,12 +77,28 @@ class Retention:
             state_ms=options.get(opt.STATE_RETENTION_HOURS) * HOUR_MS,
             state_versions=options.get(opt.STATE_RETENTION_VERSIONS),
             manifest_ms=int(age * HOUR_MS),
+            max_versions=options.get(opt.CLEANUP_MAX_VERSIONS),
         )
+
+    def limited(self, listing: Listing, now_ms: int) -> "Retention":
+        """The retention that a limit on the number of versions leaves, if the log has more of them."""
+        if not 0 < self.max_versions < len(listing.versions):
+            return self
+        oldest = sorted(listing.versions)[-self.max_versions]
+        age_ms = max(now_ms - listing.versions[oldest].modified_ms, MIN_VERSION_AGE_MS)
+        return replace(self, log_ms=min(self.log_ms, age_ms), state_ms=min(self.state_ms, age_ms))
+
+    def is_due(self, listing: Listing, now_ms: int) -> bool:
+        """Whether so many versions have expired that it is worth while to delete them."""
+        before_ms = now_ms - self.limited(listing, now_ms).log_ms
+        expired = sum(info.modified_ms < before_ms for info in listing.versions.values())
+        return expired > 0 and expired * _CLEANING_SHARE >= len(listing.versions)
 
 
 def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: int) -> ExpiredFiles:
     """The files that are older than their retention and that no readable version needs."""
     pointer = read_pointer(loader.log)
+    retention = retention.limited(listing, now_ms)
     before_ms = now_ms - retention.manifest_ms
     anchor = _anchor(
         loader, listing, now_ms - retention.log_ms, lambda base: _is_confirmed(base, pointer, before_ms)
@@ -244,7 +268,11 @@ def _with_paths(
         leading.append(listing.misfiled.path)
     leading_paths = set(leading)
     needed = _referenced(loader, listing, files.states)
-    manifests = () if needed is None else _unneeded(listing, needed, manifests_before_ms)
+    manifests: tuple[str, ...] = ()
+    filter_bundles: tuple[str, ...] = ()
+    if needed is not None:
+        manifests = _unneeded(listing.manifests, needed, manifests_before_ms)
+        filter_bundles = _unneeded(listing.filter_bundles, needed, manifests_before_ms)
     parts = tuple(
         info.path
         for version, info in listing.checkpoint_parts
@@ -256,8 +284,9 @@ def _with_paths(
         files.states,
         files.checkpoints,
         manifests,
+        filter_bundles,
         leading=tuple(leading),
-        led_to=(*parts, *manifests),
+        led_to=(*parts, *manifests, *filter_bundles),
         stamps={path: stamp for path, stamp in _stamps(listing).items() if path in leading_paths},
     )
 
@@ -267,16 +296,14 @@ def _stamps(listing: Listing) -> dict[str, Stamp]:
     return {info.path: stamp_of(info) for info in infos}
 
 
-def _unneeded(listing: Listing, needed: set[str], before_ms: int) -> tuple[str, ...]:
+def _unneeded(files: Mapping[str, ObjectInfo], needed: set[str], before_ms: int) -> tuple[str, ...]:
     return tuple(
-        path
-        for path, info in sorted(listing.manifests.items())
-        if path not in needed and info.modified_ms < before_ms
+        path for path, info in sorted(files.items()) if path not in needed and info.modified_ms < before_ms
     )
 
 
 def _referenced(loader: Loader, listing: Listing, gone_states: Iterable[int]) -> set[str] | None:
-    """The manifests that remaining states refer to; nothing if a state cannot be read."""
+    """The manifests and filter bundles that remaining states refer to; None if a state cannot be read."""
     referenced: set[str] = set()
     for version in set(listing.states) - set(gone_states):
         state = _readable(loader, listing, version)
@@ -284,4 +311,9 @@ def _referenced(loader: Loader, listing: Listing, gone_states: Iterable[int]) ->
             return None
         folder = listing.states[version].path.rsplit("/", 1)[0]
         referenced |= {resolve_manifest_path(m.path, folder) for m in state.manifests}
+        try:
+            header = decode_header(state.extra, f"{loader.log.url}/{listing.states[version].path}")
+        except CorruptLogError:
+            return None
+        referenced |= {bundle.path for bundle in header.filters} if header else set()
     return referenced

@@ -13,8 +13,7 @@ file of the same name holds: a table may be deleted and made anew at the same pl
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import TypeAlias
 
 from indextables.errors import (
@@ -24,9 +23,9 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.log.format.checkpoint_files import Pointer, read_pointer
-from indextables.log.format.names import Listing, version_file
-from indextables.records import dataclass
+from indextables.log.format.names import MANIFEST_FOLDER, Listing, state_folder, version_file
 from indextables.log.format.state_manifest import decode_state
+from indextables.records import dataclass
 from indextables.store import ObjectInfo, Store
 
 # So many files are listed before it is known from where on they are needed: one page of an object store.
@@ -69,7 +68,6 @@ class Segment:
     version: int
     base: Base | None
     versions: tuple[VersionFile, ...]
-    earlier_states: tuple[Base, ...] = ()
     stamp: Stamp | None = None
     has_file: bool = False
 
@@ -140,7 +138,7 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
     newest = None
     if states:
         after = tuple(file for file in later if file.version > states[0].version)
-        newest = Segment(latest, states[0], after, tuple(states[1:]), stamp, latest in listing.versions)
+        newest = Segment(latest, states[0], after, stamp, latest in listing.versions)
     return Progress(True, later, stamp, newest)
 
 
@@ -152,14 +150,38 @@ def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
 
 
 def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = None) -> Listing:
-    """The files of a version and of later ones, and all states and manifests: they sort behind.
+    """The files of a version and of later ones: version files, checkpoints and states.
 
-    `files` are all files of the folder, if they have been listed.
+    Manifests and earlier states lie between them in the order of names; a log with many of them is not listed
+    whole. `files` are all files of the folder, if they have been listed.
     """
-    after = version_file(version - 1) if version else None
-    if files is None:
-        return Listing.of(log.list(after=after))
-    return Listing.of(info for info in files if after is None or info.path > after)
+    if version == 0:
+        return Listing.of(log.list() if files is None else files)
+    after = version_file(version - 1)
+    if files is not None:
+        return Listing.of(info for info in files if info.path > after)
+    listed = log.list(after=after)
+    if log.lists_in_pages:
+        first = list(islice(listed, _MAX_FIRST_FILES))
+        if len(first) < _MAX_FIRST_FILES:
+            return Listing.of(first)
+        listed = chain(first, listed)
+    # States first, where that is possible: the version file of one is there before it is.
+    states = list(log.list(after=state_folder(version)))
+    versions = takewhile(lambda info: info.path < MANIFEST_FOLDER, listed)
+    return Listing.of((*versions, *states))
+
+
+def earlier_states(log: Store, version: int) -> tuple[Base, ...]:
+    """All states before a version, the newest first.
+
+    One under the number of a version that it does not describe is the last: it may be the only one that has
+    the table's metadata.
+    """
+    listing = full_listing(log)
+    misfiled = listing.misfiled
+    last = (Base(0, misfiled.path, is_state=True, stamp=stamp_of(misfiled)),) if misfiled else ()
+    return (*(base for base in bases(listing) if base.is_state and base.version < version), *last)
 
 
 def stamp_of(info: ObjectInfo) -> Stamp:
@@ -269,15 +291,11 @@ def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
     if target is None:
         return
     candidates = [b for b in bases(listing) if b.version <= target]
-    # It does not describe its version, but it may be the only one that has the table's metadata.
-    misfiled = listing.misfiled
-    beside = (Base(0, misfiled.path, is_state=True, stamp=stamp_of(misfiled)),) if misfiled else ()
-    for position, base in enumerate(candidates):
+    for base in candidates:
         needed = range(base.version + 1, target + 1)
         if all(v in listing.versions for v in needed):
-            earlier = tuple(b for b in candidates[position + 1 :] if b.is_state)
             stamp, has_file = stamp_at(listing, target), target in listing.versions
-            yield Segment(target, base, version_files(listing, needed), earlier + beside, stamp, has_file)
+            yield Segment(target, base, version_files(listing, needed), stamp, has_file)
     if all(v in listing.versions for v in range(target + 1)):
         replayed = version_files(listing, range(target + 1))
         yield Segment(target, None, replayed, stamp=stamp_at(listing, target), has_file=True)

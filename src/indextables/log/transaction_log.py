@@ -27,6 +27,7 @@ from indextables.log.changes import (
 )
 from indextables.log.checkpoint import (
     CheckpointResult,
+    FilterBundler,
     checkpoint,
     existing,
     is_complete,
@@ -82,13 +83,28 @@ class TransactionLog:
     """The history of the table whose root `store` is."""
 
     def __init__(
-        self, store: Store, options: Options | None = None, *, engine: str, env: Environment | None = None
+        self,
+        store: Store,
+        options: Options | None = None,
+        *,
+        engine: str,
+        env: Environment | None = None,
+        bundler: FilterBundler | None = None,
     ) -> None:
-        """`engine` is recorded in commits; `env` supplies time and randomness (injectable in tests)."""
+        """Open a log.
+
+        Args:
+            store: the table's folder.
+            options: options of the log.
+            engine: recorded in commits.
+            env: supplies time and randomness (injectable in tests).
+            bundler: writes filter bundles at checkpoints; see `data_files.open_log`.
+        """
         self.store = store
         self.options = options or Options()
         self.engine = engine
         self._env = env or Environment()
+        self._bundler = bundler
         log = store.at(LOG_FOLDER)
         self._loader = Loader(log, self.options, FileListCache(log.cache_scope, self.options))
         self._snapshots = SnapshotCache(self._loader, self.options)
@@ -266,12 +282,15 @@ class TransactionLog:
             elif state_before is None and not json and self._loader.log.exists(state_file(snapshot.version)):
                 # The version is not read from its own state, so that state is damaged.
                 snapshot = self._commit_empty(snapshot)
-            state = checkpoint(self._loader, snapshot, self._env, compact=compact)
+            state = self._write_state(snapshot, compact=compact)
             if state.written or not compact:
                 # The newest version is read again, from what was written.
                 invalidate(self._loader.log.url)
                 return state
             # Another one wrote a state of this version first, and it need not be a clean one.
+
+    def _write_state(self, snapshot: Snapshot, *, compact: bool) -> CheckpointResult:
+        return checkpoint(self._loader, snapshot, self._env, compact=compact, bundler=self._bundler)
 
     def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
         empty = Draft(operation="CHECKPOINT")
@@ -379,7 +398,7 @@ class TransactionLog:
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
         """The version of a sound state that is not older than a snapshot."""
-        state = checkpoint(self._loader, snapshot, self._env, compact=True)
+        state = self._write_state(snapshot, compact=True)
         return state.version if state.written else self.checkpoint().version
 
     # --- within ----------------------------------------------------------------------------------
@@ -459,7 +478,7 @@ class TransactionLog:
                 # From what is on storage now, so that the newest state is the one that is extended.
                 newest, _ = self._read_newest()
                 if existing(newest) is None:
-                    checkpoint(self._loader, newest, self._env, compact=merged)
+                    self._write_state(newest, compact=merged)
             except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
                 return
@@ -470,9 +489,8 @@ class TransactionLog:
         if not self.options.get(opt.CLEANUP_ENABLED):
             return
         try:
-            before_ms = self._env.now_ms() - retention.Retention.of(self.options).log_ms
-            versions = full_listing(self._loader.log).versions
-            if any(info.modified_ms < before_ms for info in versions.values()):
+            listing = full_listing(self._loader.log)
+            if retention.Retention.of(self.options).is_due(listing, self._env.now_ms()):
                 self.clean()
         except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
             _logger.warning("expired files of the log of %s were not deleted: %s", after.url, error)

@@ -160,6 +160,20 @@ STATE_RETRY_MAX_MS = option(
     "The longest wait between two attempts at a state, in milliseconds.",
     where=_WRITE,
 )
+FILTER_BUNDLES = option(
+    "state.filterBundles.enabled",
+    boolean,
+    True,
+    "Copy the term filters of splits into filter bundles at checkpoints, so that one read tests many splits.",
+    where=_WRITE,
+)
+FILTER_BUNDLE_MAX_FILTER = option(
+    "state.filterBundles.maxFilterSize",
+    size,
+    1 << 20,
+    "Larger term filters of a split are not copied into a filter bundle.",
+    where=_WRITE,
+)
 RENORMALIZE_THRESHOLD = option(
     "state.schema.renormalizeThreshold",
     integer(0),
@@ -212,11 +226,21 @@ CLEANUP_ENABLED = option(
     where=_WRITE,
 )
 
+CLEANUP_MAX_VERSIONS = option(
+    "cleanup.maxVersions",
+    integer(0),
+    0,
+    "Maximum number of version files: after an automatic checkpoint older ones are deleted although "
+    "purge.txLogRetentionHours is not over, and so are the states before them, unless they are less than an "
+    "hour old. 0 for no limit. In streams the default is 10000.",
+    where=_WRITE,
+)
+
 CACHE_ENABLED = option(
     "transaction.cache.enabled",
     boolean,
     True,
-    "Cache parts of the log in memory. The newest version is always asked of storage.",
+    "Cache parts of the log in memory. The newest version is always looked up in storage.",
     where=_READ,
 )
 CACHE_TTL_MS = option(

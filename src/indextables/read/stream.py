@@ -23,14 +23,16 @@ from indextables.log.changes import (
     ChangeRange,
     VersionChanges,
     changed_splits,
+    no_changes,
     snapshot_of_splits,
 )
+from indextables.log.format.actions import is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options, streaming
+from indextables.records import dataclass
 from indextables.schema.spark import column_difference
 
-from indextables.records import dataclass
 # So many versions are read at a time.
 _WINDOW = 100
 # The backlog is counted over at most so many versions.
@@ -160,8 +162,11 @@ class TableStream:
 
         Raises:
             OptionError: there is no such version, and it is not the next one.
+            ProtocolError: the table is a companion index.
         """
         newest = self._log.snapshot()
+        if is_companion(newest.protocol):
+            raise no_changes(newest.url)
         if first is None:
             return Offset.start(newest.metadata.id, newest.version, whole=True)
         if first > newest.version + 1:
