@@ -1,16 +1,46 @@
-"""Data files of a table: the add action of a split, its path, and what happens to uncommitted ones."""
+"""Data files of a table: the add action of a split, its path, uncommitted ones, and their filter bundles."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from indextables.errors import StoreError
+import numpy as np
+import pyarrow as pa
+
+from indextables.errors import SplitError, StoreError
 from indextables.log.format.actions import Add
+from indextables.log.format.files import has_tag
+from indextables.log.format.names import filter_bundle_path
+from indextables.log.format.state_manifest import FilterBundle
+from indextables.log.transaction_log import TransactionLog
+from indextables.options import Options
+from indextables.options import log as opt
+from indextables.records import dataclass
 from indextables.schema.values import NULL_PARTITION, partition_path
-from indextables.split.writer import SplitFile
+from indextables.split.footer import PARQUET_TAG, read_footer, read_ranges, read_tail
+from indextables.split.index.term_filter import (
+    MAX_BUNDLE_BYTES,
+    Bits,
+    BundleContent,
+    BundleDirectory,
+    Keys,
+    decode_bundle,
+    decode_pages,
+    encode_bundle,
+    find_keys,
+    split_keys,
+)
 from indextables.store import Store
 
+if TYPE_CHECKING:
+    from indextables.split.writer import SplitFile
 
-def add_action(path: str, built: SplitFile, *, data_change: bool, started_ms: int) -> Add:
+_logger = logging.getLogger(__name__)
+
+
+def add_action(path: str, built: "SplitFile", *, data_change: bool, started_ms: int) -> Add:
     """Return the add action of a split that was written.
 
     `started_ms` is when its upload began, by this machine's clock. Object stores stamp an object that was
@@ -50,3 +80,163 @@ def delete_uncommitted(store: Store, paths: Iterable[str]) -> None:
     """Delete splits that no version refers to. One that cannot be deleted waits for a purge."""
     with suppress(StoreError):
         store.delete(paths)
+
+
+# --- filter bundles ---------------------------------------------------------------------------------
+
+# The last bundles are written again together with new splits while they are at most so large.
+_SMALL_BUNDLE = 1 << 20
+# From this size on a bundle is not written again with new splits.
+_LARGE_BUNDLE = MAX_BUNDLE_BYTES // 2
+# A bundle of which fewer splits are live is written again without the others.
+_LEAST_LIVE = 0.5
+# At most so many splits are read for one checkpoint; the next compacted state takes the others.
+_MAX_COLLECTED = 10_000
+_READERS = 16
+# So many splits are read before their filters are counted: the filters are in memory.
+_AT_ONCE = 16
+
+Filters: TypeAlias = Mapping[str, Bits]
+
+
+def open_log(store: Store, options: Options | None = None, *, engine: str) -> TransactionLog:
+    """The log of a table, which writes filter bundles at its checkpoints."""
+    options = options or Options()
+    bundler = SplitFilterBundler(store, options) if options.get(opt.FILTER_BUNDLES) else None
+    return TransactionLog(store, options, engine=engine, bundler=bundler)
+
+
+def read_filters(store: Store, path: str, size: int, footer_start: int | None, most: int) -> Filters:
+    """The term filters of a split that have at most so many bytes, by field.
+
+    Raises:
+        SplitError: The split is damaged.
+        StoreError: It cannot be read.
+    """
+    footer = read_footer(store, path, size, footer_start, tail=read_tail)
+    places = [place for place in footer.term_filters if place.length <= most]
+    ranges = [(place.offset, place.offset + place.length) for place in places]
+    parts = read_ranges(store, path, size, ranges) if ranges else []
+    return {place.field: decode_pages(place, part) for place, part in zip(places, parts, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFilterBundler:
+    """Writes the term filters of a table's splits into bundles (PROTOCOL.md, "Filter bundles").
+
+    Bundles save work and are not needed: what cannot be read is left out.
+    """
+
+    store: Store
+    options: Options
+
+    def __call__(
+        self,
+        log: Store,
+        bundles: Sequence[FilterBundle],
+        entries: pa.Table,
+        *,
+        whole: bool,
+        token: Callable[[], str],
+    ) -> Sequence[FilterBundle]:
+        """The bundles of a new state; see `log.checkpoint.FilterBundler`."""
+        splits = entries.filter(has_tag(entries, PARQUET_TAG)).select(
+            ["path", "size", "modificationTime", "footerStartOffset"]
+        )
+        retained = [bundle for bundle in bundles if bundle.is_valid]
+        contents: list[BundleContent] = []
+        if whole:
+            retained, contents, splits = self._without_dead(log, retained, splits)
+        written: list[FilterBundle] = []
+        for new in self._collect(splits):
+            if new.size >= _LARGE_BUNDLE:
+                written += [_write_bundle(log, part, token()) for part in new.cut()]
+            else:
+                contents.append(new)
+        if not contents:
+            return [*retained, *written]
+        # Small bundles at the end are written again with the new one, so that there are few.
+        size = sum(content.size for content in contents)
+        while retained and retained[-1].size <= max(_SMALL_BUNDLE, size) < _LARGE_BUNDLE:
+            last = retained.pop()
+            content = _read_bundle(log, last)
+            if content is not None:
+                contents.insert(0, content)
+                size += content.size
+        merged = BundleContent.merge(contents)
+        return [*retained, *written, *(_write_bundle(log, part, token()) for part in merged.cut())]
+
+    def _without_dead(
+        self, log: Store, bundles: Sequence[FilterBundle], splits: pa.Table
+    ) -> tuple[list[FilterBundle], list[BundleContent], pa.Table]:
+        """The bundles to retain, what is left of others, and the splits that are in none of them."""
+        live = split_keys(splits)
+        absent = np.ones(len(live), np.bool_)
+        retained: list[FilterBundle] = []
+        contents: list[BundleContent] = []
+        for bundle in bundles:
+            keys = _read_keys(log, bundle)
+            if keys is None:
+                continue
+            is_live = find_keys(keys, live) >= 0
+            if is_live.mean() >= _LEAST_LIVE:
+                retained.append(bundle)
+            elif not is_live.any() or (content := _read_bundle(log, bundle)) is None:
+                continue
+            else:
+                contents.append(content.select(is_live))
+            absent &= find_keys(live, keys) < 0
+        return retained, contents, splits.filter(pa.array(absent))
+
+    def _collect(self, splits: pa.Table) -> Iterator[BundleContent]:
+        """The filters of splits, read from the splits; all but the last one make a large bundle."""
+        # The newest first: those are searched most.
+        newest = splits.sort_by([("modificationTime", "descending")]).slice(0, _MAX_COLLECTED)
+        contents: list[BundleContent] = []
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="indextables-filters") as pool:
+            for start in range(0, newest.num_rows, _AT_ONCE):
+                part = newest.slice(start, _AT_ONCE)
+                filters = list(pool.map(self._filters_of, part.to_pylist()))
+                is_read = pa.array([own is not None for own in filters], pa.bool_())
+                keys = split_keys(part.filter(is_read))
+                contents.append(BundleContent.of(keys, [own for own in filters if own is not None]))
+                if sum(content.size for content in contents) >= _LARGE_BUNDLE:
+                    yield BundleContent.merge(contents)
+                    contents = []
+        rest = BundleContent.merge(contents)
+        if len(rest.keys):
+            yield rest
+
+    def _filters_of(self, entry: Mapping[str, Any]) -> Filters | None:
+        most = self.options.get(opt.FILTER_BUNDLE_MAX_FILTER)
+        try:
+            return read_filters(self.store, entry["path"], entry["size"], entry["footerStartOffset"], most)
+        except (SplitError, StoreError) as error:
+            _logger.debug("the term filters of %s are in no bundle: %s", entry["path"], error)
+            return None
+
+
+def _read_keys(log: Store, bundle: FilterBundle) -> Keys | None:
+    """The splits of a bundle; None if the bundle cannot be used."""
+    try:
+        data = log.get_range(bundle.path, bundle.size - bundle.directory, bundle.size)
+        return BundleDirectory.decode(data, bundle.size).keys
+    except (SplitError, StoreError) as error:
+        _logger.debug("the filter bundle %s is not used any more: %s", bundle.path, error)
+        return None
+
+
+def _read_bundle(log: Store, bundle: FilterBundle) -> BundleContent | None:
+    """The content of a bundle; None if the bundle cannot be used."""
+    try:
+        return decode_bundle(log.get_range(bundle.path, 0, bundle.size), bundle.directory)
+    except (SplitError, StoreError) as error:
+        _logger.debug("the filter bundle %s is not used any more: %s", bundle.path, error)
+        return None
+
+
+def _write_bundle(log: Store, content: BundleContent, token: str) -> FilterBundle:
+    data, directory = encode_bundle(content)
+    path = filter_bundle_path(token)
+    log.create(path, data)
+    return FilterBundle(path, len(data), directory, len(content.keys))

@@ -28,6 +28,8 @@ MAX_THRIFT_DEPTH = 32
 MAX_INDEX_META = 16 * MIB
 # All index files of a split together, unpacked on disk.
 MAX_INDEX_BYTES = 1 << 40
+# A filter bundle.
+MAX_BUNDLE = 256 * MIB
 # How deep types are nested in the schema of an Avro file, and how many fields there are with all nested ones.
 MAX_AVRO_DEPTH = 16
 MAX_AVRO_FIELDS = 10_000

@@ -10,16 +10,16 @@ import tantivy
 from indextables.options import Options
 from indextables.split.checksum import CHECKSUM_FORMAT
 from indextables.split.footer import FORMAT_VERSION, read_footer
-from indextables.split.index.term_filter import TermFilter, probes
+from indextables.split.index.term_filter import BundleDirectory, TermFilter, probes, split_keys
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.parquet.reader import RowReader
 from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
-from tests.golden.write_split import HERE, NEWEST_PART, OPTIONS, SCHEMA, golden_rows
+from tests.golden.write_split import BUNDLE, HERE, OPTIONS, PARTS, SCHEMA, entries, golden_rows
 
-NEWEST = f"format-{FORMAT_VERSION}-{NEWEST_PART}.split"
-NAMES = [*(f"format-{number}.split" for number in range(1, FORMAT_VERSION + 1)), NEWEST]
+WITH_PARTS = [f"format-{FORMAT_VERSION}-{part}.split" for part in PARTS]
+NAMES = [*(f"format-{number}.split" for number in range(1, FORMAT_VERSION + 1)), *WITH_PARTS]
 
 
 @pytest.fixture(params=NAMES)
@@ -49,8 +49,14 @@ def test_the_index_of_a_golden_split_finds_its_rows(footer, tmp_path):
     close_indexes()
 
 
+def test_the_newest_split_has_postings_in_several_pieces(footer):
+    postings = next(file for file in footer.index_files if file.name.endswith(".idx"))
+    pieces = [piece for piece in postings.pieces if piece.field == "t:message"]
+    assert (len(pieces) > 1) == (footer.path == WITH_PARTS[-1])
+
+
 def test_the_terms_of_a_golden_split_pass_its_filters(footer):
-    assert bool(footer.term_filters) == (footer.path == NEWEST)
+    assert bool(footer.term_filters) == (footer.path in WITH_PARTS)
     store = open_store(HERE)
     for place in footer.term_filters:
         kind, _, column = place.field.partition(":")
@@ -59,6 +65,22 @@ def test_the_terms_of_a_golden_split_pass_its_filters(footer):
         test = TermFilter(place).may_contain_any
         for term in words if kind == "t" else set(values):
             assert test(probes([term]), lambda ranges: store.get_ranges(footer.path, ranges)), term
+
+
+def test_the_terms_of_a_golden_split_pass_the_golden_bundle():
+    data = (HERE / BUNDLE).read_bytes()
+    directory = BundleDirectory.decode(data[data.index(b'{"splits"') :], len(data))
+    assert (directory.keys == split_keys(entries(HERE))).all()
+    assert {group.field for group in directory.groups} == {"t:message", "s:level"}
+    for group in directory.groups:
+        assert group.members.tolist() == [0]
+        kind, _, column = group.field.partition(":")
+        values = [value for value in golden_rows()[column].to_pylist() if value is not None]
+        words = {word.lower() for value in values for word in value.split()}
+        for probe in probes(sorted(words if kind == "t" else set(values))):
+            number = group.page_of(probe)
+            page = group.decode_page(number, data[slice(*group.page_range(number))])
+            assert group.test(probe, page).tolist() == [True]
 
 
 def test_golden_splits_of_all_formats_are_merged_into_one(tmp_path):

@@ -285,7 +285,8 @@ def test_groups_with_a_text_filter_come_from_the_index(tmp_path):
         options={"indexing.typemap.t": "text"},
     )
     where = Search(SearchKind.INDEXQUERY, Column(("t",)), "x")
-    context, splits = plan_splits(table.snapshot, where, table.options)
+    plan = plan_splits(table.snapshot, where, table.options)
+    context, splits = plan.table, plan.splits
     reader = SplitReader(table.store, splits[0], context)
     groups = index_groups(
         reader.index,

@@ -74,7 +74,8 @@ def test_a_small_cache_still_answers(table):
 
 def test_an_aggregation_is_pickled_without_secrets_and_its_parts_can_be_added(table):
     options = Options.parse({"aws.secretKey": "hush-hush"}).over(table.options)
-    context, splits = plan_splits(table.snapshot, None, options)
+    plan = plan_splits(table.snapshot, None, options)
+    context, splits = plan.table, plan.splits
     sent = pickle.dumps((aggregate_spec(context, [Aggregate(Function.SUM, "id")], ["k"], None), splits))
     assert b"hush-hush" not in sent
     spec, refs = pickle.loads(sent)

@@ -14,7 +14,12 @@ from indextables.store import Store
 
 SPLITS = 24
 ROWS = 40
-OPTIONS = {"indexing.typemap.t": "text", "checkpoint.interval": "1"}
+# Without filter bundles: what they skip is not opened.
+OPTIONS = {
+    "indexing.typemap.t": "text",
+    "checkpoint.interval": "1",
+    "state.filterBundles.enabled": "false",
+}
 
 
 class Requests:

@@ -263,7 +263,8 @@ def test_a_scan_and_its_splits_are_pickled_without_secrets(tmp_path):
     )
     secret = Options.parse({"aws.secretKey": "hush-hush"}).over(table.options)
     where = parse_condition("t INDEXQUERY 'w1 OR w2' AND p = 1", table.snapshot.schema)
-    context, splits = plan_splits(table.snapshot, where, secret)
+    plan = plan_splits(table.snapshot, where, secret)
+    context, splits = plan.table, plan.splits
     data = pickle.dumps((ScanSpec(context, ("id",), where), splits))
     assert b"hush-hush" not in data
     spec, refs = pickle.loads(data)

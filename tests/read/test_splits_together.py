@@ -67,10 +67,10 @@ def table(request, tmp_path_factory):
 def test_splits_read_together_have_the_rows_that_they_have_alone(table, text):
     where = parse_condition(text, table.snapshot.schema)
     together = read.scan(table.snapshot, table.store, table.options, where=where).read_all()
-    _, splits = plan_splits(table.snapshot, where, table.options)
+    splits = plan_splits(table.snapshot, where, table.options).splits
     alone = []
     for ref in splits:
-        context, _ = plan_splits(table.snapshot, where, table.options)
+        context = plan_splits(table.snapshot, where, table.options).table
         spec = ScanSpec(context, tuple(context.schema.names), where)
         alone += [row for batch in execute(spec, (ref,), table.store) for row in batch.to_pylist()]
     assert sorted(together.to_pylist(), key=str) == sorted(alone, key=str)
@@ -140,7 +140,8 @@ def test_a_damaged_page_among_many_splits_is_an_error_that_names_its_split(tmp_p
 
 def test_a_table_with_compiled_queries_is_pickled_without_them(table):
     where = parse_condition("t INDEXQUERY 'red'", table.snapshot.schema)
-    context, splits = plan_splits(table.snapshot, where, table.options)
+    plan = plan_splits(table.snapshot, where, table.options)
+    context, splits = plan.table, plan.splits
     spec = ScanSpec(context, ("id",), where)
     before = sum(batch.num_rows for batch in execute(spec, splits, table.store))
     copy = pickle.loads(pickle.dumps(spec))

@@ -11,8 +11,8 @@ from indextables import metrics, read
 from indextables.cache import Cache
 from indextables.errors import SplitError
 from indextables.predicate import parse_condition
-from indextables.read.split_reader import SKIPPED
 from indextables.read.split_source import close_splits
+from indextables.read.table_context import SKIPPED
 from indextables.split.footer import read_footer
 from indextables.split.query import searcher
 from indextables.store import Store, open_store

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
+from indextables import data_files
 from indextables.errors import (
     CommitUnknownError,
     IndexTablesError,
@@ -47,7 +48,7 @@ def open_table(process: Process, options: Options) -> Store:
 
 def open_log(process: Process, options: Options) -> TransactionLog:
     """The table's log, as a process opens it."""
-    return TransactionLog(open_table(process, options), options, engine=process.name)
+    return data_files.open_log(open_table(process, options), options, engine=process.name)
 
 
 @dataclass(eq=False)
@@ -132,6 +133,7 @@ class Write(Operation):
             first = error
         # A batch of a stream may be written again: it is never in the table twice.
         world.note(process, "repeats its batch")
+        self.planned = False  # The table is read again, which may be another one.
         try:
             return self._write(process, options)
         except IndexTablesError as error:
@@ -270,6 +272,7 @@ class StreamWrite(Write):
                 self._write(process, options)
             except IndexTablesError as error:
                 world.note(process, f"starts again: {error}")
+                self.planned = False  # The next attempt reads the table again, which may be another one.
                 # From then on nobody knows what has become of it, unless it is written in the end.
                 problem = problem if isinstance(problem, CommitUnknownError) else error
             else:

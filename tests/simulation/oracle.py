@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from indextables.log.environment import CLOCK_SKEW_MS
-from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
+from indextables.log.format.state_manifest import decode_header, decode_state, resolve_manifest_path
 from indextables.log.snapshot import Snapshot
 from tests.log_tables.model import lines_of
 from tests.simulation.schedule import Process
@@ -79,6 +79,8 @@ class Oracle(Watcher):
     # Which operation wrote a row.
     writers: dict[int, "Operation"] = field(default_factory=dict)
     epoch: int = 0
+    # How many versions the table had when it took the place of another one.
+    first_versions: int = 0
     # An old writer's version appeared in a new table before it could have looked again: all bets are off.
     excused: bool = False
     looked_since: set[str] = field(default_factory=set)
@@ -113,7 +115,7 @@ class Oracle(Watcher):
         who = f"{process.name}, {process.operation}" if process else "nobody"
         if process is not None and abs(process.skew_ms) > CLOCK_SKEW_MS and self._is_cleaning(key, process):
             self.fail(f"{who} deletes {key}, and its clock is off by {process.skew_ms} ms")
-        if "/manifest-" in key:
+        if "/manifest-" in key or "/filters-" in key:
             self._check_manifest(key, who)
         if key.startswith(NESTED):
             self.fail(f"{who} deletes {key} of a table inside the table")
@@ -166,7 +168,7 @@ class Oracle(Watcher):
                 self.fail(f"a checkpoint wrote the state at version {version}, and its {manifest} is gone")
 
     def _check_manifest(self, key: str, who: str) -> None:
-        """No manifest goes that a state needs on which others rely."""
+        """No manifest or filter bundle goes that a state needs on which others rely."""
         assert self.storage is not None
         for state, etag in self.confirmed.items():
             found = self.storage.objects.get(state)
@@ -177,7 +179,9 @@ class Oracle(Watcher):
         assert self.storage is not None
         state = decode_state(self.storage.objects[key].data, key)
         folder = key.removeprefix(LOG).rpartition("/")[0]
-        return {f"{LOG}{resolve_manifest_path(manifest.path, folder)}" for manifest in state.manifests}
+        manifests = {f"{LOG}{resolve_manifest_path(manifest.path, folder)}" for manifest in state.manifests}
+        header = decode_header(state.extra, key)
+        return manifests | ({f"{LOG}{bundle.path}" for bundle in header.filters} if header else set())
 
     def looked(self, process: Process) -> None:
         """A process has listed objects since the table was replaced."""
@@ -192,12 +196,13 @@ class Oracle(Watcher):
     def _adopt(self, process: Process) -> None:
         operation: Operation | None = process.operation  # type: ignore[assignment]
         if operation is not None and operation.epoch != self.epoch and not operation.planned:
-            operation.epoch = self.epoch
+            operation.epoch, operation.seen = self.epoch, self.first_versions
 
     def replaced(self, truth: list[VersionRecord]) -> None:
         """The table was deleted, and another one is there."""
         self.epoch += 1
         self.truth = list(truth)
+        self.first_versions = len(truth)
         self.looked_since.clear()
         self.confirmed.clear()
 

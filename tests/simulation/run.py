@@ -25,7 +25,7 @@ from indextables.errors import (
 from indextables.log.environment import CLOCK_SKEW_MS
 from indextables.log.snapshot_cache import invalidate
 from indextables.options import Options
-from tests.simulation.faults import Fault, FaultPlan
+from tests.simulation.faults import FaultPlan
 from tests.simulation.operations import Author, Checkpoint, Operation, Purge, Read, Truncate, Write, open_log
 from tests.simulation.oracle import NESTED, Oracle, VersionRecord
 from tests.simulation.scenarios import SCENARIOS
@@ -337,9 +337,6 @@ def run(seed: int, *, streams: bool = False) -> Result:
         count = source.choice((2, 2, 3, 3, 4))
         world.programs = [author.program(source.choice((1, 1, 2, 2, 3))) for _ in range(count)]
     if streams:
-        # What an overwrite should replace is not known to the oracle when the table is replaced beneath it.
-        kept = [each for each in world.storage.faults.triggers if Fault.TABLE_REPLACED not in each.faults]
-        world.storage.faults.triggers = kept
         world.programs += [
             [author.operation("stream write") for _ in range(source.randrange(1, 4))],
             [author.operation("stream read") for _ in range(source.randrange(1, 3))],

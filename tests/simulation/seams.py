@@ -207,6 +207,7 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
             for attribute, stand_in in stand_ins.items():
                 if attribute in vars(module):
                     patch.setattr(module, attribute, stand_in)
+        from indextables import data_files  # noqa: PLC0415
         from indextables.ingest import splits as ingest_splits  # noqa: PLC0415
         from indextables.log import checkpoint, transaction_log  # noqa: PLC0415
         from indextables.log.format import manifest  # noqa: PLC0415
@@ -231,4 +232,5 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(merge, "merge_splits", splits.merge_splits)
             patch.setattr(merge, "read_footer", splits.read_footer)
             patch.setattr(merge, "MergeSource", splits.Source)
+            patch.setattr(data_files, "read_filters", splits.read_filters)
         yield patch

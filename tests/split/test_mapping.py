@@ -256,3 +256,53 @@ def test_compact_types_of_the_scala_release_are_text(name: str) -> None:
 def test_a_compact_type_with_a_wrong_pattern_is_refused() -> None:
     with pytest.raises(OptionError, match="a field type"):
         mapping(typemap__body="text_custom_strip:[0-9")
+
+
+NESTED = pa.schema(
+    [
+        ("u", pa.struct([("age", pa.int64()), ("name", pa.string()), ("city", pa.string())])),
+        ("payload", pa.string()),
+        ("n", pa.int64()),
+        ("day", pa.string()),
+    ]
+)
+
+
+def nested(**options: str) -> Mapping:
+    given = {f"indexing.{name.replace('__', '.')}": value for name, value in options.items()}
+    return mapping_for(NESTED, Options.parse(given), ["day"])
+
+
+def test_the_type_of_a_field_within_a_column_decides_how_strings_in_the_column_are_indexed() -> None:
+    words = only(nested(**{"typemap__u.name": "text"}), "u")
+    assert (words.kind, words.tokenizer, words.record) == (Kind.JSON, "default", "position")
+    assert only(nested(typemap__text="u.name, U.City"), "u") == words
+    assert (
+        only(nested(**{"typemap__u.name": "text", "tokenizer__u.name": "en_stem"}), "u").tokenizer
+        == "en_stem"
+    )
+    assert only(nested(tokenizer__en_stem="u.name"), "u").tokenizer == "en_stem"
+    for whole in ("string", "exact_only", "json"):
+        assert nested(**{"typemap__u.name": whole}) == nested()
+    payload = only(nested(typemap__payload="json", **{"typemap__payload.message": "text"}), "payload")
+    assert (payload.kind, payload.tokenizer) == (Kind.JSON, "default")
+    assert nested(**{"typemap__day.x": "text", "tokenizer__day.x": "raw"}) == nested()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"typemap__u.name": "text", "typemap__u.city": "string"}, "'indexing.typemap.u.city' is 'string'"),
+        ({"typemap__u.name": "string", "tokenizer__u": "default"}, "in another way"),
+        ({"typemap__u.name": "ip"}, "either string or text"),
+        ({"typemap__u.name": "string,text"}, "either string or text"),
+        ({"tokenizer__u.name": "en_stem", "tokenizer__u.city": "raw"}, "indexed alike"),
+        ({"typemap__n.x": "text"}, "'n' \\(int64\\): it is not indexed as json, so that 'n.x'"),
+        ({"typemap__payload.x": "text"}, "it is not indexed as json"),
+        ({"typemap__payload": "text", "tokenizer__payload.x": "raw"}, "it is not indexed as json"),
+        ({"typemap__v.x": "text"}, "names the column 'v.x'"),
+    ],
+)
+def test_types_of_fields_that_cannot_hold_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        nested(**options)

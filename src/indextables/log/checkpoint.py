@@ -7,9 +7,9 @@ sorted by partition, cut into manifests with tight bounds, and no tombstone is l
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import Protocol as Protocol_
 
 import msgspec
 import pyarrow as pa
@@ -40,9 +40,11 @@ from indextables.log.format.names import (
 )
 from indextables.log.format.schema_registry import REGISTRY_PREFIX, deduplicate_files, renormalize
 from indextables.log.format.state_manifest import (
+    FilterBundle,
     ManifestInfo,
     StateHeader,
     StateManifest,
+    decode_header,
     encode_header,
     encode_state,
     resolve_manifest_path,
@@ -52,6 +54,8 @@ from indextables.log.segment import listing_from
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.records import dataclass
+from indextables.store import Store
 from indextables.store.backend import Backoff
 
 # Errors of storage that another attempt does not mend.
@@ -65,6 +69,29 @@ _WRITERS = 4
 MAX_CHECKPOINT_MS = 1_800_000
 
 _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
+
+
+class FilterBundler(Protocol_):
+    """Writes the term filters of splits into bundles; the log knows where bundles are, not what they hold."""
+
+    def __call__(
+        self,
+        log: Store,
+        bundles: Sequence[FilterBundle],
+        entries: pa.Table,
+        *,
+        whole: bool,
+        token: Callable[[], str],
+    ) -> Sequence[FilterBundle]:
+        """The bundles of a new state.
+
+        Args:
+            log: the log folder.
+            bundles: the bundles of the state before.
+            entries: the splits that were added since; if `whole`, all live splits.
+            whole: whether splits that are not among the entries are gone.
+            token: returns random text for the name of a bundle.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +153,18 @@ def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
     return all(path in there or loader.log.exists(path) for path in paths)
 
 
-def checkpoint(loader: Loader, snapshot: Snapshot, env: Environment, *, compact: bool) -> CheckpointResult:
-    """Write the state of a snapshot, unless there is one at its version already."""
+def checkpoint(
+    loader: Loader,
+    snapshot: Snapshot,
+    env: Environment,
+    *,
+    compact: bool,
+    bundler: FilterBundler | None = None,
+) -> CheckpointResult:
+    """Write the state of a snapshot, unless there is one at its version already.
+
+    Without a bundler the filter bundles of the state before are those of the new one.
+    """
     options = loader.options
     with metrics.timed("indextables.state.write.duration_ms"):
         if options.get(opt.STATE_FORMAT) == "json":
@@ -139,7 +176,7 @@ def checkpoint(loader: Loader, snapshot: Snapshot, env: Environment, *, compact:
         attempt = 1
         while True:
             try:
-                created = created or _create_state(loader, snapshot, env, compact=compact)
+                created = created or _create_state(loader, snapshot, env, bundler, compact=compact)
                 if created.written and not checked:
                     _check_state(loader, snapshot, created, env)
                 # From here on others may rely on the state, so it is never taken back.
@@ -185,9 +222,13 @@ class _CreatedState:
     written: bool
     # When the first of its manifests was about to be written: by the wall clock and by the monotonic one.
     started_ms: tuple[int, int]
+    # Whether it refers to manifests or filter bundles of the state before.
+    extends: bool
 
 
-def _create_state(loader: Loader, snapshot: Snapshot, env: Environment, *, compact: bool) -> _CreatedState:
+def _create_state(
+    loader: Loader, snapshot: Snapshot, env: Environment, bundler: FilterBundler | None, *, compact: bool
+) -> _CreatedState:
     options = loader.options
     codec = _CODECS[options.get(opt.STATE_COMPRESSION)]
     level = options.get(opt.STATE_COMPRESSION_LEVEL)
@@ -199,15 +240,21 @@ def _create_state(loader: Loader, snapshot: Snapshot, env: Environment, *, compa
         or not is_complete(loader, base.state, base.folder)
     )
     started_ms = _clocks_ms(env)
-    writer = _StateWriter(loader, snapshot, env, codec, level)
+    writer = _StateWriter(loader, snapshot, env, bundler, codec, level)
     state = writer.compacted() if compact else writer.incremental()
-    if not _has_version(loader, snapshot) or not (compact or _has_base(loader, snapshot)):
+    extends = not compact or not _filter_paths(state).isdisjoint(b.path for b in snapshot.filter_bundles)
+    if not _has_version(loader, snapshot) or (extends and not _has_base(loader, snapshot)):
         raise _base_expired(loader, snapshot)
     written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
     metrics.record("indextables.state.write.compacted", float(compact))
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
     metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
-    return _CreatedState(state, compact, written, started_ms)
+    return _CreatedState(state, compact, written, started_ms, extends)
+
+
+def _filter_paths(state: StateManifest) -> set[str]:
+    header = decode_header(state.extra, str(state.state_version))
+    return {bundle.path for bundle in header.filters} if header else set()
 
 
 def _clocks_ms(env: Environment) -> tuple[int, int]:
@@ -235,7 +282,7 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env
     elapsed_ms = max(now - then for now, then in zip(_clocks_ms(env), created.started_ms, strict=True))
     if (
         elapsed_ms > MAX_CHECKPOINT_MS
-        or not (created.compacted or _has_base(loader, snapshot))
+        or (created.extends and not _has_base(loader, snapshot))
         or not is_complete(loader, state, state_folder(state.state_version))
     ):
         raise _base_expired(loader, snapshot)
@@ -271,6 +318,7 @@ class _StateWriter:
     loader: Loader
     snapshot: Snapshot
     env: Environment
+    bundler: FilterBundler | None
     codec: str
     level: int
 
@@ -291,6 +339,7 @@ class _StateWriter:
             total_bytes=base.total_bytes + _bytes(added) - removed_bytes,
             registry=self.snapshot.registry,
             skips=list(self.snapshot.skips.values()),
+            filters=self._bundles(added, whole=False),
         )
 
     def compacted(self) -> StateManifest:
@@ -308,7 +357,15 @@ class _StateWriter:
             total_bytes=_bytes(listed),
             registry=registry,
             skips=_live_skips(self.snapshot, listed),
+            filters=self._bundles(listed, whole=True),
         )
+
+    def _bundles(self, entries: pa.Table, *, whole: bool) -> Sequence[FilterBundle]:
+        """The filter bundles of the state; those of the base are protected as its manifests are."""
+        bundles = self.snapshot.filter_bundles
+        if self.bundler is None:
+            return bundles
+        return self.bundler(self.loader.log, bundles, entries, whole=whole, token=self.env.token)
 
     def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
         size = self.loader.options.get(opt.STATE_ENTRIES_PER_MANIFEST)
@@ -342,6 +399,7 @@ class _StateWriter:
         total_bytes: int,
         registry: dict[str, str],
         skips: list[MergeSkip],
+        filters: Sequence[FilterBundle],
     ) -> StateManifest:
         snapshot = self.snapshot
         protocol = _at_least_current(snapshot.protocol)
@@ -352,6 +410,7 @@ class _StateWriter:
             lineage=list(snapshot.lineage),
             mergeskips=skips,
             txns=list(snapshot.txns.values()),
+            filters=list(filters),
         )
         return StateManifest(
             format_version=1,

@@ -6,7 +6,7 @@ draft ─► read what came between, check that the draft still holds ◄──�
                             ▼                                                          │
          actions ─► create <version>.json if absent ──► ours: committed                │
                                        ├──────────────► another's, or forgotten: wait ─┘
-                                       └──────────────► cannot be told: outcome unknown
+                                       └──────────────► no reply: outcome unknown
 ```
 
 What came between is read before the first attempt too, and the base is compared by its token. Creating the

@@ -26,6 +26,7 @@ from indextables.log.segment import (
     Segment,
     VersionFile,
     bases,
+    earlier_states,
     full_listing,
     segments_at,
     stamp_of,
@@ -295,8 +296,9 @@ class Loader:
 
     def _search_metadata(self, segment: Segment) -> Metadata:
         at_once = self.options.get(opt.MAX_CONCURRENT_READS)
-        for start in range(0, len(segment.earlier_states), at_once):
-            for state in self._parallel(self.state, segment.earlier_states[start : start + at_once]):
+        states = earlier_states(self.log, segment.start)
+        for start in range(0, len(states), at_once):
+            for state in self._parallel(self.state, states[start : start + at_once]):
                 if state.metadata is not None:
                     return state.metadata
         for action in self.read_version(0) if self.log.exists(version_path(0)) else ():

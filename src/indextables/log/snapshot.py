@@ -39,6 +39,7 @@ from indextables.log.format.manifest import read_manifest
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import (
     Bounds,
+    FilterBundle,
     ManifestInfo,
     StateHeader,
     StateManifest,
@@ -46,8 +47,8 @@ from indextables.log.format.state_manifest import (
 )
 from indextables.log.pruning.metrics_evaluator import bounds_may_match, prune
 from indextables.predicate import Predicate
-from indextables.schema.spark import to_arrow
 from indextables.records import dataclass
+from indextables.schema.spark import to_arrow
 from indextables.store import Store
 
 # How many tokens of the last versions a snapshot and a state keep.
@@ -355,6 +356,11 @@ class Snapshot:
         for versions, identity, at_least in fallback.steps:
             other = other.then(versions, identity, at_least)
         return other
+
+    @property
+    def filter_bundles(self) -> Sequence[FilterBundle]:
+        """The filter bundles of the state that the snapshot starts from."""
+        return () if self.header is None else self.header.filters
 
     @property
     def num_files(self) -> int:

@@ -12,8 +12,7 @@ from indextables.predicate import Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial, split_partial
 from indextables.read.aggregation.partials import Partial, merge, result_table
-from indextables.read.open_ahead import open_readers
-from indextables.read.parallel import each, in_order, parallelism
+from indextables.read.parallel import each, in_order, open_readers, parallelism
 from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec
 from indextables.read.split_rows import scan_splits
 from indextables.read.table_context import SplitRef, plan_splits
@@ -56,10 +55,10 @@ def scan(
 
     Several splits are read at once, in bounded memory; rows come in the order of the splits.
     """
-    table, splits = plan_splits(snapshot, where, options)
-    schema = table.select_fields(columns)
-    spec = ScanSpec(table, tuple(schema.names), where, limit=limit)
-    return pa.RecordBatchReader.from_batches(schema, stream(spec, splits, store))
+    plan = plan_splits(snapshot, where, options)
+    schema = plan.table.select_fields(columns)
+    spec = ScanSpec(plan.table, tuple(schema.names), where, limit=limit)
+    return pa.RecordBatchReader.from_batches(schema, stream(spec, plan.splits, store))
 
 
 def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[pa.RecordBatch]:
@@ -114,7 +113,8 @@ def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitR
 
 def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicate | None = None) -> int:
     """The number of rows for which a condition is true; from the log alone where it has the number."""
-    files = snapshot.files(where)
+    plan = plan_splits(snapshot, where, options)
+    files = plan.files
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
     has_count = (
         files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
@@ -123,9 +123,8 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
         must and has for must, has in zip(evaluation.strict.to_pylist(), has_count.to_pylist(), strict=True)
     ]
     total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
-    table, splits = plan_splits(snapshot, where, options, files)
-    rest = [ref for ref, done in zip(splits, counted, strict=True) if not done]
-    works = (partial(reader.count, where) for reader in open_readers(store, rest, table, where))
+    rest = [ref for ref, done in zip(plan.splits, counted, strict=True) if not done]
+    works = (partial(reader.count, where) for reader in open_readers(store, rest, plan.table, where))
     return int(total) + sum(each(works, _at_once(options, len(rest))))
 
 
@@ -157,9 +156,9 @@ def aggregate(
     Raises:
         PredicateError: A sum does not fit into its type, or a function does not take its column.
     """
-    files = snapshot.files(where)
-    table, splits = plan_splits(snapshot, where, options, files)
-    return aggregate_files(aggregate_spec(table, aggregates, group_by, where), files, splits, store)
+    plan = plan_splits(snapshot, where, options)
+    spec = aggregate_spec(plan.table, aggregates, group_by, where)
+    return aggregate_files(spec, plan.files, plan.splits, store)
 
 
 def aggregate_files(

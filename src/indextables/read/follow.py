@@ -93,7 +93,8 @@ def inserted_rows(
     """The rows that the versions from `first` up to a snapshot inserted, in the order of the versions."""
     snapshot = inserted_splits(log, first, end)
     where = _condition(following, snapshot)
-    table, splits = plan_splits(snapshot, where, options)
+    plan = plan_splits(snapshot, where, options)
+    table, splits = plan.table, plan.splits
     columns = table.select_fields(end.schema.names if following.columns is None else following.columns).names
     marked = [table.column(name).name for name in following.highlight]
     context = table_context(snapshot, options) if marked else table

@@ -4,7 +4,8 @@ Term statistics over all splits of a search make the scores of different splits 
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping as Dictionary
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,14 +16,15 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
-from indextables.read.open_ahead import splits_at_once
-from indextables.read.parallel import each, parallelism
+from indextables.read.parallel import each, index_bytes_reserved, parallelism, splits_at_once
 from indextables.read.spec import FRAGMENT_LENGTH, SCORE
 from indextables.read.split_reader import SplitReader, split_errors
-from indextables.read.table_context import SplitRef, TableContext, plan_splits, table_context
+from indextables.read.table_context import SplitPlan, SplitRef, TableContext, plan_splits, table_context
+from indextables.records import dataclass
+from indextables.split.mapping import Mapping
 from indextables.split.query.index_view import FieldTerm, TermStatistics, sum_statistics
 from indextables.split.query.query_compiler import compile_query
-from indextables.split.query.required_terms import any_word, scored_words
+from indextables.split.query.required_terms import Bind, any_word, scored_words
 from indextables.split.query.row_sets import NO_ROWS, TRUE, scored_queries
 from indextables.split.query.searcher import TopRows
 from indextables.store import Store
@@ -69,17 +71,18 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     """
     operator = Search(SearchKind.INDEXQUERY, None if field is None else _column(field, snapshot), query)
     both: Predicate = operator if where is None else And((operator, where))
-    table, splits = plan_splits(snapshot, both, options)
+    plan = plan_splits(snapshot, both, options, by_terms=False)
+    table = plan.table
     ranked = RankedSearch(operator, where, limit)
     schema = table.select_fields(columns)
     marked = [table.column(name).name for name in highlight]
     whole_table = table_context(snapshot, options) if marked else table
     for name in marked:
         whole_table.check_text(name)
-    at_once = max(parallelism(options), splits_at_once(store, splits, table))
-    statistics = term_statistics(store, splits, table, [operator], at_once)
+    statistics = term_statistics(store, plan, [operator])
+    splits = plan.without_terms(both).splits
     works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
-    tops = list(each(works, at_once))
+    tops = list(each(works, _at_once(store, splits, table)))
     selection = _select_rows(tops, limit)
     # Splits are opened again, because not all of those searched can stay open.
     parts = [
@@ -125,7 +128,7 @@ def _select_rows(tops: Sequence[TopRows], limit: int | None) -> _Selection:
 def _best(
     store: Store, ref: SplitRef, table: TableContext, ranked: RankedSearch, statistics: TermStatistics | None
 ) -> TopRows:
-    with split_errors(table, ref):
+    with split_errors(table, ref), index_bytes_reserved(store, ref):
         return best_rows(SplitReader(store, ref, table), ranked, statistics)
 
 
@@ -180,17 +183,12 @@ _MAX_CACHED = 20_000
 _counts: Cache[Hashable, TermStatistics] = Cache(_MAX_CACHED)
 
 
-def term_statistics(
-    store: Store,
-    splits: Sequence[SplitRef],
-    table: TableContext,
-    searches: Sequence[Search],
-    parallelism: int,
-) -> TermStatistics | None:
+def term_statistics(store: Store, plan: SplitPlan, searches: Sequence[Search]) -> TermStatistics | None:
     """The document frequencies of the searches' terms over the splits; None if there is only one split.
 
     Of more splits than `search.statisticsSplits` an evenly spread sample is counted, and the counts scaled.
     """
+    splits, table = plan.splits, plan.table
     if len(splits) < 2:
         return None
     most = table.options.get(reading.STATISTICS_SPLITS)
@@ -203,16 +201,52 @@ def term_statistics(
     cached = {key: _counts.get(key) for key in keys}
     counts_by_split = {key: counts for key, counts in cached.items() if counts is not None}
     missing = {key: ref for key, ref in zip(keys, counted, strict=True) if key not in counts_by_split}
+    if missing:
+        counts_by_split.update(_bundled_counts(plan, searches, missing))
+        missing = {key: ref for key, ref in missing.items() if key not in counts_by_split}
     works = [partial(_of_split, store, ref, table, searches) for ref in missing.values()]
-    for key, counts in zip(missing, each(works, parallelism), strict=True):
+    at_once = _at_once(store, list(missing.values()), table)
+    for key, counts in zip(missing, each(works, at_once), strict=True):
         counts_by_split[key] = counts
         _counts.put(key, counts)
     rows = sum(ref.num_records or 0 for ref in splits)
     return sum_statistics((counts_by_split[key] for key in keys), rows)
 
 
+def _at_once(store: Store, splits: Sequence[SplitRef], table: TableContext) -> int:
+    return max(parallelism(table.options), splits_at_once(store, splits, table))
+
+
+def _bundled_counts(
+    plan: SplitPlan, searches: Sequence[Search], counted: Dictionary[Hashable, SplitRef]
+) -> dict[Hashable, TermStatistics]:
+    """The counts of those splits of which filter bundles show that they have no word of the searches."""
+    table = plan.table
+    words = {mapping: _scored_words(searches, mapping, table.bound_query) for mapping in table.mappings}
+    mask = plan.may_hold(lambda mapping: any_word(words[mapping] or ()))
+    if mask is None:
+        return {}
+    absent = {id(ref) for ref, may in zip(plan.splits, mask.tolist(), strict=True) if not may}
+    return {
+        key: TermStatistics(ref.num_records, dict.fromkeys(words[table.mappings[ref.mapping]] or (), 0))
+        for key, ref in counted.items()
+        if id(ref) in absent and ref.num_records is not None
+    }
+
+
+def _scored_words(searches: Sequence[Search], mapping: Mapping, bind: Bind) -> list[FieldTerm] | None:
+    """The words of all searches in the fields of a split; None if only its index shows them."""
+    words: list[FieldTerm] = []
+    for search in searches:
+        own = scored_words(search, mapping, bind)
+        if own is None:
+            return None
+        words += own
+    return words
+
+
 def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequence[Search]) -> TermStatistics:
-    with split_errors(table, ref):
+    with split_errors(table, ref), index_bytes_reserved(store, ref):
         reader = SplitReader(store, ref, table)
         absent = _absent_words(reader, searches)
         if absent is not None:
@@ -229,13 +263,8 @@ def _absent_words(reader: SplitReader, searches: Sequence[Search]) -> list[Field
     filters = reader.source.term_filters
     if filters is None:
         return None
-    words: list[FieldTerm] = []
-    for search in searches:
-        own = scored_words(search, filters.mapping, reader.bound_query)
-        if own is None:
-            return None
-        words += own
-    required = any_word(words)
+    words = _scored_words(searches, filters.mapping, reader.bound_query)
+    required = None if words is None else any_word(words)
     if required is None or not reader.filters_pay(required) or filters.may_hold(required):
         return None
     return words

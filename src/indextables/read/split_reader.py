@@ -29,7 +29,8 @@ from indextables.predicate import (
 from indextables.predicate.evaluate import evaluate
 from indextables.predicate.traversal import has_search, longest_list
 from indextables.read.split_source import Numbers, ParquetSplit, SplitSource, open_split
-from indextables.read.table_context import SplitRef, TableContext
+from indextables.read.table_context import SKIPPED, SplitRef, TableContext
+from indextables.records import dataclass
 from indextables.split.parquet.reader import RowReader
 from indextables.split.query.bound_query import BoundQuery
 from indextables.split.query.filter_pushdown import FilterPlan
@@ -105,8 +106,6 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 
 _logger = logging.getLogger(__name__)
 
-# Splits that were skipped by their term filters.
-SKIPPED = "indextables.read.splits_skipped_by_terms"
 _NEVER = Always(False)
 # A request for a term filter pays if it can save a read of the index of so many bytes.
 _SAVED_BYTES = 256 << 10
@@ -202,14 +201,14 @@ class SplitReader:
         filters = self.source.term_filters
         if filters is None or isinstance(condition, Always):
             return True
-        if (known := self._may_match.get(id(condition))) is None:
+        if (may_match := self._may_match.get(id(condition))) is None:
             required = self.table.required_terms(condition, filters.mapping)
-            known = required is None or not self.filters_pay(required) or filters.may_hold(required)
-            self._may_match[id(condition)] = known
+            may_match = required is None or not self.filters_pay(required) or filters.may_hold(required)
+            self._may_match[id(condition)] = may_match
             self._conditions.append(condition)  # its identity is in use
-            if not known:
+            if not may_match:
                 metrics.record(SKIPPED, 1)
-        return known
+        return may_match
 
     def filters_pay(self, required: Requirement) -> bool:
         """Whether testing the term filters is cheap compared with the index that need not be read then."""
@@ -284,13 +283,13 @@ class SplitReader:
     ) -> "_Candidates | None":
         """The candidate rows of the index; None if there are more than `max_hits`."""
         key = (id(condition), limit)
-        if (found := self._few.get(key)) is not None:
-            return found if len(found.numbers) <= max_hits else None
-        found = self._search_candidates(condition, limit, max_hits)
-        if found is not None and len(found.numbers) <= FEW_ROWS:
-            self._few[key] = found
+        if (candidates := self._few.get(key)) is not None:
+            return candidates if len(candidates.numbers) <= max_hits else None
+        candidates = self._search_candidates(condition, limit, max_hits)
+        if candidates is not None and len(candidates.numbers) <= FEW_ROWS:
+            self._few[key] = candidates
             self._conditions.append(condition)  # its identity is in use
-        return found
+        return candidates
 
     def _search_candidates(
         self, condition: Predicate, limit: int | None, max_hits: int
@@ -320,11 +319,15 @@ class SplitReader:
         if not self._index_pays(condition):
             return None
         most = min(most, self._max_hits(condition))
-        found = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
+        candidates = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
         dense = max(_FEW_IN_SPLIT, int(self.source.dense_fraction * self.source.num_records))
-        if found is None or found.residual is not None or len(found.numbers) > min(most, dense):
+        if (
+            candidates is None
+            or candidates.residual is not None
+            or len(candidates.numbers) > min(most, dense)
+        ):
             return None
-        return found.numbers
+        return candidates.numbers
 
     @property
     def row_reader(self) -> RowReader | None:
@@ -436,8 +439,8 @@ class SplitReader:
             return count if count <= most else None
         if not self._index_pays(condition):
             return self.source.num_records if self.source.num_records <= most else None
-        found = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
-        return None if found is None else len(found.numbers)
+        candidates = self.from_index(condition, lambda: self._find_candidates(condition, limit, most))
+        return None if candidates is None else len(candidates.numbers)
 
     @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:

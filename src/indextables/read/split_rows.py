@@ -11,7 +11,7 @@ from indextables.options import reading
 from indextables.predicate import And, Predicate, Search
 from indextables.read.aggregation.from_split import group_values
 from indextables.read.aggregation.partials import float_order
-from indextables.read.open_ahead import open_readers
+from indextables.read.parallel import open_readers
 from indextables.read.search import RankedSearch, best_rows
 from indextables.read.spec import FILE_METADATA_TYPE, FRAGMENT_LENGTH, SCORE, Highlight, ScanSpec, SortKey
 from indextables.read.split_reader import FEW_ROWS, SplitReader
@@ -58,7 +58,7 @@ class _FewRows:
 
     def __init__(self, spec: ScanSpec) -> None:
         self._spec = spec
-        self._found: list[tuple[SplitReader, Numbers]] = []
+        self._hits: list[tuple[SplitReader, Numbers]] = []
         self._rows = 0
 
     def is_used(self, splits: int) -> bool:
@@ -70,40 +70,38 @@ class _FewRows:
         if len(numbers):
             if self._rows + len(numbers) > FEW_ROWS:
                 yield from self.fetch()
-            self._found.append((reader, numbers))
+            self._hits.append((reader, numbers))
             self._rows += len(numbers)
 
     def fetch(self) -> Iterator[pa.RecordBatch]:
         """The rows that were added, in order."""
-        found, self._found, self._rows = self._found, [], 0
+        hits, self._hits, self._rows = self._hits, [], 0
         start = 0
-        while start < len(found):
+        while start < len(hits):
             end = start + 1
-            while end < len(found) and self._goes_with(found[start][0], found[end][0]):
+            while end < len(hits) and self._goes_with(hits[start][0], hits[end][0]):
                 end += 1
-            yield from self._fetch(found[start:end])
+            yield from self._fetch(hits[start:end])
             start = end
 
     def _goes_with(self, one: SplitReader, other: SplitReader) -> bool:
         return one.source.schema is other.source.schema and None not in (one.row_reader, other.row_reader)
 
-    def _fetch(self, found: Sequence[tuple[SplitReader, Numbers]]) -> Iterator[pa.RecordBatch]:
-        first, columns = found[0][0], self._spec.columns
+    def _fetch(self, hits: Sequence[tuple[SplitReader, Numbers]]) -> Iterator[pa.RecordBatch]:
+        first, columns = hits[0][0], self._spec.columns
         own = first.own_columns(columns)
-        requests = [
-            (reader.row_reader, numbers) for reader, numbers in found if reader.row_reader is not None
-        ]
+        requests = [(reader.row_reader, numbers) for reader, numbers in hits if reader.row_reader is not None]
         table = fetch_together(requests, own) if own and len(requests) > 1 else None
         if table is None:
-            for reader, numbers in found:
+            for reader, numbers in hits:
                 yield from reader.fetch(columns, numbers)
             return
         batch = table.combine_chunks().to_batches()[0]
-        if not any(reader.constants for reader, _ in found):
+        if not any(reader.constants for reader, _ in hits):
             yield from slice_batch(first.whole(batch, columns), self._batch_bytes)
             return
         start = 0
-        for reader, numbers in found:
+        for reader, numbers in hits:
             part = batch.slice(start, len(numbers))
             yield from slice_batch(reader.whole(part, columns), self._batch_bytes)
             start += len(numbers)

@@ -107,7 +107,8 @@ def watch(
     """
     for first, end in new_versions(log, since, interval=interval, timeout=timeout):
         snapshot = inserted_splits(log, first, end)
-        table, splits = plan_splits(snapshot, None, options)
+        plan = plan_splits(snapshot, None, options)
+        table, splits = plan.table, plan.splits
         names = table.select_fields(end.schema.names if columns is None else columns).names
         searches = check_queries(queries, table)
         for ref in splits:

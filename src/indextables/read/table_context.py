@@ -1,34 +1,63 @@
-"""The table and its splits as a read needs them; both can be pickled and hold no secrets."""
+"""The table and its splits as a read needs them; both can be pickled and hold no secrets.
 
+Splits that filter bundles show to have no matching row are left out.
+"""
+
+import logging
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as DictOf
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import cached_property, lru_cache, partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import PredicateError, SchemaError, SplitError
+from indextables import metrics
+from indextables.cache import Cache
+from indextables.errors import PredicateError, SchemaError, SplitError, StoreError
 from indextables.log.format.actions import is_companion
+from indextables.log.format.files import has_tag
+from indextables.log.format.state_manifest import FilterBundle
 from indextables.log.snapshot import Snapshot
-from indextables.options import Options
+from indextables.options import Options, reading
 from indextables.predicate import Predicate, Search, columns_of
 from indextables.predicate.traversal import fold_constants, has_search, searches_of
+from indextables.records import dataclass
 from indextables.schema.values import parse_values
 from indextables.split.footer import PARQUET_TAG
+from indextables.split.index.term_filter import (
+    Bits,
+    BundleDirectory,
+    FilterGroup,
+    Keys,
+    Mask,
+    find_keys,
+    split_keys,
+)
 from indextables.split.mapping import Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, SearchFields
 from indextables.split.query.filter_pushdown import SharedPlans
-from indextables.split.query.required_terms import Requirement, required_terms
+from indextables.split.query.required_terms import (
+    AllRequired,
+    AnyRequired,
+    AnyTerm,
+    Requirement,
+    required_leaves,
+    required_terms,
+)
 from indextables.split.query.row_matcher import required_columns
 from indextables.split.quickwit import bundle_mapping
+from indextables.store import CacheScope, Store
 
 if TYPE_CHECKING:
-from indextables.records import dataclass
     from indextables.source.description import SourceDescription
 
+# Splits that were skipped by their term filters.
+SKIPPED = "indextables.read.splits_skipped_by_terms"
 # In `splitTags` of an entry that is no split: a source file that a companion index does not have.
 UNINDEXED_TAG = "unindexed"
 
@@ -125,10 +154,10 @@ class TableContext:
     def required_terms(self, condition: Predicate, mapping: Mapping) -> Requirement | None:
         """The terms that a split with this mapping needs for a condition; computed once for both."""
         key = (id(condition), id(mapping))
-        if (known := self._required.get(key)) is None:
+        if (entry := self._required.get(key)) is None:
             required = required_terms(condition, mapping, self.bound_query)
-            known = self._required[key] = (condition, mapping, required)
-        return known[2]
+            entry = self._required[key] = (condition, mapping, required)
+        return entry[2]
 
     @cached_property
     def _folded(self) -> dict[tuple[object, ...], Predicate]:
@@ -151,8 +180,8 @@ class TableContext:
     def fields_by_name(self) -> dict[str, pa.Field]:
         """The columns by their names in lower case."""
         by_name: dict[str, pa.Field] = {}
-        for each in self.schema:
-            by_name.setdefault(each.name.lower(), each)
+        for column in self.schema:
+            by_name.setdefault(column.name.lower(), column)
         return by_name
 
     @cached_property
@@ -161,11 +190,11 @@ class TableContext:
 
     def missing_columns(self, own: pa.Schema) -> dict[str, pa.Scalar]:
         """Nulls for the columns that a split with this schema does not have, by name in lower case."""
-        if (known := self._missing.get(id(own))) is None:
+        if (entry := self._missing.get(id(own))) is None:
             names = {name.lower() for name in own.names}
             nulls = {n: pa.scalar(None, f.type) for n, f in self.fields_by_name.items() if n not in names}
-            known = self._missing[id(own)] = (own, nulls)
-        return known[1]
+            entry = self._missing[id(own)] = (own, nulls)
+        return entry[1]
 
     @cached_property
     def text_columns(self) -> tuple[str, ...]:
@@ -205,9 +234,249 @@ class TableContext:
         return self.schema if columns is None else pa.schema([self.column(name) for name in columns])
 
 
+# --- filter bundles ---------------------------------------------------------------------------------
+
+# The directory of a bundle says which splits it has; then one range for each term of a condition tests that
+# term in all of them, before any of them is opened (PROTOCOL.md, "Filter bundles"). Splits that are in no
+# bundle, as those after the newest state, are tested when they are opened.
+
+_logger = logging.getLogger(__name__)
+
+# Of fewer splits, opening them takes no longer.
+_FEW_SPLITS = 4
+# Opening a split reads about as much: directories that are larger for each split are not read.
+_SPLIT_BYTES = 64 << 10
+# Bundles of up to so many bytes beside their directory are read whole.
+_WHOLE_BYTES = 128 << 10
+# Terms that need more than this of one bundle are not tested.
+_MAX_READ_BYTES = 8 << 20
+# The directories and pages of this process.
+_MAX_KEPT_BYTES = 64 << 20
+
+RequirementOf = Callable[[Mapping], Requirement | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenBundle:
+    """A directory, and the bytes before it if the bundle is small."""
+
+    directory: BundleDirectory
+    start: int
+    data: bytes
+
+    @property
+    def nbytes(self) -> int:
+        return self.directory.nbytes + len(self.data)
+
+
+_bundles: Cache[tuple[CacheScope, str], _OpenBundle] = Cache(weigh=lambda bundle: bundle.nbytes)
+_pages: Cache[tuple[CacheScope, str, int], Bits] = Cache(weigh=lambda page: int(page.nbytes))
+
+
+def forget_bundles() -> None:
+    """Release what was read of bundles."""
+    _bundles.clear()
+    _pages.clear()
+
+
+class BundledFilters:
+    """The filter bundles of a snapshot, for some of its splits."""
+
+    def __init__(
+        self, log: Store, bundles: Sequence[FilterBundle], files: pa.Table, options: Options
+    ) -> None:
+        """Prepare to test splits.
+
+        Args:
+            log: The log folder.
+            bundles: The bundles of the snapshot's state.
+            files: The entries of the splits.
+            options: Options of the read.
+        """
+        self._log = log
+        self._bundles = [bundle for bundle in bundles if bundle.is_valid]
+        self._files = files
+        self._at_once = options.get(reading.CONCURRENT_OPENS)
+
+    def may_hold(self, mappings: Sequence[Mapping], own: Sequence[int], required: RequirementOf) -> Mask:
+        """Which splits can have a row with the required terms; others cannot.
+
+        Args:
+            mappings: The mappings of the splits.
+            own: The number of each split's mapping.
+            required: The terms that a split with a mapping needs; None if that is not known.
+        """
+        result = np.ones(self._files.num_rows, np.bool_)
+        requirements = {
+            number: requirement
+            for number, mapping in enumerate(mappings)
+            if (requirement := required(mapping)) is not None
+        }
+        if not requirements or not self._pays():
+            return result
+        keys = split_keys(self._files)
+        mapping_of = np.array(own, np.int64)
+        works = [partial(self._test, bundle, keys, mapping_of, requirements) for bundle in self._bundles]
+        with ThreadPoolExecutor(min(self._at_once, len(works)), "indextables-filters") as pool:
+            return reduce(operator.and_, pool.map(operator.call, works), result)
+
+    def _pays(self) -> bool:
+        """Whether testing bundles is cheaper than opening the splits."""
+        splits = self._files.num_rows
+        missing = (b for b in self._bundles if not _bundles.has((self._log.cache_scope, b.path)))
+        return bool(splits >= _FEW_SPLITS and sum(b.directory for b in missing) <= splits * _SPLIT_BYTES)
+
+    def _test(
+        self, bundle: FilterBundle, keys: Keys, own: np.ndarray, requirements: dict[int, Requirement]
+    ) -> Mask:
+        mask: Mask = np.ones(len(keys), np.bool_)
+        try:
+            opened = self._open(bundle)
+            places = find_keys(keys, opened.directory.keys)
+            for number, requirement in requirements.items():
+                rows = np.flatnonzero((places >= 0) & (own == number))
+                if len(rows):
+                    test = _BundleTest(self._log, bundle.path, opened, requirement)
+                    mask[rows] = test.may_hold()[places[rows]]
+        except (SplitError, StoreError) as error:
+            # The filters in the splits do the same.
+            _warn(f"{self._log.url}/{bundle.path}", str(error))
+        return mask
+
+    def _open(self, bundle: FilterBundle) -> _OpenBundle:
+        key = (self._log.cache_scope, bundle.path)
+        if (opened := _bundles.get(key)) is None:
+            is_small = bundle.size - bundle.directory <= _WHOLE_BYTES
+            start = 0 if is_small else bundle.size - bundle.directory
+            data = self._log.get_range(bundle.path, start, bundle.size)
+            directory = BundleDirectory.decode(data[-bundle.directory :], bundle.size)
+            opened = _OpenBundle(directory, start, data if is_small else b"")
+            _bundles.put(key, opened, max_weight=_MAX_KEPT_BYTES)
+        return opened
+
+
+@lru_cache(maxsize=64)
+def _warn(url: str, problem: str) -> None:
+    """Warn once of each bundle: answers are the same without it, but slower."""
+    _logger.warning("the filter bundle %s is not used: %s", url, problem)
+
+
+class _BundleTest:
+    """Tests a requirement in all splits of one bundle."""
+
+    def __init__(self, log: Store, path: str, opened: _OpenBundle, requirement: Requirement) -> None:
+        self._log = log
+        self._path = path
+        self._opened = opened
+        self._requirement = requirement
+        self._read: dict[tuple[int, int], Bits] = {}
+
+    def may_hold(self) -> Mask:
+        """Whether each split of the bundle can have the required terms."""
+        self._load()
+        return self._evaluate(self._requirement)
+
+    def _evaluate(self, requirement: Requirement) -> Mask:
+        match requirement:
+            case AnyTerm():
+                return self._any_term(requirement)
+            case AllRequired(parts):
+                return reduce(operator.and_, (self._evaluate(part) for part in parts))
+            case AnyRequired(parts):
+                return reduce(operator.or_, (self._evaluate(part) for part in parts))
+
+    def _any_term(self, leaf: AnyTerm) -> Mask:
+        mask: Mask = np.ones(len(self._opened.directory.keys), np.bool_)
+        if self._is_tested(leaf):
+            for group in self._groups(leaf):
+                pages = [self._read[group.offset, group.page_of(term)] for term in leaf.terms]
+                tests = [group.test(term, page) for term, page in zip(leaf.terms, pages, strict=True)]
+                mask[group.members] = reduce(operator.or_, tests)
+        return mask
+
+    def _groups(self, leaf: AnyTerm) -> Iterator[FilterGroup]:
+        return self._opened.directory.of_field(leaf.field)
+
+    def _is_tested(self, leaf: AnyTerm) -> bool:
+        """Whether the pages of a leaf are few enough to be read."""
+        if not leaf.terms:
+            return False
+        pages = {(g.offset, g.page_of(t)): g for g in self._groups(leaf) for t in leaf.terms}
+        return sum(_length(group, number) for (_, number), group in pages.items()) <= _MAX_READ_BYTES
+
+    def _load(self) -> None:
+        """Read the pages of all terms at once."""
+        needed = {
+            (group.offset, group.page_of(term)): group
+            for leaf in required_leaves(self._requirement)
+            if self._is_tested(leaf)
+            for group in self._groups(leaf)
+            for term in leaf.terms
+        }
+        scope = self._log.cache_scope
+        missing: list[tuple[FilterGroup, int]] = []
+        for (offset, number), group in needed.items():
+            page = _pages.get((scope, self._path, group.page_range(number)[0]))
+            if page is None:
+                missing.append((group, number))
+            else:
+                self._read[offset, number] = page
+        missing.sort(key=lambda page: page[0].page_range(page[1]))
+        for (group, number), data in zip(missing, self._bytes(missing), strict=True):
+            page = self._read[group.offset, number] = group.decode_page(number, data)
+            _pages.put((scope, self._path, group.page_range(number)[0]), page, max_weight=_MAX_KEPT_BYTES)
+
+    def _bytes(self, pages: Iterable[tuple[FilterGroup, int]]) -> Sequence[bytes | memoryview]:
+        ranges = [group.page_range(number) for group, number in pages]
+        if self._opened.data:
+            return [self._opened.data[start:end] for start, end in ranges]
+        return self._log.get_ranges(self._path, ranges) if ranges else []
+
+
+def _length(group: FilterGroup, number: int) -> int:
+    start, end = group.page_range(number)
+    return end - start
+
+
+# --- planning ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The splits that a read needs, with their entries in the log in the same order."""
+
+    table: TableContext
+    files: pa.Table
+    splits: list[SplitRef]
+    filters: BundledFilters | None
+
+    def without_terms(self, where: Predicate | None) -> "SplitPlan":
+        """Without the splits of which filter bundles show that they have no row for a condition."""
+        mask = None if where is None else _with_terms(self.table, self.filters, self._own, where)
+        if mask is None or mask.all():
+            return self
+        splits = [ref for ref, stays in zip(self.splits, mask.tolist(), strict=True) if stays]
+        return SplitPlan(self.table, self.files.filter(pa.array(mask)), splits, None)
+
+    def may_hold(self, required: RequirementOf) -> Mask | None:
+        """Which splits can have the terms that a mapping needs, by filter bundles; None without them."""
+        if self.filters is None:
+            return None
+        return self.filters.may_hold(self.table.mappings, self._own, required)
+
+    @property
+    def _own(self) -> list[int]:
+        return [ref.mapping for ref in self.splits]
+
+
 def plan_splits(
-    snapshot: Snapshot, where: Predicate | None, options: Options, files: pa.Table | None = None
-) -> tuple[TableContext, list[SplitRef]]:
+    snapshot: Snapshot,
+    where: Predicate | None,
+    options: Options,
+    files: pa.Table | None = None,
+    *,
+    by_terms: bool = True,
+) -> SplitPlan:
     """The table, and the splits that may hold a row for which the condition is true.
 
     Args:
@@ -215,6 +484,7 @@ def plan_splits(
         where: The condition; None for all rows.
         options: Options of the read.
         files: The entries of those splits in the log, if they were listed before.
+        by_terms: Whether filter bundles are used; scores count the rows of all splits.
 
     Raises:
         QuerySyntaxError: A search is malformed.
@@ -227,7 +497,26 @@ def plan_splits(
     table = _context(snapshot, mappings, options)
     for search in searches_of(where):
         table.bound_query(search)
-    return table, _refs(files, own, table)
+    bundles = snapshot.filter_bundles
+    filters = BundledFilters(snapshot.log, bundles, files, options) if bundles and files.num_rows else None
+    mask = _with_terms(table, filters, own, where) if by_terms and where is not None else None
+    if mask is not None and not mask.all():
+        files = files.filter(pa.array(mask))
+        own = [number for number, stays in zip(own, mask.tolist(), strict=True) if stays]
+        filters = None
+    return SplitPlan(table, files, _refs(files, own, table), filters)
+
+
+def _with_terms(
+    table: TableContext, filters: BundledFilters | None, own: Sequence[int], where: Predicate
+) -> Mask | None:
+    """Which splits can have the terms of a condition, by filter bundles; None without them."""
+    if filters is None:
+        return None
+    mask = filters.may_hold(table.mappings, own, lambda mapping: table.required_terms(where, mapping))
+    if not mask.all():
+        metrics.record(SKIPPED, int(len(mask) - mask.sum()))
+    return mask
 
 
 def table_context(snapshot: Snapshot, options: Options) -> TableContext:
@@ -275,15 +564,6 @@ def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef
 def are_parquet(files: pa.Table) -> pa.Array:
     """Which entries are Parquet splits, and not splits that the original wrote."""
     return has_tag(files, PARQUET_TAG)
-
-
-def has_tag(files: pa.Table, tag: str) -> pa.Array:
-    """Which entries have a tag."""
-    tags = files["splitTags"].combine_chunks() if files.num_rows else pa.array([], pa.list_(pa.string()))
-    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), tag))
-    mask = np.zeros(files.num_rows, np.bool_)
-    mask[tagged.to_numpy()] = True
-    return pa.array(mask)
 
 
 def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> dict[str, pa.Array]:

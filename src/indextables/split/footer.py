@@ -596,11 +596,11 @@ def read_ranges(
     tail = None if store.is_local else _tails.get((store.cache_scope, path, size))
     if tail is None:
         return list(store.get_ranges(path, ranges))
-    start, kept = tail
+    start, tail_bytes = tail
     missing = [(begin, end) for begin, end in ranges if begin < start or end > size]
     read = iter(store.get_ranges(path, missing) if missing else ())
     return [
-        next(read) if begin < start or end > size else kept[begin - start : end - start]
+        next(read) if begin < start or end > size else tail_bytes[begin - start : end - start]
         for begin, end in ranges
     ]
 

@@ -265,7 +265,8 @@ def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -
         family = next((family for family in families if key.startswith(f"{family}.")), None)
         suffix = "" if family is None else key.removeprefix(f"{family}.")
         is_list = key in lists or (family is not None and _parses(families[family], suffix))
-        if key in own or suffix in names or (family is None and key not in lists):
+        root = suffix.partition(".")[0]
+        if key in own or suffix in names or root in names or (family is None and key not in lists):
             values[key] = text
         elif is_list:
             listed = [name.strip() for name in text.split(",")]
@@ -277,8 +278,9 @@ def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -
 class _IndexingOptions:
     """The indexing options of each column, checked against the schema.
 
-    A name in a list may be a path within a column (`user.age`): the column as a whole gets a fast field, or
-    keeps it. Partition columns are accepted and have no index: their value is known for each split.
+    A name may be a path within a column (`user.age`): the column as a whole gets a fast field, or keeps it.
+    A nested column has one tokenizer: the type or tokenizer of a path is that of all strings in the column.
+    Partition columns are accepted and have no index: their value is known for each split.
     """
 
     def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
@@ -286,10 +288,13 @@ class _IndexingOptions:
         self.partitions = partitions
         # Names that are no column, with the option that has them.
         self._unknown: dict[str, str] = {}
-        self.types = self._family(options, TYPEMAP, parse_types)
-        self.tokenizers = self._family(options, TOKENIZER, parse_tokenizer)
-        self.records = self._family(options, RECORD, parse_record)
-        self.lengths = self._family(options, TOKEN_LENGTH, parse_token_length)
+        # Options of paths within columns, by the column.
+        self.paths: dict[str, tuple[FieldOption, str]] = {}
+        types = self._family(options, TYPEMAP, parse_types)
+        self.types = {name: value for name, value in types.items() if name in self.columns}
+        self.tokenizers = self._of_columns(self._family(options, TOKENIZER, parse_tokenizer), TOKENIZER)
+        self.records = self._of_columns(self._family(options, RECORD, parse_record), RECORD)
+        self.lengths = self._of_columns(self._family(options, TOKEN_LENGTH, parse_token_length), TOKEN_LENGTH)
         self.fast = self._list(options, FAST_FIELDS)
         self.non_fast = self._list(options, NON_FAST_FIELDS)
         self.store_only = self._list(options, STORE_ONLY_FIELDS)
@@ -298,8 +303,46 @@ class _IndexingOptions:
         self.text_record = options.get(TEXT_RECORD)
         self.text_length = options.get(TEXT_TOKEN_LENGTH)
         self.json_fast = options.get(JSON_MODE) == "full"
+        self._set_types_of_paths({name: value for name, value in types.items() if name not in self.types})
         self._check_names()
         self._check_agreement()
+
+    def _of_columns(self, values: dict[str, Any], family: FieldOption) -> dict[str, Any]:
+        """The values of columns, where those of paths within a column are the column's."""
+        columns = {name: value for name, value in values.items() if name in self.columns}
+        for path, value in values.items():
+            if (root := self._root(path)) is not None:
+                self.paths[root] = (family, path)
+                if columns.setdefault(root, value) != value:
+                    raise OptionError(
+                        f"option '{family.key}.{path}' gives the column '{root}' another value than before, "
+                        "and all strings within a column are indexed alike; give one"
+                    )
+        return columns
+
+    def _set_types_of_paths(self, types: dict[str, tuple[str, ...]]) -> None:
+        """Choose the tokenizer of nested columns: text has words, and the other types have whole values."""
+        tokenizers: dict[str, str] = {}
+        for path, (first, *others) in types.items():
+            root = path.partition(".")[0]
+            self.paths[root] = (TYPEMAP, path)
+            if first == "ip" or others:
+                kinds = ",".join((first, *others))
+                raise OptionError(
+                    f"option '{TYPEMAP.key}.{path}' is '{kinds}', but a field within a column is either "
+                    "string or text"
+                )
+            tokenizer = self.tokenizers.get(root, "default") if first == "text" else "raw"
+            if tokenizers.setdefault(root, tokenizer) != tokenizer or (
+                self.tokenizers.get(root, tokenizer) != tokenizer
+            ):
+                raise OptionError(
+                    f"option '{TYPEMAP.key}.{path}' is '{first}', but other options index the strings in the "
+                    f"column '{root}' in another way, and all of them are indexed alike; give one type"
+                )
+            if first == "text":
+                self.records.setdefault(root, self.text_record)
+        self.tokenizers.update(tokenizers)
 
     def _column(self, name: str, key: str) -> str | None:
         """The column of a name, in lower case; None for a partition column or an unknown one."""
@@ -308,6 +351,13 @@ class _IndexingOptions:
             self._unknown.setdefault(name, key)
             return None
         return None if lower in self.partitions else lower
+
+    def _column_or_path(self, name: str, key: str) -> str | None:
+        """As `_column`; a path within a column stays as it is, in lower case."""
+        root = self._root(name)
+        if root is None:
+            return self._column(name, key)
+        return None if root in self.partitions else name.lower()
 
     def _check_names(self) -> None:
         if not self._unknown:
@@ -349,17 +399,20 @@ class _IndexingOptions:
     def _readings(self, suffix: str, text: str, key: str, parse: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """The columns and values of an entry: `<column> = value`, or `<value> = column, column`."""
         listed = [part.strip().lower() for part in text.split(",") if part.strip()]
-        as_column = suffix in self.columns and _parses(parse, text)
-        as_list = _parses(parse, suffix) and all(name in self.columns for name in listed)
+        is_name = suffix in self.columns or self._root(suffix) is not None
+        as_column = is_name and _parses(parse, text)
+        as_list = _parses(parse, suffix) and all(
+            name in self.columns or self._root(name) is not None for name in listed
+        )
         if as_column and as_list and listed != [suffix]:
             raise OptionError(
                 f"option '{key}' can be read in two ways, since columns are called like its values; "
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
             )
-        if not as_column and (as_list or (_parses(parse, suffix) and suffix not in self.columns)):
-            named = [(self._column(name, key), parse(suffix)) for name in listed]
+        if not as_column and (as_list or (_parses(parse, suffix) and not is_name)):
+            named = [(self._column_or_path(name, key), parse(suffix)) for name in listed]
         else:
-            named = [(self._column(suffix, key), parse(text))]
+            named = [(self._column_or_path(suffix, key), parse(text))]
         return [(name, value) for name, value in named if name is not None]
 
     def _check_agreement(self) -> None:
@@ -405,6 +458,11 @@ def _fields_of(column: pa.Field, indexing: _IndexingOptions) -> list[Field]:
         if key in indexing.types:
             raise _mismatch(TYPEMAP, name, kind, "only strings and nested columns can be json")
         fields = _value_fields(column, indexing)
+    if key in indexing.paths and all(field.kind is not Kind.JSON for field in fields):
+        option, path = indexing.paths[key]
+        raise _mismatch(
+            option, name, kind, f"it is not indexed as json, so that '{path}' has no index of its own"
+        )
     _check_use(column, fields, indexing)
     if key in indexing.no_filter or not indexing.filters:
         fields = [replace(field, term_filter=False) for field in fields]

@@ -359,7 +359,7 @@ def encode_records(schema: Schema, batch: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def _encode(kind: Schema, array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
-    """Append what a column contributes; rows that are not wanted contribute nothing."""
+    """Append what a column contributes; rows that are left out contribute nothing."""
     if isinstance(kind, list):
         _encode_nullable(kind, array, parts)
     elif kind == "string":
@@ -401,7 +401,7 @@ def _encode_nullable(branches: list[Schema], array: pa.Array, parts: list[_Part]
 
 
 def _encode_strings(array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
-    """The length, then the bytes; a null that is not wanted has none."""
+    """The length, then the bytes; a null that is left out has none."""
     data = pc.fill_null(array.cast(pa.binary()), b"")
     lengths = pc.binary_length(data).to_numpy().astype(np.int64)
     parts.append(_only(_varints(lengths), mask))

@@ -365,3 +365,12 @@ def _value(text: str, column: str, entry: dict[str, Any]) -> str:
         return text
     low, high = (dict(entry[name] or ()).get(column) for name in ("minValues", "maxValues"))
     return text if low == high == text else unescaped(text)
+
+
+def has_tag(entries: pa.Table, tag: str) -> pa.Array:
+    """Which entries have a tag."""
+    tags = entries["splitTags"].combine_chunks() if entries.num_rows else pa.array([], pa.list_(pa.string()))
+    tagged = pc.list_parent_indices(tags).filter(pc.equal(pc.list_flatten(tags), tag))
+    mask = np.zeros(entries.num_rows, np.bool_)
+    mask[tagged.to_numpy()] = True
+    return pa.array(mask)

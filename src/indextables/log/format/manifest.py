@@ -147,11 +147,11 @@ def read_manifest(
         path: its path there.
         entries: how many entries it must have, if that is known.
         columns: only these columns of `log.files.FILES`; all of them if None.
-        keep_block: told the bounds of a block, says whether its entries are wanted; blocks without
+        keep_block: given the bounds of a block, returns whether its entries are read; blocks without
             bounds are always read.
 
     Returns:
-        The entries in their order, with the columns of `log.files.FILES` or those asked for.
+        The entries in their order, with the columns of `log.files.FILES` or those of the projection.
 
     Raises:
         CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
@@ -167,7 +167,7 @@ def read_manifest(
 
 
 def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock | None) -> tuple[bytes, int]:
-    """A container with the wanted blocks, all of them checked, and the number of their records."""
+    """A container with the blocks that are read, all of them checked, and the number of their records."""
     if keep_block is not None:
         size = store.head(path).size
         start = store.get_range(path, 0, min(size, _HEAD_BYTES))

@@ -28,6 +28,7 @@ _VERSION = re.compile(r"(00[0-9]{18})\.json")
 _CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
 _CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")
 _STATE = re.compile(r"(state-v((?:00)?[0-9]{1,18}))/_manifest\.(avro|json)")
+_FILTER_BUNDLE = re.compile(r"manifests/filters-[0-9a-f]{32}\.bin")
 _STATE_MANIFEST = re.compile(r"(?:manifests|state-v(?:00)?[0-9]{1,18})/manifest-[^/]+\.avro")
 
 
@@ -54,6 +55,20 @@ def state_file(version: int) -> str:
     return f"{state_folder(version)}/{STATE_FILE}"
 
 
+def filter_bundle_path(token: str) -> str:
+    """The path of a new filter bundle."""
+    return f"{MANIFEST_FOLDER}/filters-{token}.bin"
+
+
+def is_filter_bundle(path: str) -> bool:
+    """Whether a path in the log folder is that of a filter bundle.
+
+    >>> is_filter_bundle(filter_bundle_path("0f3b9a6e4d5c4b0f9a4b7b1f2f3c9d11"))
+    True
+    """
+    return _FILTER_BUNDLE.fullmatch(path) is not None
+
+
 @dataclass(slots=True)
 class Listing:
     """The files of the log folder, by kind; other files are ignored."""
@@ -63,6 +78,7 @@ class Listing:
     checkpoint_parts: list[tuple[int, ObjectInfo]] = field(default_factory=list)
     states: dict[int, ObjectInfo] = field(default_factory=dict)
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
+    filter_bundles: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
     # A state under the number of a version that it does not describe (see `segment.full_listing`).
     misfiled: ObjectInfo | None = None
@@ -84,6 +100,8 @@ class Listing:
                 self.states[int(match[2])] = info
         elif _STATE_MANIFEST.fullmatch(info.path):
             self.manifests[info.path] = info
+        elif is_filter_bundle(info.path):
+            self.filter_bundles[info.path] = info
         elif match := _CHECKPOINT.fullmatch(info.path):
             self.checkpoints[int(match[1])] = info
         elif match := _CHECKPOINT_PART.fullmatch(info.path):

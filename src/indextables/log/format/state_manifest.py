@@ -1,8 +1,8 @@
 """The record of a state: its manifests, tombstones, registry and metadata (PROTOCOL.md, "The state").
 
 The header of the Avro file holds, under a key that other readers ignore, what the record has no field for:
-the protocol with its features, the time and the token of the commit, skipped splits, and the last batches
-of streams.
+the protocol with its features, the time and the token of the commit, skipped splits, the last batches of
+streams, and the filter bundles.
 """
 
 import posixpath
@@ -20,15 +20,16 @@ from isal import isal_zlib
 from msgspec import Struct
 
 from indextables.errors import CorruptLogError, ProtocolError
-from indextables.limits import records_limit
+from indextables.limits import MAX_BUNDLE, records_limit
 from indextables.log.format import avro, version_file
 from indextables.log.format.actions import MergeSkip, Metadata, Protocol, Txn
 from indextables.log.format.avro import CHECKSUM_KEY, AvroError, Data, Header
 from indextables.log.format.avro_records import decode_datum, encode_datum
+from indextables.log.format.names import is_filter_bundle
 from indextables.log.format.nested import lookup
 from indextables.log.format.schema_registry import REGISTRY_PREFIX
-
 from indextables.records import dataclass
+
 BLOCKS_KEY = "indextables.blocks"
 
 # The schema of a state in Avro. Fields are found by their names.
@@ -479,11 +480,26 @@ def resolve_manifest_path(path: str, state_dir: str) -> str:
 KEY = "indextables.carried"
 
 
+class FilterBundle(Struct, frozen=True):
+    """A filter bundle of a state: its path in the log folder, and how many bytes of it are its directory."""
+
+    path: str
+    size: int
+    directory: int
+    splits: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether name and sizes are those of a bundle (PROTOCOL.md, "Limits")."""
+        return is_filter_bundle(self.path) and 0 < self.directory <= self.size <= MAX_BUNDLE
+
+
 class StateHeader(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the header of a state holds beyond its record.
 
-    `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `whole` is
-    false where another engine wrote the state, so that there may be more in earlier files.
+    `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `filters` are
+    the filter bundles. `whole` is false where another engine wrote the state, so that there may be more in
+    earlier files.
     """
 
     protocol: Protocol | None = None
@@ -492,6 +508,7 @@ class StateHeader(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lineage: list[str | None] = []
     mergeskips: list[MergeSkip] = []
     txns: list[Txn] = []
+    filters: list[FilterBundle] = []
     whole: bool = True
 
     @property

@@ -55,7 +55,7 @@ def bounds_may_match(
     *,
     ordered: bool,
 ) -> bool:
-    """Whether a manifest with these bounds of its partition values may hold an entry that is wanted.
+    """Whether a manifest with these bounds of its partition values may hold an entry that the filter accepts.
 
     `ordered` says that the bounds were found by the columns' types (`manifest.bounds_of`); other
     writers compared them as numbers if they looked like numbers, so theirs say nothing about texts and

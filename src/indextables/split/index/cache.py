@@ -573,8 +573,8 @@ def index_cache(options: Options) -> IndexCache:
     For the same object it is found without looking at the folder: a query uses one object for all splits.
     """
     with _caches_lock:
-        for known, recent in _recent:
-            if known is options:
+        for recent_options, recent in _recent:
+            if recent_options is options:
                 return recent
     folder = private_folder() if not options.get(reading.DISK_CACHE) else shared_folder(options)
     settings = (folder, options.get(reading.DISK_CACHE_SIZE), options.get(reading.MAX_LOADS))

@@ -249,13 +249,13 @@ class IndexLoader:
         with (folder / dictionary).open("rb", buffering=0) as file:
             file.seek(own.start)
             terms = TermDictionary(file.read(own.end - own.start))
-        found = [(part, spans) for part in parts for spans in _spans(terms, part)]
+        spans_by_part = [(part, spans) for part in parts for spans in _spans(terms, part)]
         # The number of tokens, before the first postings, is needed whatever the terms are.
-        postings = [ByteSpan(0, TOKENS_BYTES), *(spans.postings for _, spans in found)]
+        postings = [ByteSpan(0, TOKENS_BYTES), *(spans.postings for _, spans in spans_by_part)]
         segment = dictionary.removesuffix(DICTIONARY_SUFFIX)
         yield from self._overlapping(folder, names, segment + POSTINGS_SUFFIX, field, postings)
         positions = [
-            spans.positions for part, spans in found if isinstance(part, TermList) and part.positions
+            spans.positions for part, spans in spans_by_part if isinstance(part, TermList) and part.positions
         ]
         if positions:
             yield from self._overlapping(folder, names, segment + POSITIONS_SUFFIX, field, positions)
@@ -314,10 +314,10 @@ def prefix_range(field: str, prefix: str) -> IndexPart:
 
 def _spans(terms: TermDictionary, part: _ByTerm) -> Iterator[TermSpans]:
     if isinstance(part, TermRange):
-        found: Iterable[TermSpans | None] = (terms.between(part.low, part.high),)
+        spans: Iterable[TermSpans | None] = (terms.between(part.low, part.high),)
     else:
-        found = (terms.find(term.encode()) for term in part.terms)
-    return (each for each in found if each is not None)
+        spans = (terms.find(term.encode()) for term in part.terms)
+    return (each for each in spans if each is not None)
 
 
 def _range_of(path: Path, names: list[str], field: str) -> FieldRange | None:

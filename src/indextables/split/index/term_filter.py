@@ -2,23 +2,26 @@
 
 A filter is a split-block Bloom filter, as in Parquet: blocks of 256 bits, of which a term sets eight in one
 block. So a term that is in the field always passes, and others pass at a low rate. Blocks are stored in
-pages with a checksum each, so that a test reads and verifies one page.
+pages with a checksum each, so that a test reads and verifies one page. A bundle has the filters of many
+splits, laid out so that one read tests a term in all of them.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from typing import IO, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import tantivy
+from msgspec import Struct
 
 from indextables.errors import SplitError
+from indextables.records import dataclass
 from indextables.split.checksum import crc32
 from indextables.split.footer import (
     FILTER_BLOCK_BYTES,
-from indextables.records import dataclass
     FILTER_PAGE_BLOCKS,
     MAX_FILTER_BLOCKS,
     FilterPlace,
@@ -112,6 +115,11 @@ class FilterWriter:
         self._keys: dict[str, list[Words]] = {f.name: [] for f in self._fields if f.kind is Kind.HASH}
         self._pending = dict.fromkeys(self._keys, 0)
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns whose values `add_rows` needs."""
+        return [f.column for f in self._fields if f.kind is Kind.HASH]
+
     def add(self, keys: Iterable[tuple[str, Words]]) -> None:
         """Add keys of hash fields."""
         for name, more in keys:
@@ -138,8 +146,8 @@ class FilterWriter:
             index: Its index.
             dictionary_bytes: The size of a field's term dictionary.
         """
-        found = {f.name: self._keys_of(f, index, dictionary_bytes) for f in self._fields}
-        keys = {name: own for name, own in found.items() if own is not None}
+        all_keys = {f.name: self._keys_of(f, index, dictionary_bytes) for f in self._fields}
+        keys = {name: own for name, own in all_keys.items() if own is not None}
         sizes = _sizes({name: len(own) for name, own in keys.items()}, sink.tell())
         places = []
         # The smallest last: what is close to the footer is read with it.
@@ -153,8 +161,8 @@ class FilterWriter:
     ) -> Words | None:
         """The distinct keys of a field; None if a filter would not be complete, or cost too much."""
         if field.kind is Kind.HASH:
-            found = self._keys[field.name]
-            return np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+            parts = self._keys[field.name]
+            return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.uint64)
         searcher = index.searcher()
         # A row that is listed there has terms that the index does not have.
         if searcher.doc_freq(PARTIAL_FIELD, field.name):
@@ -192,6 +200,25 @@ def encode_pages(field: str, bits: Bits) -> bytes:
     size = FILTER_PAGE_BLOCKS * FILTER_BLOCK_BYTES
     pages = (data[start : start + size] for start in range(0, len(data), size))
     return b"".join(page + _CRC.pack(_checksum(field, n, page)) for n, page in enumerate(pages))
+
+
+def decode_pages(place: FilterPlace, data: bytes | memoryview) -> Bits:
+    """The blocks of a whole filter as it is stored, as rows of eight words.
+
+    Raises:
+        SplitError: A page is damaged.
+    """
+    parts = [data[start : start + _STRIDE] for start in range(0, place.length, _STRIDE)]
+    pages = (_decode_page(place.field, number, part) for number, part in enumerate(parts))
+    return np.frombuffer(b"".join(pages), "<u4").reshape(-1, 8)
+
+
+def _decode_page(field: str, number: int, part: bytes | memoryview) -> bytes:
+    """The blocks of a page, without its checksum."""
+    page, stored = bytes(part[: -_CRC.size]), _CRC.unpack(part[-_CRC.size :])[0]
+    if _checksum(field, number, page) != stored:
+        raise SplitError(f"the term filter of '{field}' is damaged (a checksum differs)")
+    return page
 
 
 def _checksum(field: str, number: int, page: bytes | memoryview) -> int:
@@ -275,7 +302,283 @@ class TermFilter:
             ranges = [(start + n * _STRIDE, min(start + (n + 1) * _STRIDE, start + length)) for n in missing]
             parts = read(ranges)
         for number, part in zip(missing, parts, strict=True):
-            page, stored = bytes(part[: -_CRC.size]), _CRC.unpack(part[-_CRC.size :])[0]
-            if _checksum(self._place.field, number, page) != stored:
-                raise SplitError(f"the term filter of '{self._place.field}' is damaged (a checksum differs)")
-            self._pages[number] = page
+            self._pages[number] = _decode_page(self._place.field, number, part)
+
+
+# --- bundles ----------------------------------------------------------------------------------------
+
+# Filters of one field with the same number of blocks are stored block by block: the first block of each
+# split, then the second one of each split. A term belongs to one block, so its bits in all these splits are
+# adjacent (PROTOCOL.md, "Filter bundles").
+BUNDLE_MAGIC = b"ITF1"
+# The largest bundle that is written; its bytes are in memory.
+MAX_BUNDLE_BYTES = 64 << 20
+
+Keys: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Data: TypeAlias = bytes | memoryview
+
+_KEY_WORDS = 3
+
+
+def split_keys(entries: pa.Table) -> Keys:
+    """What identifies splits in a bundle: the hash of the path, the size and the time, a row for each."""
+    count = entries.num_rows
+    keys = np.zeros((count, _KEY_WORDS), np.uint64)
+    if count:
+        keys[:, 0] = hash64(entries["path"].combine_chunks().cast(pa.string()))
+        for place, name in enumerate(("size", "modificationTime"), 1):
+            values = entries[name].combine_chunks().fill_null(0)
+            keys[:, place] = values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    return keys
+
+
+def find_keys(keys: Keys, among: Keys) -> Numbers:
+    """The place of each key among others, or -1."""
+    if not len(among):
+        return np.full(len(keys), -1, np.int64)
+    order = np.argsort(among[:, 0], kind="stable")
+    hashes = among[order, 0]
+    near = np.minimum(np.searchsorted(hashes, keys[:, 0]), len(hashes) - 1)
+    places: Numbers = order[near].astype(np.int64)
+    # Of several splits with the same hash only the first is found: the others count as absent.
+    places[(among[places] != keys).any(axis=1)] = -1
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class FilterGroup:
+    """Filters of one field with the same number of blocks, each of another split.
+
+    `members` are the numbers of the splits in the bundle. `offset` is where the group begins in the bundle.
+    """
+
+    field: str
+    blocks: int
+    members: Numbers
+    offset: int
+
+    @property
+    def page_blocks(self) -> int:
+        """The number of blocks of each filter that a page has: few splits share a page."""
+        return max(1, FILTER_PAGE_BLOCKS // max(1, len(self.members)))
+
+    @property
+    def length(self) -> int:
+        """The bytes of all pages, with their checksums."""
+        pages = -(-self.blocks // self.page_blocks)
+        return self.blocks * len(self.members) * FILTER_BLOCK_BYTES + pages * _CRC.size
+
+    def page_range(self, number: int) -> tuple[int, int]:
+        """The bytes of a page in the bundle, with its checksum."""
+        stride = self.page_blocks * len(self.members) * FILTER_BLOCK_BYTES + _CRC.size
+        start = self.offset + number * stride
+        return start, min(start + stride, self.offset + self.length)
+
+    def page_of(self, term: TermProbe) -> int:
+        """The page that has the block of a term."""
+        return self._block(term) // self.page_blocks
+
+    def test(self, term: TermProbe, page: Bits) -> Mask:
+        """Which members may have a term, by the page of its block."""
+        bits = page[self._block(term) % self.page_blocks]
+        mask = np.frombuffer(term.mask.to_bytes(FILTER_BLOCK_BYTES, "little"), "<u4")
+        may_have: Mask = ((bits & mask) == mask).all(axis=1)
+        return may_have
+
+    def decode_page(self, number: int, data: Data) -> Bits:
+        """The bits of a page: by block, split and word.
+
+        Raises:
+            SplitError: The page is damaged.
+        """
+        page, (stored,) = bytes(data[: -_CRC.size]), _CRC.unpack(data[-_CRC.size :])
+        if _bundle_checksum(self.field, self.page_range(number)[0], page) != stored:
+            raise SplitError(f"the filters of '{self.field}' are damaged (a checksum differs)")
+        return np.frombuffer(page, "<u4").reshape(-1, len(self.members), 8)
+
+    def _block(self, term: TermProbe) -> int:
+        return term.upper * self.blocks >> 32
+
+
+def _bundle_checksum(field: str, offset: int, page: Data) -> int:
+    """The checksum of a page, which differs for the same bytes at another place."""
+    return crc32(f"{field}\0{offset}\0".encode() + bytes(page))
+
+
+# --- content ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContent:
+    """The splits of a bundle and their filters, in memory.
+
+    `groups` has, for a field and a number of blocks, the numbers of the splits and their filters: by split,
+    block and word. A split without any filter is listed, so that it is not read again.
+    """
+
+    keys: Keys
+    groups: Dictionary[tuple[str, int], tuple[Numbers, Bits]]
+
+    @property
+    def size(self) -> int:
+        """About as many bytes as the bundle will have."""
+        return int(self.keys.nbytes) + sum(int(bits.nbytes) for _, bits in self.groups.values())
+
+    @classmethod
+    def of(cls, keys: Keys, filters: Sequence[Dictionary[str, Bits]]) -> "BundleContent":
+        """The filters of splits, by the name of the field."""
+        groups: dict[tuple[str, int], tuple[list[int], list[Bits]]] = {}
+        for number, own in enumerate(filters):
+            for field, bits in own.items():
+                members, all_bits = groups.setdefault((field, len(bits)), ([], []))
+                members.append(number)
+                all_bits.append(bits)
+        return cls(keys, {key: (np.array(m, np.int64), np.stack(b)) for key, (m, b) in groups.items()})
+
+    @classmethod
+    def merge(cls, contents: Sequence["BundleContent"]) -> "BundleContent":
+        """The splits of several bundles, in order."""
+        parts: dict[tuple[str, int], list[tuple[Numbers, Bits]]] = {}
+        start = 0
+        for content in contents:
+            for key, (members, bits) in content.groups.items():
+                parts.setdefault(key, []).append((members + start, bits))
+            start += len(content.keys)
+        keys = np.concatenate([np.zeros((0, _KEY_WORDS), np.uint64), *(c.keys for c in contents)])
+        groups = {
+            key: (np.concatenate([m for m, _ in own]), np.concatenate([b for _, b in own]))
+            for key, own in parts.items()
+        }
+        return cls(keys, groups)
+
+    def select(self, mask: Mask) -> "BundleContent":
+        """Some of the splits, in order."""
+        places = np.cumsum(mask) - 1
+        groups = {}
+        for key, (members, bits) in self.groups.items():
+            own = mask[members]
+            if own.any():
+                groups[key] = (places[members[own]], bits[own])
+        return BundleContent(self.keys[mask], groups)
+
+    def cut(self, most: int = MAX_BUNDLE_BYTES) -> Iterator["BundleContent"]:
+        """Parts of the splits, each of which makes a bundle of about so many bytes."""
+        count = len(self.keys)
+        parts = min(count, -(-self.size // most))
+        numbers = np.arange(count)
+        for start in range(0, count, -(-count // parts) if parts else 1):
+            end = start + -(-count // parts)
+            yield self.select((numbers >= start) & (numbers < end)) if parts > 1 else self
+
+
+# --- on disk ----------------------------------------------------------------------------------------
+
+
+class _GroupJson(Struct, array_like=True):
+    field: str
+    blocks: int
+    offset: int
+    # Numbers of splits, as little-endian u32.
+    members: bytes
+
+
+class _DirectoryJson(Struct):
+    # For each split the three words of its key, as little-endian u64.
+    splits: bytes
+    groups: list[_GroupJson]
+
+
+def encode_bundle(content: BundleContent) -> tuple[bytes, int]:
+    """The file of a bundle, and the number of bytes at its end that its directory takes."""
+    parts = [BUNDLE_MAGIC]
+    size = len(BUNDLE_MAGIC)
+    groups = []
+    for (field, blocks), (members, bits) in sorted(content.groups.items(), key=lambda item: item[0]):
+        group = FilterGroup(field, blocks, members, size)
+        by_block = np.ascontiguousarray(bits.transpose(1, 0, 2)).astype("<u4", copy=False)
+        for number, start in enumerate(range(0, blocks, group.page_blocks)):
+            page = by_block[start : start + group.page_blocks].tobytes()
+            parts += [page, _CRC.pack(_bundle_checksum(field, group.page_range(number)[0], page))]
+        groups.append(_GroupJson(field, blocks, size, members.astype("<u4").tobytes()))
+        size += group.length
+    text = msgspec.json.encode(_DirectoryJson(content.keys.astype("<u8").tobytes(), groups))
+    directory = text + _CRC.pack(crc32(text))
+    return b"".join((*parts, directory)), len(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDirectory:
+    """The splits of a bundle, and where their filters are."""
+
+    keys: Keys
+    groups: tuple[FilterGroup, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory."""
+        return int(self.keys.nbytes) + sum(int(group.members.nbytes) for group in self.groups)
+
+    def of_field(self, field: str) -> Iterator[FilterGroup]:
+        """The groups of a field."""
+        return (group for group in self.groups if group.field == field)
+
+    @classmethod
+    def decode(cls, data: Data, size: int) -> "BundleDirectory":
+        """The directory at the end of a bundle of so many bytes.
+
+        Raises:
+            SplitError: It is damaged, or describes what cannot be.
+        """
+        text = bytes(data[: -_CRC.size])
+        if len(data) <= _CRC.size or crc32(text) != _CRC.unpack(data[-_CRC.size :])[0]:
+            raise SplitError("its directory is damaged (the checksum differs)")
+        try:
+            stored = msgspec.json.decode(text, type=_DirectoryJson)
+            keys = np.frombuffer(stored.splits, "<u8").reshape(-1, _KEY_WORDS).astype(np.uint64)
+            groups = tuple(_group(each, len(keys)) for each in stored.groups)
+            _check_groups(groups, size - len(data))
+        except (ValueError, OverflowError) as error:
+            raise SplitError(f"its directory cannot be understood ({error})") from error
+        return cls(keys, groups)
+
+
+def _group(stored: _GroupJson, splits: int) -> FilterGroup:
+    members = np.frombuffer(stored.members, "<u4").astype(np.int64)
+    if not len(members) or int(members.max()) >= splits:
+        raise ValueError(f"the filters of '{stored.field}' are those of splits that it does not list")
+    if not 1 <= stored.blocks <= MAX_FILTER_BLOCKS:
+        raise ValueError(f"the filters of '{stored.field}' have {stored.blocks} blocks")
+    return FilterGroup(stored.field, stored.blocks, members, stored.offset)
+
+
+def _check_groups(groups: Iterable[FilterGroup], end: int) -> None:
+    """Raise ValueError unless the groups fill the bundle up to its directory."""
+    size = len(BUNDLE_MAGIC)
+    for group in groups:
+        if group.offset != size:
+            raise ValueError(f"the filters of '{group.field}' are not where they should be")
+        size += group.length
+    if size != end:
+        raise ValueError(f"its filters take {size} bytes, and there are {end}")
+
+
+def decode_bundle(data: bytes, directory_bytes: int) -> BundleContent:
+    """The content of a whole bundle.
+
+    Raises:
+        SplitError: It is damaged.
+    """
+    if not data.startswith(BUNDLE_MAGIC) or directory_bytes > len(data):
+        raise SplitError("it is no filter bundle")
+    view = memoryview(data)
+    directory = BundleDirectory.decode(view[len(data) - directory_bytes :], len(data))
+    groups: dict[tuple[str, int], tuple[Numbers, Bits]] = {}
+    for group in directory.groups:
+        numbers = range(-(-group.blocks // group.page_blocks))
+        pages = [group.decode_page(n, view[slice(*group.page_range(n))]) for n in numbers]
+        if (group.field, group.blocks) in groups:
+            raise SplitError(f"it has two groups of '{group.field}' with {group.blocks} blocks")
+        groups[group.field, group.blocks] = (group.members, np.concatenate(pages).transpose(1, 0, 2))
+    return BundleContent(directory.keys, groups)

@@ -467,9 +467,9 @@ class RowReader:
 
     def _with_shared_rows(self, group: int, pages: Pages) -> Pages:
         """The same pages; columns whose pages begin at the same rows have one array of these."""
-        for (other, _), known in list(self._pages.items()):
-            if other == group and np.array_equal(known.first_rows, pages.first_rows):
-                return replace(pages, first_rows=known.first_rows)
+        for (other, _), earlier in list(self._pages.items()):
+            if other == group and np.array_equal(earlier.first_rows, pages.first_rows):
+                return replace(pages, first_rows=earlier.first_rows)
         return pages
 
     def _plan(

@@ -229,19 +229,19 @@ def _values(field: Field, texts: Sequence[str]) -> Requirement:
     return AnyTerm(field.name, probes(list(dict.fromkeys(texts))))
 
 
-def _required(requirement: Requirement) -> Iterator[AnyTerm]:
+def required_leaves(requirement: Requirement) -> Iterator[AnyTerm]:
     """The single terms of a requirement."""
     match requirement:
         case AnyTerm():
             yield requirement
         case AllRequired(parts) | AnyRequired(parts):
             for part in parts:
-                yield from _required(part)
+                yield from required_leaves(part)
 
 
 def required_fields(requirement: Requirement) -> set[str]:
     """The fields whose terms a requirement names."""
-    return {leaf.field for leaf in _required(requirement)}
+    return {leaf.field for leaf in required_leaves(requirement)}
 
 
 class TermFilters:
@@ -265,7 +265,7 @@ class TermFilters:
         """Whether testing takes no request: the pages are in memory, or the split is on the local disk."""
         if self._store.is_local:
             return True
-        leaves = [leaf for leaf in _required(requirement) if leaf.field in self._filters]
+        leaves = [leaf for leaf in required_leaves(requirement) if leaf.field in self._filters]
         if all(self._filters[leaf.field].has_pages(leaf.terms) for leaf in leaves):
             return True
         start = min(self._filters[leaf.field].start for leaf in leaves)
