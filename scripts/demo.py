@@ -101,16 +101,16 @@ def with_spark(spark: SparkSession, path: str) -> None:
 
 def without_spark(path: str) -> None:
     """Open the same table in plain Python, merge its splits and search."""
-    found = indextables.open(path)
-    print(f"  {found}: {found.count():,} rows in {found.files().num_rows} splits")
-    outcome = timed("merged ", found.merge)
+    own = indextables.open(path)
+    print(f"  {own}: {own.count():,} rows in {own.files().num_rows} splits")
+    outcome = timed("merged ", own.merge)
     print(f"  {outcome.merged_splits} splits became {outcome.new_splits}")
-    found = found.refresh()
-    found.search(logs.NEEDLE, field="message")
-    hits = timed("search ", lambda: found.search(logs.NEEDLE, field="message", scores=True))
+    own = own.refresh()
+    own.search(logs.NEEDLE, field="message")
+    hits = timed("search ", lambda: own.search(logs.NEEDLE, field="message", scores=True))
     table(hits.select(["service", "message", "_score"]).to_pylist())
     print(f"  {DIM}history:{OFF}")
-    table(found.history().select(["version", "operation", "timestamp"]).to_pylist())
+    table(own.history().select(["version", "operation", "timestamp"]).to_pylist())
 
 
 @contextlib.contextmanager

@@ -32,13 +32,15 @@ A value is refused only where ignoring it would change an answer or weaken safet
 def page() -> str:
     """The whole page."""
     lines = [HEAD, "## Accepted", "", "| key | value | default | where | meaning |", "|---|---|---|---|---|"]
-    found = list(declared())
-    lines += [_row(d) for d in found if isinstance(d, (Option, FieldOption))]
+    declarations = list(declared())
+    lines += [_row(d) for d in declarations if isinstance(d, (Option, FieldOption))]
     lines += ["", "## Keys of IndexTables for Scala", "", SCALA_KEYS]
     lines += ["### Other names", "", "| key | sets | value |", "|---|---|---|"]
-    lines += [f"| `{d.key}` | `{d.target.key}` | {_cell(d.unit)} |" for d in found if isinstance(d, Alias)]
+    lines += [
+        f"| `{d.key}` | `{d.target.key}` | {_cell(d.unit)} |" for d in declarations if isinstance(d, Alias)
+    ]
     lines += ["", "### Without effect", "", "| key | because |", "|---|---|"]
-    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in found if isinstance(d, Ignored)]
+    lines += [f"| `{d.key}` | {_cell(d.reason)} |" for d in declarations if isinstance(d, Ignored)]
     return "\n".join(lines) + "\n"
 
 

@@ -137,8 +137,8 @@ def test_the_map_for_contributors_is_that_of_the_tree() -> None:
     for name in ("log", "split"):
         assert inner[name] == {path.parent.name for path in (package / name).glob("*/__init__.py")}
     outer = {line.split()[0].rstrip("/") for line in lines if not line.startswith("  ")}
-    made = {"build", "dist"}
-    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - made
+    generated = {"build", "dist", "__pycache__"}
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()} - generated
     assert outer == (folders - {"src"}) | {"src/indextables", "src/pyspark_indextables"}
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LIMIT = 700
+PACKAGES = {"indextables", "pyspark_indextables", "bench", "scripts"}
 # A package per noun or verb; a module that exists only because of a line limit is merged into another one.
 MOST_MODULES = 200
 # Participles say nothing as names: a noun says what a thing is, a verb what a function does.
@@ -35,12 +37,61 @@ def test_there_are_not_too_many_modules() -> None:
     assert len(modules) <= MOST_MODULES, "put it into the module whose job it is"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """The names that a module gives: definitions, parameters and variables."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.arg():
+                yield node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr
+            case _:
+                pass
+
+
+@pytest.mark.parametrize(
+    "path", [*SOURCES, *sorted((ROOT / "scripts").glob("*.py"))], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_names_are_nouns_and_verbs(path: Path) -> None:
-    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    nodes = ast.walk(ast.parse(path.read_text()))
-    names = [path.stem, *(node.name for node in nodes if isinstance(node, definitions))]
+    names = [path.stem, *names_in(ast.parse(path.read_text()))]
     assert [name for name in names if name.strip("_").lower() in PARTICIPLES] == []
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_names_of_others(tree: ast.AST) -> Iterator[str]:
+    """The private names of other modules of the project that a module imports or uses."""
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
+            for alias in node.names:
+                imported[alias.asname or alias.name] = node.module
+                if is_private(alias.name):
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Attribute) and is_private(node.attr) and isinstance(node.value, ast.Name):
+            owner = imported.get(node.value.id)
+            yield from () if owner is None else [f"{owner}.{node.value.id}.{node.attr}"]
+
+
+@pytest.mark.parametrize("folder", ["src", "bench", "scripts"])
+def test_private_names_are_used_in_their_module_only(folder: str) -> None:
+    used = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (names := list(private_names_of_others(ast.parse(path.read_text()))))
+    }
+    assert used == {}
+    example = ast.parse("from indextables.log import _hidden, commit\ncommit._secret()")
+    assert list(private_names_of_others(example)) == [
+        "indextables.log._hidden",
+        "indextables.log.commit._secret",
+    ]
 
 
 def test_no_module_is_a_landfill() -> None:

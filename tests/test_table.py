@@ -64,3 +64,59 @@ def test_sql_runs_without_spark(tmp_path: Path) -> None:
         ).num_rows
         == 1
     )
+
+
+UUID = "550e8400-e29b-41d4-a716-446655440000"
+
+
+@pytest.mark.parametrize(
+    "compact",
+    [
+        "text_uuid_exactonly",
+        "text_uuid_strip",
+        "text_custom_exactonly:order-[0-9]+",
+        "text_custom_strip:order-[0-9]+",
+    ],
+)
+def test_compact_types_of_the_original_find_what_text_finds(tmp_path: Path, compact: str) -> None:
+    rows = [
+        {"id": 1, "m": f"request {UUID} failed for order-77"},
+        {"id": 2, "m": "request 550e8400-e29b-41d4-a716-446655440001 passed for order-78"},
+        {"id": 3, "m": "nothing"},
+    ]
+    text = it.write(tmp_path / "text", rows, options={"indexing.typemap.m": "text"})
+    table = it.write(tmp_path / "compact", rows, options={"indexing.typemap.m": compact})
+    for query, expected in (
+        (f'm:"{UUID}"', [1]),
+        ("m:request", [1, 2]),
+        ('m:"order-78"', [2]),
+        ('m:"failed for"', [1]),
+        ("NOT m:passed", [1, 3]),
+    ):
+        assert sorted(row["id"] for row in table.search(query).to_pylist()) == expected
+        assert sorted(row["id"] for row in text.search(query).to_pylist()) == expected
+    assert table.count(f"m = 'request {UUID} failed for order-77'") == 1
+
+
+def test_words_of_fields_within_a_column_are_found_and_conditions_stay_exact(tmp_path: Path) -> None:
+    rows = [
+        {"id": 1, "user": {"name": "Alice the Great", "city": "New York"}},
+        {"id": 2, "user": {"name": "Bob", "city": "York"}},
+        {"id": 3, "user": {"name": "great Bob", "city": "new york city"}},
+    ]
+    it.write(tmp_path, rows[:1], options={"indexing.typemap.user.name": "text"})
+    table = it.write(tmp_path, rows[1:])  # as the table's properties say
+
+    def search(query: str) -> list[int]:
+        return sorted(row["id"] for row in table.search(query).to_pylist())
+
+    assert search("user.name:great") == [1, 3]
+    assert search('user.name:"the great"') == [1]
+    for condition, expected in (
+        ("user.city = 'York'", [2]),
+        ("user.city IN ('New York', 'york')", [1]),
+        ("user.name LIKE '%Bob'", [2, 3]),
+        ("user.city > 'O'", [2, 3]),
+        ("user.city <> 'York'", [1, 3]),
+    ):
+        assert sorted(table.scan(["id"], where=condition)["id"].to_pylist()) == expected

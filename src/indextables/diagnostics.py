@@ -21,6 +21,8 @@ from indextables.options import PREFIX, Options, Where, reading
 from indextables.options.declare import HADOOP_PREFIX, MASK, is_secret
 from indextables.options.maintenance import MAX_WAIT_SECONDS
 from indextables.read.split_source import close_splits
+from indextables.read.table_context import forget_bundles
+from indextables.records import dataclass
 from indextables.split.index.cache import index_cache
 from indextables.store import open_store
 from indextables.version import VERSION
@@ -126,6 +128,7 @@ def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
 
 def flush_searchers() -> int:
     """Close the splits and indexes that this process keeps open, and return the number of splits."""
+    forget_bundles()
     return close_splits()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables import read
+from indextables.data_files import open_log
 from indextables.errors import OptionError
 from indextables.log.history import history_table
 from indextables.log.snapshot import Snapshot
@@ -634,8 +635,7 @@ def open_table(
     if version is not None and timestamp is not None:
         raise OptionError("give a version or a timestamp, not both")
     checked = Options.parse(options, OPENED)
-    store = open_store(path, checked, credentials=credentials)
-    log = TransactionLog(store, checked, engine=ENGINE)
+    log = open_log(open_store(path, checked, credentials=credentials), checked, engine=ENGINE)
     moment = None if timestamp is None else epoch_milliseconds(timestamp)
     return Table(log, read_snapshot(log, version=version, timestamp=moment))
 

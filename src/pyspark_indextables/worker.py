@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from indextables.spark.daemon import collect_garbage_rarely
-from indextables.spark.planner.dispatch import answer
+from indextables.spark.planner.dispatch import answer, renew
 
 try:
     from pyspark.sql.worker.utils import worker_run
@@ -62,6 +62,7 @@ def _call(infile: IO[bytes], outfile: IO[bytes]) -> None:
     # Whoever waits for the answer can end this process.
     outfile.write(struct.pack("!i", os.getpid()))
     outfile.flush()
+    renew(closings=_read_int(infile), invalidations=_read_int(infile))
     operation = _read(infile).decode()
     request = _read(infile).decode()
     blobs = [_read(infile) for _ in range(_read_int(infile))]

@@ -37,16 +37,6 @@ def test_the_checksum_part_measures_everything_it_promises(tmp_path):
     assert all(row["others"]["unverified"]["cpu_ms"] > 0 for row in rows)
 
 
-def test_the_companion_part_measures_everything_it_promises(tmp_path):
-    found = tmp_path / "figures.json"
-    assert main(["companion", "--rows", "2000", "--runs", "1", "--json", str(found)]) == 0
-    rows = json.loads(found.read_text())["parts"]["companion"]
-    assert {row["name"].split()[0] for row in rows} == {
-        "needle", "hundred", "count", "groups", "percent", "sync",
-    }  # fmt: skip
-    assert all(other["median_ms"] > 0 for row in rows for other in row["others"].values())
-
-
 def test_a_part_that_does_not_exist_is_refused_by_name(capsys):
     with pytest.raises(SystemExit):
         main(["logs"])
@@ -76,6 +66,17 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
         "scan of all columns",
     ):
         assert rows[promised]["others"]["Parquet"]["ratio"] > 0
+    assert not any(row["targets"] for row in rows.values())
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_the_companion_part_measures_everything_it_promises(tmp_path):
+    rows = figures("companion", tmp_path)
+    for question in ("needle", "hundred", "count", "groups", "percent"):
+        assert set(rows[f"{question} of 2,000, warm"]["others"]) == {"our table", "DuckDB", "Spark"}
+        assert rows[f"{question} of 2,000, in Spark"]["others"]["Spark"]["ratio"] > 0
+    assert rows["sync of 2,000 rows"]["others"]["write"]["cpu_ms"] > 0
     assert not any(row["targets"] for row in rows.values())
 
 
@@ -114,6 +115,9 @@ def test_the_lake_part_measures_everything_it_promises(tmp_path):
     titles = {name.partition(" (")[0] for name in rows}
     questions = ("open", "needle", "one row by id", "absent word")
     assert titles == {
-        f"{question}, {splits}" for question in questions for splits in ("1 split", "10 splits")
+        *(f"{question}, {splits}" for question in questions for splits in ("1 split", "10 splits")),
+        *(f"{question}, 100 splits" for question in ("open", "needle", "absent word")),
     }
-    assert all("round trips" in name for name in rows)
+    assert all("round trips" in name or "simulated" in name for name in rows)
+    needle = next(row for name, row in rows.items() if name.startswith("needle, 1 split "))
+    assert needle["others"]["DuckDB"]["ratio"] > 0

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 
@@ -30,7 +31,9 @@ def test_a_declaration_is_all_that_sql_program_and_python_need(
     monkeypatch.setattr(statements, "run_command", lambda found, *_: called.append(found) or 0)
     assert main(shlex.split(use.shell.format("logs"))) == 0
     assert called == [command]
-    flags = {o for p in program().commands[command.program.split()[0]].params for o in p.opts}
+    built = program().get_command(click.Context(program()), command.program.split()[0])
+    assert built is not None
+    flags = {o for p in built.params for o in p.opts}
     clauses = [clause for clause in command.clauses if not clause.refusal]
     assert {clause.option for clause in clauses} <= flags
     owner, _, name = command.python.rpartition(".")

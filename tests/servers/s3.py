@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import ROOT
 from tests.servers.process import free_port, running
 
 ACCESS_KEY = "testkey"
@@ -73,8 +74,8 @@ class S3Server:
 @contextlib.contextmanager
 def moto(folder: Path) -> Iterator[S3Server]:
     port = free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with running(command, port, folder / "moto.log"):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.servers.moto_server", str(port)]
+    with running(command, port, folder / "moto.log", cwd=ROOT):
         server = S3Server(port)
         server.client().create_bucket(Bucket=BUCKET)
         yield server

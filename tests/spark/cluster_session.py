@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import indextables
+from tests import ROOT
 from tests.java_options import QUICK_START
 from tests.spark.standalone import HOSTS, Cluster
 
@@ -73,7 +75,7 @@ def lag_until_tried_again(mark):
         lags = context.partitionId() == 1
         if lags and context.attemptNumber():
             Path(mark).touch()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while lags and not Path(mark).exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         yield from batches
@@ -113,6 +115,10 @@ def story(cluster, spark):
     rows_of(spark, 4000).write.format("indextables").options(**merging).save(f"{home}/merged")
     table = indextables.open(f"{home}/merged")
     results["merged"] = [table.count(), table.files().num_rows, table.history()["operation"][0].as_py()]
+
+    shutil.copytree(ROOT / "tests" / "golden" / "tables" / "quickwit-bundles", f"{home}/original")
+    converted = spark.sql(f"CONVERT INDEXTABLES '{home}/original'").collect()[0]
+    results["converted"] = [converted.status, converted.splits_converted, converted.splits_left]
 
     read = spark.read.format("indextables").load(path)
     read = read.mapInArrow(kill_the_worker_once(f"{home}/killed-reading"), read.schema)

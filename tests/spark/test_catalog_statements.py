@@ -1,5 +1,6 @@
 """Statements of Spark's catalog, and of Delta, about tables of indextables."""
 
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
@@ -164,6 +165,21 @@ def test_comments_of_the_table_and_of_columns_can_be_changed(sql):
             sql("INSERT INTO commented VALUES (1, 'a')")
         with pytest.raises(AnalysisException, match="write rows with the option mergeSchema"):
             sql("ALTER TABLE commented ALTER COLUMN id TYPE BIGINT")
+    finally:
+        sql("DROP TABLE commented")
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the catalog of Spark 4.0 changes all comments")
+def test_comments_of_columns_need_partition_columns_that_come_last(sql):
+    sql("CREATE TABLE commented (day DATE COMMENT 'kept', id INT) USING indextables PARTITIONED BY (day)")
+    try:
+        with pytest.raises(
+            AnalysisException, match="partition columns come last; this one is partitioned by day"
+        ):
+            sql("ALTER TABLE commented ALTER COLUMN id COMMENT 'new'")
+        assert ("day", "date", "kept") in sql("DESCRIBE commented")
+        sql("COMMENT ON TABLE commented IS 'new'")
+        assert ("Comment", "new", "") in sql("DESCRIBE EXTENDED commented")
     finally:
         sql("DROP TABLE commented")
 

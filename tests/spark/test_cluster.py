@@ -27,3 +27,7 @@ def test_of_two_attempts_that_end_together_one_is_written(results):
 
 def test_a_merge_on_write_runs_on_the_cluster(results):
     assert results["merged"] == [4000, 1, "MERGE SPLITS"]
+
+
+def test_a_conversion_runs_on_the_cluster(results):
+    assert results["converted"] == ["success", 3, 0]

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import venv
@@ -69,6 +70,26 @@ def test_a_version_has_its_own_sources_where_its_internals_differ(minor):
 def test_another_spark_than_the_bridge_can_serve_is_refused(version, message):
     with pytest.raises(bridge.BridgeError, match=message):
         bridge.jar(version)
+
+
+def test_a_bridge_that_is_not_there_is_compiled_once_after_one_line(tmp_path, monkeypatch, capsys):
+    there = bridge.jar()
+    monkeypatch.setattr(bridge, "packaged_jar", lambda version: tmp_path / "no" / there.name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def build(target: Path, version: str) -> Path:
+        """Half a minute of compiling is left out: make setup compiles these sources."""
+        target.parent.mkdir(parents=True)
+        return Path(shutil.copy(there, target))
+
+    monkeypatch.setattr(bridge, "build", build)
+    compiled = bridge.jar()
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    assert capsys.readouterr().err == (
+        f"indextables: compiling the bridge for Spark {minor} (once, half a minute): {compiled}\n"
+    )
+    assert bridge.jar() == compiled
+    assert capsys.readouterr().err == ""
 
 
 def test_plain_python_does_not_load_pyspark():
@@ -176,6 +197,13 @@ def test_attach_says_what_to_set_where_workers_have_no_indextables(tmp_path):
 def test_spark_connect_has_everything_but_attach(tmp_path):
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
     results = run_script("connect_session", tmp_path, SPARK_CONNECT_MODE_ENABLED="1")
+    # PySpark warns of each setting of the builder that its server has had since it started; of ours it does not.
+    assert results["not set"] == [
+        "spark.driver.extraJavaOptions",
+        "spark.sql.warehouse.dir",
+        "spark.ui.enabled",
+        "spark.ui.showConsoleProgress",
+    ]
     assert results["count"] == 20
     assert results["where"] == [7, 7]
     assert results["search"] == [7, 7]
@@ -185,6 +213,8 @@ def test_spark_connect_has_everything_but_attach(tmp_path):
     assert results["merged"] == 1
     assert "rows do not match the condition of replaceWhere" in results["task_error"].splitlines()[0]
     assert results["client"] == {
+        "python": "{}.{}".format(*sys.version_info),
+        "has a JVM": True,
         "has indextables": False,
         "search": [3],
         "sql": [3, 4],

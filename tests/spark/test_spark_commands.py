@@ -1,5 +1,7 @@
 """Commands through Spark SQL: the same results as without Spark, with the work on executors."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -86,6 +88,35 @@ def test_caches_of_the_driver_and_the_workers(spark, tmp_path: Path) -> None:
         str(tmp_path)
     )
     assert isinstance(spark.sql("DESCRIBE INDEXTABLES MERGE JOBS").collect(), list)
+
+
+BUNDLES = Path(__file__).parents[1] / "golden" / "tables"
+ANSWERS = json.loads((BUNDLES / "expected.json").read_text())
+
+
+def test_a_table_of_the_original_is_converted_by_tasks(spark, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(BUNDLES / "quickwit-bundles", path)
+    before = spark.read.format("indextables").load(str(path)).orderBy("id").collect()
+    done = only(spark, f"CONVERT INDEXTABLES '{path}'")
+    assert (done.status, done.splits_converted, done.rows_converted) == ("success", 3, len(before))
+    assert only(spark, f"CONVERT INDEXTABLES '{path}'").status == "no_action"
+    assert spark.read.format("indextables").load(str(path)).orderBy("id").collect() == before
+    for version, expected in ANSWERS.items():
+        table = spark.read.format("indextables").option("versionAsOf", version).load(str(path))
+        assert sorted(row.id for row in table.select("id").collect()) == expected["ids"]
+        assert {where: table.where(where).count() for where in expected["counts"]} == expected["counts"]
+
+
+def test_a_conversion_by_tasks_leaves_a_damaged_split(spark, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(BUNDLES / "quickwit-bundles", path)
+    damaged = path / "part-1.split"
+    damaged.write_bytes(b"damaged")
+    partly = only(spark, f"CONVERT INDEXTABLES '{path}'")
+    assert (partly.status, partly.splits_converted, partly.splits_left) == ("partial_success", 2, 1)
+    assert damaged.name in partly.message
+    assert damaged.name in it.open(path).files()["path"].to_pylist()
 
 
 def test_names_of_a_catalog(spark, tmp_path: Path) -> None:

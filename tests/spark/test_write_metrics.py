@@ -1,4 +1,4 @@
-"""Metrics of a write on Spark's SQL page, and error messages of failed tasks."""
+"""Metrics of writes and reads on Spark's SQL page, and error messages of failed tasks."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 import indextables
 
 
-def figures(spark, statement):
-    """The metrics of the last write on Spark's SQL page, by their names there."""
+def figures(spark, statement, one="splits written"):
+    """The metrics of the last write, or of what has the metric `one`, on Spark's SQL page, by their names there."""
     statement()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark._jsparkSession.sharedState().statusStore()
@@ -19,9 +19,9 @@ def figures(spark, statement):
         values = store.executionMetrics(execution.executionId())
         metrics = [execution.metrics().apply(i) for i in range(execution.metrics().size())]
         found = {m.name(): values.get(m.accumulatorId()) for m in metrics}
-        if "splits written" in found:
+        if one in found:
             return {name: value.get() for name, value in found.items() if value.isDefined()}
-    raise AssertionError("no write")
+    raise AssertionError(f"nothing has the metric {one}")
 
 
 def test_the_sql_page_shows_what_a_write_wrote(spark, tmp_path):
@@ -50,6 +50,22 @@ def test_the_sql_page_shows_an_insert_too(spark, tmp_path):
         assert (nothing["rows written"], nothing["splits written"]) == ("0", "0")
     finally:
         spark.sql("DROP TABLE metrics_of_inserts")
+
+
+def test_the_sql_page_shows_the_times_of_each_phase_of_a_read(spark, tmp_path):
+    path = str(tmp_path / "t")
+    rows = [{"id": n, "text": f"row {n}"} for n in range(100)]
+    indextables.write(path, rows, options={"indexing.typemap.text": "text"})
+    reader = spark.read.format("indextables").option("read.inline.maxRows", "0")
+    table = reader.load(path).where("text INDEXQUERY 'row' AND id < 7")
+    found = figures(spark, table.collect, "splits read")
+    assert (found["splits considered"], found["splits read"], found["rows returned by splits"]) == (
+        "1",
+        "1",
+        "7",
+    )
+    for phase in ("planning time (ms)", "time to open and search indexes (ms)", "time to read rows (ms)"):
+        assert int(found[phase].replace(",", "")) >= 0
 
 
 def sentence(action):

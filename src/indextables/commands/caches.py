@@ -97,6 +97,8 @@ class _AllProcesses:
         here = _collect((self.name, context.options), None)
         if self.name == _ENVIRONMENT:
             here += _process_rows(_settings(context, {row["property_name"] for row in here}))
+        if self.name == _SEARCHERS:
+            here = _process_rows([_closed(here[0]["cleared_entries"] + context.elsewhere)])
         return TaskSet(
             _collect, [(self.name, context.options.public())] * _NUM_TASKS, here, other_processes=True
         )
@@ -170,15 +172,16 @@ def _environment(options: Options) -> list[Row]:
 
 def _flush_searcher(options: Options) -> list[Row]:
     del options
-    closed = diagnostics.flush_searchers()
-    return [
-        {
-            "cache_type": "split_cache",
-            "status": "success",
-            "cleared_entries": closed,
-            "message": f"{closed} splits were closed",
-        }
-    ]
+    return [_closed(diagnostics.flush_searchers())]
+
+
+def _closed(splits: int) -> Row:
+    return {
+        "cache_type": "split_cache",
+        "status": "success",
+        "cleared_entries": splits,
+        "message": f"{splits} splits were closed",
+    }
 
 
 def _flush_disk(options: Options) -> list[Row]:
@@ -199,11 +202,12 @@ def _flush_disk(options: Options) -> list[Row]:
 
 
 _ENVIRONMENT = "environment"
+_SEARCHERS = "flush_searcher"
 _COLLECTORS = {
     "disk": _disk_cache,
     "storage": _storage,
     _ENVIRONMENT: _environment,
-    "flush_searcher": _flush_searcher,
+    _SEARCHERS: _flush_searcher,
     "flush_disk": _flush_disk,
 }
 
@@ -215,7 +219,7 @@ def _invalidate(context: CommandContext, arguments: Arguments) -> pa.Table:
     rate = done.hit_rate_before
     row: Mapping[str, Any] = {
         "table_path": url or "GLOBAL",
-        "result": f"{done.values} values were dropped",
+        "result": f"{done.values + context.elsewhere} values were dropped",
         "cache_hits_before": done.hits_before,
         "cache_misses_before": done.misses_before,
         "hit_rate_before": "N/A" if rate is None else f"{100 * rate:.1f}%",
@@ -231,7 +235,7 @@ def _implementation(name: str, schema: pa.Schema, *keys: str) -> Implementation:
 DISK_CACHE = _implementation("disk", _DISK, "host", "folder")
 STORAGE = _implementation("storage", _STORAGE, "host", "pid")
 ENVIRONMENT = _implementation(_ENVIRONMENT, _PROPERTIES, "host", "pid", "property_type", "property_name")
-FLUSH_SEARCHERS = _implementation("flush_searcher", _FLUSH_SEARCHER, "host", "pid")
+FLUSH_SEARCHERS = _implementation(_SEARCHERS, _FLUSH_SEARCHER, "host", "pid")
 FLUSH_DISK_CACHE = _implementation("flush_disk", _FLUSH_DISK, "host", "folder")
 INVALIDATE = Implementation(_INVALIDATE, _invalidate)
 

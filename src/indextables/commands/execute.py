@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from indextables.commands.declarations import Arguments, Command
 from indextables.commands.grammar import Statement, parse_statement
+from indextables.data_files import open_log
 from indextables.errors import CommandError
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import jobs
 from indextables.maintain.jobs import Progress, TaskSet
 from indextables.options import Options, Where
-from indextables.store import CredentialsProvider, Store, open_store
 from indextables.records import dataclass
+from indextables.store import CredentialsProvider, Store, open_store
 from indextables.version import ENGINE
 
 
@@ -31,6 +32,8 @@ class CommandContext:
         executors: the executors that ran the tasks, in the order of the tasks.
         credentials: a callable that returns credentials, for a command that opens stores itself.
         settings: the settings of Spark and of Hadoop, for a command that lists them.
+        elsewhere: how many values other processes of the driver removed from their caches, for a command that
+            empties caches.
     """
 
     options: Options
@@ -40,6 +43,7 @@ class CommandContext:
     executors: tuple[str, ...] = ()
     credentials: CredentialsProvider | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    elsewhere: int = 0
 
     @property
     def log(self) -> TransactionLog:
@@ -171,4 +175,4 @@ def _context(
     if path is None:
         return CommandContext(options, credentials=credentials)
     store = open_store(path, options, credentials=credentials)
-    return CommandContext(options, TransactionLog(store, options, engine=ENGINE), credentials=credentials)
+    return CommandContext(options, open_log(store, options, engine=ENGINE), credentials=credentials)

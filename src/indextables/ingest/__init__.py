@@ -10,6 +10,7 @@ cannot be told whether the commit happened, nothing is deleted.
 
 from collections.abc import Sequence
 
+from indextables.data_files import open_log
 from indextables.ingest.plan import WritePlan, finish_write, has_batch, plan_write
 from indextables.ingest.replace import Replace, covered, removes
 from indextables.ingest.splits import SplitUploads
@@ -17,8 +18,8 @@ from indextables.ingest.target import Mode, as_reader
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.store import Store
 from indextables.records import dataclass
+from indextables.store import Store
 
 __all__ = [
     "Mode",
@@ -48,7 +49,7 @@ def write_table(
     store: Store, data: object, *, mode: Mode, partition_by: Sequence[str], options: Options, engine: str
 ) -> WriteResult:
     """Write rows into the table at the store's root."""
-    log = TransactionLog(store, options, engine=engine)
+    log = open_log(store, options, engine=engine)
     reader = as_reader(data)
     planned, snapshot = plan_write(log, reader.schema, mode=mode, partition_by=partition_by, options=options)
     if planned is None:

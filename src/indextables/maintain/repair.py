@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 import pyarrow as pa
 
-from indextables.data_files import add_action
+from indextables.data_files import add_action, open_log
 from indextables.errors import IndexTablesError, LogError, OptionError, TableNotFoundError
 from indextables.log.conflict import Draft, without_registry
 from indextables.log.environment import local_time_ms
@@ -92,7 +92,7 @@ def repair(
 
 def _from_log(source: Store, target: Store, options: Options, engine: str) -> Repaired:
     _check_empty(target)
-    snapshot = _readable(TransactionLog(source, options, engine=engine))
+    snapshot = _readable(open_log(source, options, engine=engine))
     if options.get(PROTOCOL_CHECK):
         # The new log would not require the features that this release does not have.
         check_writable(snapshot.protocol, snapshot.url)
@@ -116,7 +116,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
 
 
 def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
-    log = TransactionLog(store, options, engine=engine)
+    log = open_log(store, options, engine=engine)
     if next(store.at(LOG_FOLDER).list(), None) is not None:
         try:
             unfinished = _is_unfinished(log)
@@ -141,7 +141,7 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
 
 
 def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, engine: str) -> None:
-    log = TransactionLog(store, options, engine=engine)
+    log = open_log(store, options, engine=engine)
     snapshot = log.create(metadata, operation=REPAIR)
     if snapshot is None and _is_unfinished(log):
         snapshot = log.snapshot()

@@ -112,7 +112,8 @@ TYPEMAP = field_option(
     "json, ip; several, such as string,text, index the column in several ways. The compact types of "
     "IndexTables for Scala (text_uuid_strip, text_custom_exactonly:<pattern>, ...) are text, whole. Also "
     "typemap.<type> = field, field. A string column that is not named is string, or exact_only where "
-    "nearly every value differs.",
+    "nearly every value differs. Strings within a nested or json column are indexed alike: the type of one "
+    "field (user.name = text or string) is that of the column.",
     expects="a field type (" + ", ".join(FIELD_TYPES) + "), or with a type as key a list of fields,",
     where=_WRITE,
 )
@@ -254,5 +255,9 @@ PAGE_BYTES = option(
     where=_WRITE,
 )
 COMPRESSION_LEVEL = option(
-    "write.compressionLevel", integer(1, 22), 3, "Compression level of zstd for rows and index.", where=_WRITE
+    "write.compressionLevel",
+    integer(1, 22),
+    3,
+    "Compression level of zstd for rows and index; for the index of a companion split the default is 9.",
+    where=_WRITE,
 )

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, YearMonthIntervalType
 
-from indextables.data_files import delete_uncommitted
+from indextables.data_files import delete_uncommitted, open_log
 from indextables.errors import CommitConflictError, OptionError, SchemaError
 from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, has_batch, plan_write
 from indextables.log.format.actions import Add
@@ -36,8 +36,8 @@ from indextables.read import ScanSpec, execute
 from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.schema.spark import to_arrow
+from indextables.spark.planner.read_context import start_of
 from indextables.spark.planner.split_assignment import assign_splits
-from indextables.spark.planner.stream import start_of
 from indextables.spark.planner.tables import (
     LOCATION_OPTIONS,
     READ_SCOPES,
@@ -56,7 +56,7 @@ class IndexTablesSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """`options` are those of the call."""
         super().__init__(options)
-        self._options_given = dict(options)
+        self._parameters = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -65,35 +65,35 @@ class IndexTablesSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns."""
-        table = _table(self._options_given)
+        table = _table(self._parameters)
         _, metadata = table.metadata()
         return StructType.fromJson(json.loads(metadata.schema_string))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the table."""
-        return Reader(_table(self._options_given, Where.READ), schema)
+        return Reader(_table(self._parameters, Where.READ), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream of the rows of the table."""
-        given = _without_stream_options(self._options_given)
-        _table(given, Where.STREAM)
-        return StreamReader(given, schema)
+        parameters = _without_stream_options(self._parameters)
+        _table(parameters, Where.STREAM)
+        return StreamReader(parameters, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: ANN401, FBT001, N802 - Spark's
         """A writer of micro-batches to the table."""
-        given = _without_stream_options(self._options_given)
+        parameters = _without_stream_options(self._parameters)
         if StreamWriter is None:
             raise OptionError(
                 "Spark 4.0 has no stream writers for Arrow; set the session up by indextables.configure, or "
                 "write with foreachBatch and the options txn.appId and txn.version"
             )
         mode = Mode.OVERWRITE if overwrite else Mode.APPEND
-        return StreamWriter(_table(given, Where.WRITE), schema, mode)
+        return StreamWriter(_table(parameters, Where.WRITE), schema, mode)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
         """A writer of rows to the table."""
         return Writer(
-            _table(self._options_given, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND
+            _table(self._parameters, Where.WRITE), schema, Mode.OVERWRITE if overwrite else Mode.APPEND
         )
 
 
@@ -121,7 +121,8 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The partitions, each with some splits."""
-        table, splits = plan_splits(self._snapshot, None, self._options)
+        plan = plan_splits(self._snapshot, None, self._options)
+        table, splits = plan.table, plan.splits
         spec = ScanSpec(table, tuple(self._columns))
         return [SplitPartition(spec, each.splits) for each in assign_splits(splits, 4, (), self._options)]
 
@@ -136,13 +137,13 @@ class Reader(DataSourceReader):
 class StreamReader(DataSourceStreamReader):
     """Streams the rows of a table; nothing is kept between calls but the options."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._given = dict(given)
+    def __init__(self, parameters: Mapping[str, str], schema: StructType) -> None:
+        self._parameters = dict(parameters)
         self._schema = schema
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new stream starts."""
-        return _members(start_of(_table(self._given)))
+        return _members(start_of(_table(self._parameters)))
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: Mapping[str, Any] | None = None, limit: object = None
@@ -153,7 +154,7 @@ class StreamReader(DataSourceStreamReader):
                 "a stream from a table needs the bridge, or Spark 4.2: older versions do not tell sources in "
                 "Python where a micro-batch starts; set the session up by indextables.configure"
             )
-        table = _table(self._given)
+        table = _table(self._parameters)
         stream = TableStream(table.log, table.options, self._schema.json())
         unlimited = type(limit).__name__ == "ReadAllAvailable"
         return _members(stream.latest(_offset(start), unlimited=unlimited))
@@ -162,15 +163,16 @@ class StreamReader(DataSourceStreamReader):
         """Any limit that is not "all": the options have the limits."""
         from pyspark.sql.streaming.datasource import ReadMaxFiles  # noqa: PLC0415 - not in Spark 4.0
 
-        return ReadMaxFiles(_table(self._given).options.get(streaming.MAX_FILES))
+        return ReadMaxFiles(_table(self._parameters).options.get(streaming.MAX_FILES))
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The partitions of a micro-batch, each with some splits."""
-        table = _table(self._given)
+        table = _table(self._parameters)
         stream = TableStream(table.log, table.options, self._schema.json())
         snapshot = stream.snapshot(_offset(start), _offset(end))
         check_columns(table, snapshot, self._schema.json())
-        context, splits = plan_splits(snapshot, None, table.options)
+        plan = plan_splits(snapshot, None, table.options)
+        context, splits = plan.table, plan.splits
         spec = ScanSpec(context, tuple(self._schema.fieldNames()))
         store = table.store.with_credentials()
         return [
@@ -239,13 +241,13 @@ class Writer(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the splits of all tasks as one version."""
         if self._planned is not None:
-            log = TransactionLog(self._table_store.open(), self._options, engine=ENGINE)
+            log = open_log(self._table_store.open(), self._options, engine=ENGINE)
             self._commit(log, _adds(messages), self._options)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: Options) -> None:
         """The same for a micro-batch, unless the table has it already."""
         options = batch.over(self._options)
-        log = TransactionLog(self._table_store.open(), options, engine=ENGINE)
+        log = open_log(self._table_store.open(), options, engine=ENGINE)
         adds = _adds(messages)
         try:
             if log.exists() and has_batch(log.snapshot(), options):
@@ -307,10 +309,12 @@ else:
     StreamWriter = type("StreamWriter", (_BatchWriter, DataSourceStreamArrowWriter), {"__module__": __name__})
 
 
-def _without_stream_options(given: Mapping[str, str]) -> dict[str, str]:
+def _without_stream_options(parameters: Mapping[str, str]) -> dict[str, str]:
     """The options without those of a stream that are Spark's own."""
     return {
-        key: value for key, value in given.items() if key.lower() not in ("checkpointlocation", "queryname")
+        key: value
+        for key, value in parameters.items()
+        if key.lower() not in ("checkpointlocation", "queryname")
     }
 
 

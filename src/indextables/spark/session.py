@@ -1,6 +1,7 @@
 """Setting up Spark: configure a session before it starts, or attach to a running one."""
 
 import os
+import re
 import sys
 import warnings
 from typing import Any
@@ -58,6 +59,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if "spark.pyspark.python" not in settings:
         # Executors on this machine must find the packages that this interpreter has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _ignore_warnings_of_connect(settings)
     return builder
 
 
@@ -103,6 +105,14 @@ def _ignore_warning_of_pyspark() -> None:
         FutureWarning,
         r"pyspark\.(testing|sql\.connect)",
     )
+
+
+def _ignore_warnings_of_connect(settings: dict[str, Any]) -> None:
+    """Ignore that a session of Spark Connect cannot change settings with which PySpark starts its server."""
+    if str(settings.get("spark.remote") or os.environ.get("SPARK_REMOTE", "")).startswith("local"):
+        for key in {_JARS, _EXTENSIONS, _REDACTION, _SOCKETS, _DAEMON} & settings.keys():
+            message = f"Failed to set {key} to Some({settings[key]})"
+            warnings.filterwarnings("ignore", re.escape(message), UserWarning, r"pyspark\.sql\.connect")
 
 
 def _prepare_running_jvm(jar: str) -> None:

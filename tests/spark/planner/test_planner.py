@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from decimal import Decimal
 from typing import Any
 
@@ -244,6 +245,28 @@ def test_many_splits_are_read_by_the_planner_if_that_is_faster_than_tasks(many, 
     assert [part["kind"] for part in reply["partitions"]] == ["answer"], "240 ms here, 150 + 120 by tasks"
     reply, _ = ask("plan", {**SEARCH, "parallelism": 100}, many)
     assert {part["kind"] for part in reply["partitions"]} == {"task"}, "240 ms here, 150 + 2 by tasks"
+
+
+def test_splits_without_the_word_are_in_no_task(many):
+    indextables.open(many).checkpoint()  # it writes a filter bundle
+    for query, splits in (
+        ("word3", {3}),
+        ("word3 OR word5", {3, 5}),
+        ("absent", set()),
+        ("none", set(range(12))),
+    ):
+        virtual = [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": query}]
+        request = {**SEARCH, "virtual": virtual}
+        reply, blobs = ask("plan", request, many, **{"read.inline.maxrows": "0"})
+        assert {part["kind"] for part in reply["partitions"]} <= {"task"}
+        refs = [ref for blob in blobs[1:] for ref in pickle.loads(blob)]
+        assert len(refs) == len(splits)
+        count = {"aggregate": {"groups": [], "functions": [{"function": "count"}]}}
+        reply, blobs = ask("plan", {**request, **count}, many, **{"read.inline.maxrows": "0"})
+        tasks = [
+            blob for part, blob in zip(reply["partitions"], blobs[1:], strict=True) if part["kind"] == "task"
+        ]
+        assert sum(len(pickle.loads(blob)) for blob in tasks) == len(splits)
 
 
 def test_the_time_that_the_planner_may_take_is_bounded(many, monkeypatch):

@@ -110,7 +110,10 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
     if statement.target.path is None and not statement.target.name:
         options.pop("path", None)
         settings = request.get("settings") or {}
-        context = CommandContext(session_options(options), owner=os.getppid(), settings=settings)
+        elsewhere = request.get("elsewhere", 0)
+        context = CommandContext(
+            session_options(options), owner=os.getppid(), settings=settings, elsewhere=elsewhere
+        )
         return implementation, statement.arguments, context
     if statement.target.path is not None:
         options["path"] = statement.target.path
@@ -126,6 +129,7 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
         owner=os.getppid(),
         executor_of=partial(preferred_executor, executors=request.get("executors", ())),
         executors=tuple(request.get("ran", ())),
+        elsewhere=request.get("elsewhere", 0),
     )
 
 

@@ -5,13 +5,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from indextables import metrics
+from indextables import diagnostics, metrics
 from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
+from indextables.spark.planner.read_context import stream_latest, stream_start
 from indextables.spark.planner.scan_plan import plan
-from indextables.spark.planner.stream import stream_latest, stream_start
-from indextables.spark.planner.tables import addresses, check_options, partitions, schema, snapshot
+from indextables.spark.planner.tables import (
+    addresses,
+    check_options,
+    companion,
+    partitions,
+    schema,
+    snapshot,
+)
 from indextables.spark.planner.write import abort, commit, delete, merge_here, write
 
 Request = Mapping[str, Any]
@@ -24,6 +31,28 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
     return request, blobs
 
 
+class _Caches:
+    """What this process keeps open and cached, and how often it emptied it."""
+
+    closings = 0
+    invalidations = 0
+    last: Mapping[str, int] = {}
+
+
+def renew(*, closings: int, invalidations: int) -> None:
+    """Empty what other processes emptied since the last call: open splits, cached logs."""
+    closed = diagnostics.flush_searchers() if closings > _Caches.closings else 0
+    dropped = diagnostics.invalidate_log_cache().values if invalidations > _Caches.invalidations else 0
+    _Caches.closings, _Caches.invalidations = closings, invalidations
+    _Caches.last = {"closed": closed, "dropped": dropped}
+
+
+def _renew(request: Request, blobs: Sequence[bytes]) -> Answer:
+    """Return how much was emptied before this call."""
+    del request, blobs
+    return _Caches.last, ()
+
+
 OPERATIONS: Mapping[str, Handler] = {
     "abort": abort,
     "accept": accept,
@@ -34,6 +63,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "command_plan": command_plan,
     "command_schema": command_schema,
     "commit": commit,
+    "companion": companion,
     "delete": delete,
     "estimate": estimate,
     "job_progress": job_progress,
@@ -43,6 +73,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "partitions": partitions,
     "ping": _ping,
     "plan": plan,
+    "renew": _renew,
     "schema": schema,
     "snapshot": snapshot,
     "stream_latest": stream_latest,

@@ -15,14 +15,13 @@ from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import index_partial, index_suffices, split_partial
 from indextables.read.aggregation.partials import Partial, result_table
 from indextables.read.execute import aggregate_files, merge_partials
-from indextables.read.open_ahead import open_readers
-from indextables.read.parallel import each, parallelism
+from indextables.read.parallel import each, open_readers, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import ranked_search, scan_readers
 from indextables.read.split_source import is_open, max_open_splits
-from indextables.records import dataclass
 from indextables.read.table_context import SplitRef, plan_splits
+from indextables.records import dataclass
 from indextables.spark.planner.aggregation import sums_fit_doubles
 from indextables.store import Store
 
@@ -175,8 +174,8 @@ def _cost(spec: ScanSpec, reader: SplitReader) -> float:
     if spec.order and limit is not None:
         candidates = reader.count_candidates(spec.where)
         return candidates if candidates <= limit else limit + candidates * most / _MAX_ROWS_READ
-    found = reader.find_candidates(spec.where, limit, most)
-    return float("inf") if found is None else found
+    few = reader.find_candidates(spec.where, limit, most)
+    return float("inf") if few is None else few
 
 
 def can_answer_groups(
@@ -222,8 +221,8 @@ def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, st
     groups = inline_groups(snapshot, files, spec, store, cores=1)
     if groups is not None:
         return groups
-    table, splits = plan_splits(snapshot, spec.where, spec.table.options, files)
-    return aggregate_files(replace(spec, table=table), files, splits, store)
+    plan = plan_splits(snapshot, spec.where, spec.table.options, files)
+    return aggregate_files(replace(spec, table=plan.table), plan.files, plan.splits, store)
 
 
 def inline_groups(
@@ -273,10 +272,10 @@ def _inline_splits(
     options = spec.table.options
     if not options.get(reading.INLINE_ROWS):
         return None
-    table, splits = plan_splits(snapshot, spec.where, options, files)
-    spec = replace(spec, table=table)
-    statistics, answered = from_log(files, spec)
-    rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
+    plan = plan_splits(snapshot, spec.where, options, files)
+    spec = replace(spec, table=plan.table)
+    statistics, answered = from_log(plan.files, spec)
+    rest = [ref for ref, done in zip(plan.splits, answered.tolist(), strict=True) if not done]
     budget = _Budget(options, cores)
     return _InlineSplits(spec, statistics, rest, budget) if budget.allows(store, rest) else None
 

@@ -1,4 +1,7 @@
-"""The table of a read request at its version, with the virtual columns and conditions of the request."""
+"""The table of a read request at its version or micro-batch, with its virtual columns and conditions.
+
+The operations `stream_start` and `stream_latest`, too.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,19 +10,25 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from indextables.cache import Cache
-from indextables.errors import PredicateError, SchemaError
+from indextables.errors import OptionError, PredicateError, SchemaError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.predicate import Column, In, Predicate, Search, SearchKind
 from indextables.predicate.tree import resolve
 from indextables.read import Bucket, DateHistogram, Histogram, RangeBuckets
 from indextables.read.spec import Buckets, Highlight, VirtualColumn, group_type
+from indextables.read.stream import Offset, TableStream
 from indextables.read.table_context import TableContext, table_context
-from indextables.spark.planner.expressions import Scope, condition, conditions, conjunction
-from indextables.spark.planner.stream import batch_snapshot
-from indextables.spark.planner.tables import TableLocation, check_columns, locate_table, pinned_snapshot
-
 from indextables.records import dataclass
+from indextables.spark.planner.expressions import Scope, condition, conditions, conjunction
+from indextables.spark.planner.tables import (
+    TableLocation,
+    check_columns,
+    locate_table,
+    pinned_snapshot,
+    starting_version,
+)
+
 ALL_FIELDS = "_indexall"
 
 _UNITS = {
@@ -119,6 +128,7 @@ def microseconds(text: str, *, offset: bool = False) -> int:
 
 
 Request: TypeAlias = Mapping[str, Any]
+Answer: TypeAlias = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # The join checks every row anyway: a longer list of its values costs more than it saves.
 _MAX_RUNTIME_VALUES = 1000
@@ -194,3 +204,61 @@ def _cached_table(snapshot: Snapshot, options: Options) -> TableContext:
     if (table := _tables.get(key)) is None:
         table = _tables.put_if_absent(key, table_context(snapshot, options))
     return table
+
+
+def stream_start(request: Request, blobs: Sequence[bytes]) -> Answer:
+    """The offset at which a new stream starts."""
+    del blobs
+    return {"offset": start_of(_streamed_table(request)).to_json()}, ()
+
+
+def _streamed_table(request: Request) -> TableLocation:
+    """The table of a stream.
+
+    Raises:
+        OptionError: the options name a version, which a stream does not have.
+    """
+    table = locate_table(request)
+    if table.version is not None or table.timestamp_ms is not None:
+        raise OptionError(
+            "a stream has no version; give startingVersion or startingTimestamp instead of versionAsOf and "
+            "timestampAsOf"
+        )
+    return table
+
+
+def start_of(table: TableLocation) -> Offset:
+    """The offset at which a new stream starts, by its options."""
+    return TableStream(table.log, table.options).start(starting_version(table, table.log.snapshot()))
+
+
+def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
+    """The offset at which the next micro-batch ends, the newest one, and what is left behind it.
+
+    Without `start` only the newest offset is returned.
+    """
+    del blobs
+    table = _streamed_table(request)
+    stream = TableStream(table.log, table.options, request.get("table_schema"))
+    newest = stream.end()
+    if "start" not in request:
+        return {"newest": newest.to_json(), "version": newest.version - 1}, ()
+    start = Offset.from_json(request["start"])
+    end = stream.latest(start, unlimited=request.get("unlimited", False), until=request.get("until"))
+    backlog = stream.backlog(end)
+    return {
+        "offset": end.to_json(),
+        "newest": newest.to_json(),
+        "metrics": {
+            "numFilesOutstanding": str(backlog.splits),
+            "numBytesOutstanding": str(backlog.size),
+            "numVersionsOutstanding": str(backlog.versions),
+        },
+    }, ()
+
+
+def batch_snapshot(table: TableLocation, request: Request) -> Snapshot:
+    """The splits of the micro-batch that a read request names."""
+    batch = request["batch"]
+    stream = TableStream(table.log, table.options, request.get("table_schema"))
+    return stream.snapshot(Offset.from_json(batch["start"]), Offset.from_json(batch["end"]))

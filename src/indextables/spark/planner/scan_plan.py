@@ -16,8 +16,6 @@ from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial
 from indextables.read.aggregation.partials import result_table
 from indextables.read.execute import sufficient_splits
-from indextables.read.open_ahead import splits_at_once
-from indextables.read.parallel import parallelism
 from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
 from indextables.read.table_context import SplitRef, plan_splits
@@ -103,19 +101,17 @@ def _plan_rows(
         key = order[0]
         first = First(key.column, limit, key.ascending, key.nulls_first)
         selection = selection.holding_first(context.snapshot, where, first)
-    table, splits = plan_splits(context.snapshot, where, context.options, selection.files)
-    spec = ScanSpec(table, tuple(request["columns"]), where, context.virtual, limit, order)
+    chosen = plan_splits(context.snapshot, where, context.options, selection.files, by_terms=False)
+    spec = ScanSpec(chosen.table, tuple(request["columns"]), where, context.virtual, limit, order)
     _check(spec)
     plan = _Plan(request, selection.metrics())
-    if isinstance(where, Always) and where.value is not True:
-        splits = []
-    splits = sufficient_splits(spec, splits)
-    metrics = TaskMetrics(len(splits))
     store = context.location.store
     if spec.needs_score:
-        at_once = max(parallelism(context.options), splits_at_once(store, splits, table))
-        statistics = term_statistics(store, splits, table, spec.scored_searches, at_once)
-        spec = replace(spec, statistics=statistics)
+        spec = replace(spec, statistics=term_statistics(store, chosen, spec.scored_searches))
+    splits = sufficient_splits(spec, chosen.without_terms(where).splits)
+    if isinstance(where, Always) and where.value is not True:
+        splits = []
+    metrics = TaskMetrics(len(splits))
     batches = inline_rows(spec, splits, store, request["parallelism"])
     if batches is None:
         plan.add_tasks(spec, _assigned(request, context, splits), context)
@@ -148,10 +144,10 @@ def _plan_groups(
         plan.metrics.update(metrics.values())
         plan.add_result(batches, spec.schema)
         return plan
-    table, splits = plan_splits(snapshot, where, context.options, files)
-    spec = replace(spec, table=table)
-    statistics, answered = from_log(files, spec)
-    rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
+    chosen = plan_splits(snapshot, where, context.options, files)
+    spec = replace(spec, table=chosen.table)
+    statistics, answered = from_log(chosen.files, spec)
+    rest = [ref for ref, done in zip(chosen.splits, answered.tolist(), strict=True) if not done]
     # Without groups there is one row even over no splits.
     if statistics is not None or (not rest and not spec.groups):
         parts = [empty_partial(spec), *([] if statistics is None else [statistics])]

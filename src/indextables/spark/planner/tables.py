@@ -1,4 +1,4 @@
-"""Tables of requests, and snapshots of queries: the operations `options`, `schema` and `snapshot`."""
+"""Tables of requests, and snapshots of queries: `options`, `schema`, `companion` and `snapshot`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.cache import Cache
+from indextables.data_files import open_log
 from indextables.errors import (
     OptionError,
     SchemaError,
@@ -26,9 +27,10 @@ from indextables.predicate import Op
 from indextables.predicate.addresses import address_comparison
 from indextables.read.freshness import read_snapshot
 from indextables.read.table_context import partition_values
-from indextables.schema.calendar import parse_timestamp_literal
 from indextables.records import dataclass
+from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference, to_arrow
+from indextables.source.companion import check_index_of
 from indextables.split.mapping import Kind, applicable, mapping_for
 from indextables.store import Store, open_store
 from indextables.table_properties import check_indexing, indexing_options, indexing_properties
@@ -60,7 +62,7 @@ class TableLocation:
     @property
     def log(self) -> TransactionLog:
         """The table's log."""
-        return TransactionLog(self.store, self.options, engine=ENGINE)
+        return open_log(self.store, self.options, engine=ENGINE)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """What the request reads: a version of the table, or the changes up to one.
@@ -229,6 +231,16 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
         "indexing": dict(indexing.values),
         "addresses": [field.column.lower() for field in mapping.fields if field.kind is Kind.IP],
     }, ()
+
+
+def companion(
+    request: Mapping[str, Any], blobs: Sequence[bytes]
+) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+    """Check that the table is the companion index of a source that is searched by its own name."""
+    del blobs
+    table = locate_table(request)
+    check_index_of(table.log.snapshot(), request["name"], request["location"])
+    return {}, ()
 
 
 def partitions(

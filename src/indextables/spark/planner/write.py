@@ -19,6 +19,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import Options
+from indextables.options import log as log_options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
@@ -34,6 +35,8 @@ Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
+# Nor do a batch's version files stay for a month: there would be millions.
+_STREAM_LOG = {log_options.CLEANUP_MAX_VERSIONS.key: "10000"}
 
 _RESULT = (
     StructType()
@@ -78,6 +81,7 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         return {"metrics": _metrics(())}, ()
     adds = adds_of(blobs[1:])
     options = _stream_options(table.options, request, merges=planned.mode is Mode.APPEND)
+    table = dataclasses.replace(table, options=options)
     if "stream" in request and _is_committed(table.log, options):
         delete_uncommitted(table.store, [add.path for add in adds])
         return {"metrics": _metrics(())}, ()
@@ -110,7 +114,7 @@ def _stream_options(options: Options, request: Mapping[str, Any], *, merges: boo
         opt.TXN_APP_ID.key: stream["app"],
         opt.TXN_VERSION.key: stream["batch"],
     }
-    defaults = _STREAM_MERGES if merges else {}
+    defaults = _STREAM_LOG | (_STREAM_MERGES if merges else {})
     return Options.parse(added).over(options).over(Options.parse(defaults))
 
 
