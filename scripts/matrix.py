@@ -37,6 +37,9 @@ PYTHONS = {"4.0": "3.12", "4.1": "3.13", "4.2": "3.14"}
 MAVEN_PYTHONS = {"3.14": "3.14.3-1.5.13"}
 MAVEN_MACHINES = {("Linux", "x86_64"): "linux-x86_64", ("Linux", "aarch64"): "linux-arm64"}
 
+# The test of the wheel builds and installs one in the environment of a version.
+WHEEL_TOOLS = ("build", "hatchling", "pip")
+
 # The client of Spark Connect; older than the server, as clients often are.
 CONNECT_CLIENT = "pyspark-client==4.2.0"
 
@@ -212,7 +215,8 @@ def _environment(minor: str, interpreter: Path | None) -> Path:
         else:
             subprocess.run([interpreter, "-m", "venv", "--clear", "--without-pip", folder], check=True)
             spark = f"pyspark[connect]=={VERSIONS[minor]}"
-            _download([*_pip(python), "-c", str(_constraints(minor)), spark, "-e", f"{ROOT}[test]"])
+            packages = [spark, *WHEEL_TOOLS, "-e", f"{ROOT}[test]"]
+            _download([*_pip(python), "-c", str(_constraints(minor)), *packages])
         marker.touch()
     subprocess.run([python, ROOT / "scripts" / "build_bridge.py"], check=True)
     return python
