@@ -10,9 +10,21 @@ from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.split.mapping import Kind, mapping_for
+from indextables.split.mapping import Field, Kind, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
+
+# The settings of a field, by the names that an error gives them.
+_SETTINGS = {
+    "tokenizer": "tokenizer",
+    "record": "postings",
+    "indexed": "terms",
+    "fast": "values in columns",
+    "max_token": "longest token",
+    "name": "name",
+    "root": "key",
+    "resolved": "resolved",
+}
 
 
 def indexing_options(snapshot: Snapshot) -> Options:
@@ -63,18 +75,39 @@ def check_indexing(snapshot: Snapshot, options: Options) -> None:
         SchemaError: the table has rows that are indexed in another way.
     """
     properties = indexing_options(snapshot)
-    fields = mapping_for(snapshot.schema, options.over(properties), snapshot.partition_columns).fields
-    before = mapping_for(snapshot.schema, properties, snapshot.partition_columns).fields
-    if not snapshot.num_files:
-        return
+    mapping = mapping_for(snapshot.schema, options.over(properties), snapshot.partition_columns)
+    if snapshot.num_files:
+        check_same_fields(snapshot, properties, mapping)
+
+
+def check_same_fields(snapshot: Snapshot, properties: Options, mapping: FieldMapping) -> None:
+    """Refuse a mapping with other fields for the columns of a table than its properties give them.
+
+    Raises:
+        SchemaError: a column has other fields.
+    """
+    before = mapping_for(snapshot.schema, properties, snapshot.partition_columns)
     for column in snapshot.schema.names:
-        old = [f for f in before if f.column == column]
-        if old != [f for f in fields if f.column == column]:
-            kinds = " and ".join(f.kind for f in old) or "nothing"
+        old = [field for field in before.fields if field.column == column]
+        new = [field for field in mapping.fields if field.column == column]
+        if old != new:
             raise SchemaError(
-                f"column {column} of the table at {snapshot.url} is indexed as {kinds} in all rows; leave "
-                "the indexing options out, or overwrite the table to index the column in another way"
+                f"column {column} of the table at {snapshot.url} is indexed as {_indexed_as(old, new)}, not "
+                f"{_indexed_as(new, old)}; leave the option out, or overwrite the table"
             )
+
+
+def _indexed_as(fields: Sequence[Field], others: Sequence[Field]) -> str:
+    """The kinds of fields; of fields of the same kinds also the settings in which they differ."""
+    if [field.kind for field in fields] != [field.kind for field in others]:
+        return " and ".join(field.kind for field in fields) or "nothing"
+    settings = [
+        f"{label} {getattr(field, name)}"
+        for field, other in zip(fields, others, strict=True)
+        for name, label in _SETTINGS.items()
+        if getattr(field, name) != getattr(other, name)
+    ]
+    return f"{' and '.join(field.kind for field in fields)} with {', '.join(settings)}"
 
 
 def options_for_mapping(mapping: FieldMapping, schema: pa.Schema) -> dict[str, str]:

@@ -193,8 +193,10 @@ def test_the_table_remembers_how_its_columns_are_indexed(tmp_path: Path) -> None
     table = it.write(tmp_path, ROWS)
     assert len(set(table.files()["docMappingRef"].to_pylist())) == 1
     it.write(tmp_path, ROWS, options=options)
-    with pytest.raises(SchemaError, match=r"message .* is indexed otherwise already"):
+    with pytest.raises(SchemaError, match=r"message .* is indexed as text, not string; leave the option out"):
         it.write(tmp_path, ROWS, options={"indexing.typemap.message": "string"})
+    with pytest.raises(SchemaError, match="text with tokenizer default, not text with tokenizer whitespace"):
+        it.write(tmp_path, ROWS, options={"indexing.tokenizer.message": "whitespace"})
     it.write(tmp_path, ROWS, mode="overwrite", options={"indexing.typemap.message": "string"})
 
 

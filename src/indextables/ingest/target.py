@@ -23,7 +23,7 @@ from indextables.schema.conversion import (
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
-from indextables.table_properties import indexing_options, indexing_properties
+from indextables.table_properties import check_same_fields, indexing_options, indexing_properties
 
 
 class Mode(StrEnum):
@@ -114,7 +114,7 @@ def existing_table(
     effective = options.over(properties)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
-        _check_same_fields(snapshot, properties, mapping)
+        check_same_fields(snapshot, properties, mapping)
     metadata = _changed(snapshot.metadata, from_arrow(schema), _remembered(effective))
     return Target(schema, snapshot.partition_columns, mapping, metadata)
 
@@ -136,18 +136,6 @@ def _changed(metadata: Metadata, schema_string: str, remembered: Mapping[str, st
     return msgspec.structs.replace(
         metadata, schema_string=schema_string, configuration={**others, **remembered}
     )
-
-
-def _check_same_fields(snapshot: Snapshot, properties: Options, mapping: FieldMapping) -> None:
-    before = mapping_for(snapshot.schema, properties, snapshot.partition_columns)
-    for column in snapshot.schema.names:
-        old = [f for f in before.fields if f.column == column]
-        new = [f for f in mapping.fields if f.column == column]
-        if old != new:
-            raise SchemaError(
-                f"column {column} of the table at {snapshot.url} is indexed otherwise already; leave the "
-                "indexing options out, or overwrite the table to index it anew"
-            )
 
 
 def _remembered(options: Options) -> dict[str, str]:
