@@ -1,18 +1,61 @@
 """Compile the Scala bridge into the package, where it is not there or its sources changed.
 
+Before that, what Scala needs of the declarations in Python is written to `bridge/src/Declarations.scala`.
+
 Without arguments for the installed Spark. With `--all` for every supported version: pip installs the others,
 each into a folder of its own in the cache (about 450 MB each), and only their jars are used.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+from indextables.commands.grammar import COMMAND_WORD_POSITIONS, COMMAND_WORDS, shared_openings
+from indextables.options.cloud import HADOOP_PREFIXES
+from indextables.options.declare import HADOOP_PREFIX, PREFIX
+from indextables.options.indexing import INDEXING_PREFIX
+from indextables.options.streaming import READ_CHANGES
 from indextables.spark import bridge
 from indextables.spark.compiler import MINORS, minor
+from indextables.spark.planner.tables import LOCATION_OPTIONS
+
+DECLARATIONS = Path(__file__).resolve().parents[1] / "bridge" / "src" / "Declarations.scala"
+
+
+def declarations() -> str:
+    """The Scala object with what the bridge needs of Python's declarations before it can call the planner."""
+    openings = ",\n    ".join(_strings(opening.lower().split()) for opening in shared_openings())
+    return f"""\
+package org.apache.spark.sql.indextables
+
+/** What the bridge needs of Python before it can call the planner. Written by scripts/build_bridge.py. */
+object Declarations {{
+  // Before the keys of options and of Hadoop (options/declare.py), and of indexing (options/indexing.py).
+  val OptionPrefix = {json.dumps(PREFIX)}
+  val HadoopPrefix = {json.dumps(HADOOP_PREFIX)}
+  val IndexingPrefix = {json.dumps(INDEXING_PREFIX)}
+  // Beginnings of the keys of Hadoop's file systems that have a counterpart (options/cloud.py).
+  val HadoopKeys = {_strings(HADOOP_PREFIXES)}
+  // Options that name a table and its version (spark/planner/tables.py).
+  val LocationOptions = {_strings(sorted(LOCATION_OPTIONS), "Set")}
+  val ReadChanges = {json.dumps(READ_CHANGES.key)}
+  // Words of which one is among the first ones of a command, and among how many (commands/grammar.py).
+  val CommandWords = {_strings(sorted(word.lower() for word in COMMAND_WORDS), "Set")}
+  val CommandWordPositions = {COMMAND_WORD_POSITIONS}
+  // Commands without such a word: those of Delta, too.
+  val SharedOpenings = Seq(
+    {openings})
+}}
+"""
+
+
+def _strings(texts: Iterable[str], collection: str = "Seq") -> str:
+    return f"{collection}({', '.join(json.dumps(text) for text in texts)})"
 
 
 def main() -> int:
@@ -20,6 +63,8 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="for every supported version of Spark")
     parser.add_argument("--force", action="store_true", help="compile what is up to date, too")
     arguments = parser.parse_args()
+    if not DECLARATIONS.is_file() or DECLARATIONS.read_text() != declarations():
+        DECLARATIONS.write_text(declarations())
     installed = minor(bridge.spark_version())
     for version in MINORS if arguments.all else [installed]:
         target = bridge.packaged_jar(version)

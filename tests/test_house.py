@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from scripts.build_bridge import DECLARATIONS, declarations
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LIMIT = 700
@@ -147,3 +149,7 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_declarations_in_scala_are_those_of_python() -> None:
+    assert DECLARATIONS.read_text() == declarations(), "run python scripts/build_bridge.py"

@@ -14,25 +14,27 @@ import org.apache.spark.sql.execution.python.indextables.ArrowAnswer
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** A command of ours: Python plans it, its tasks run on executors, Python finishes it. */
-case class Command(statement: String, result: StructType, target: Option[Seq[String]]) extends LeafRunnableCommand {
+/**
+ * A command of ours: Python plans it, its tasks run on executors, Python finishes it.
+ *
+ * @param target the name of its table, if it is not a path
+ * @param settings whether the result has the settings of Spark and of Hadoop
+ * @param empties the cache that it empties, in all planner processes
+ */
+case class Command(
+    statement: String, result: StructType, target: Option[Seq[String]], settings: Boolean, empties: Option[String])
+    extends LeafRunnableCommand {
   override lazy val output: Seq[Attribute] = DataTypeUtils.toAttributes(result)
 
   override def run(session: SparkSession): Seq[Row] = {
     val classic = session.asInstanceOf[ClassicSession]
     val options = target.map(Command.optionsOf(classic, _)).getOrElse(SessionOptions.merged(CaseInsensitiveStringMap.empty))
-    Command.execute(classic, statement, options)
+    val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
+    ArrowAnswer.rows(new CommandExecution(classic, request, settings, empties).result())
   }
 }
 
 object Command {
-  /** The result of a statement; the options are those of its table, if it names one. */
-  def execute(session: ClassicSession, statement: String, options: util.Map[String, String]): Seq[Row] = {
-    val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
-    val answer = new CommandExecution(session, request).result()
-    ArrowAnswer.rows(answer)
-  }
-
   /** The command that a statement is, if it is one of ours. */
   def of(statement: String): Option[Command] = {
     val reply = Rpc("command_schema", Json.obj("statement" -> statement)).json
@@ -40,7 +42,9 @@ object Command {
     else Some(Command(
       statement,
       DataType.fromJson(reply.get("schema").asText).asInstanceOf[StructType],
-      Option(reply.get("name")).map(_.asScala.map(_.asText).toSeq)))
+      Option(reply.get("name")).map(_.asScala.map(_.asText).toSeq),
+      reply.get("settings").asBoolean,
+      Option(reply.get("empties")).map(_.asText)))
   }
 
   /** What a name stands for: a table of ours in a catalog. */

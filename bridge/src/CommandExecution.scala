@@ -23,15 +23,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.util.Utils
 
 /** Runs a command from its plan to its result; work in the background has a thread of its own. */
-class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) {
+class CommandExecution(
+    session: ClassicSession, request: util.Map[String, Any], settings: Boolean = false, empties: Option[String] = None) {
   def result(): Array[Byte] = {
     val plan = new util.LinkedHashMap[String, Any](request)
     plan.put("recorded", PlannerMetrics.all)
-    val words = Option(request.get("statement")).fold("")(_.toString.toUpperCase(util.Locale.ROOT))
-    if (words.contains("ENVIRONMENT")) plan.put("settings", settings)
+    if (settings) plan.put("settings", allSettings)
     // What a command empties in the process that runs it, it empties in all of them.
-    if (words.contains("FLUSH") && words.contains("CACHE")) plan.put("elsewhere", Rpc.closeSplits())
-    if (words.contains("INVALIDATE") && words.contains("CACHE")) plan.put("elsewhere", Rpc.dropLogs())
+    empties.foreach(cache => plan.put("elsewhere", Rpc.empty(cache)))
     val planned = Rpc("command_plan", plan)
     if (planned.json.has("background")) {
       val rest = Reply(planned.json, planned.blobs.tail)
@@ -41,7 +40,7 @@ class CommandExecution(session: ClassicSession, request: util.Map[String, Any]) 
   }
 
   /** The settings of Spark and of Hadoop, for a command that lists them; values that Spark hides are hidden. */
-  private def settings: util.Map[String, Any] = {
+  private def allSettings: util.Map[String, Any] = {
     val conf = session.sparkContext.conf
     val hadoop = session.sparkContext.hadoopConfiguration.iterator.asScala.map(entry => (entry.getKey, entry.getValue)).toSeq
     def hidden(values: Seq[(String, String)]) = Json.obj(Utils.redact(conf, values).toSeq.sorted: _*)

@@ -2,51 +2,54 @@ package org.apache.spark.sql.indextables
 
 import java.util.Locale
 
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.analysis.{NamedRelation, UnresolvedRelation}
-import org.apache.spark.sql.catalyst.plans.logical.{AppendData, LogicalPlan, OverwriteByExpression, OverwritePartitionsDynamic, V2WriteCommand}
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
+import org.apache.spark.sql.catalyst.plans.logical.{AppendData, InsertIntoStatement, LogicalPlan, OverwriteByExpression, OverwritePartitionsDynamic}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types._
 
 /**
  * Lets rows with the option mergeSchema bring new columns into a table that a catalog names.
  *
  * Spark checks rows against the table's columns before the planner sees them, so the table is shown to it with the
- * new ones. The planner decides whether they may come.
+ * new ones. The planner decides whether they may come, from the options of the call, the table and the session.
  */
 case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
-    case write: AppendData if merges(write) => write.copy(table = widened(write))
-    case write: OverwriteByExpression if merges(write) => write.copy(table = widened(write))
-    case write: OverwritePartitionsDynamic if merges(write) => write.copy(table = widened(write))
+    case write: InsertIntoStatement if write.byName =>
+      widened(write.table, write.query, Map.empty).fold(plan)(wider => write.copy(table = wider))
+    case write: AppendData if write.isByName =>
+      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
+    case write: OverwriteByExpression if write.isByName =>
+      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
+    case write: OverwritePartitionsDynamic if write.isByName =>
+      widened(write.table, write.query, write.writeOptions).fold(plan)(wider => write.copy(table = wider))
     case _ => plan
   }
 
-  private def merges(write: V2WriteCommand): Boolean = write.isByName && {
-    val options = write match {
-      case append: AppendData => append.writeOptions
-      case overwrite: OverwriteByExpression => overwrite.writeOptions
-      case overwrite: OverwritePartitionsDynamic => overwrite.writeOptions
-      case _ => Map.empty[String, String]
-    }
-    options.exists { case (key, value) =>
-      key.toLowerCase(Locale.ROOT).stripPrefix("spark.indextables.") == "mergeschema" && value.equalsIgnoreCase("true")
-    }
-  }
+  /** The target with the new columns of the rows; None if there are none, or if the write may not add any. */
+  private def widened(target: LogicalPlan, query: LogicalPlan, writeOptions: Map[String, String]): Option[DataSourceV2Relation] =
+    for {
+      (table, relation) <- resolved(target)
+      incoming <- if (query.resolved) Some(query) else analyzed(query)
+      all = both(table.schema, incoming.schema.asNullable).asInstanceOf[StructType]
+      if all != table.schema && mergesSchema(table, relation.options.asCaseSensitiveMap.asScala.toMap ++ writeOptions)
+    } yield relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
 
-  private def widened(write: V2WriteCommand): NamedRelation = {
-    val target = write.table match {
-      case name: UnresolvedRelation => analyzed(name.clearWritePrivileges)
-      case relation => relation
-    }
-    val incoming = (if (write.query.resolved) write.query else analyzed(write.query)).schema.asNullable
-    target.collectFirst { case IndexRelation(table, relation) =>
-      val all = both(table.schema, incoming).asInstanceOf[StructType]
-      if (all == table.schema) relation
-      else relation.copy(table = table.withSchema(all), output = DataTypeUtils.toAttributes(all))
-    }.getOrElse(write.table)
+  private def resolved(target: LogicalPlan): Option[(IndexTable, DataSourceV2Relation)] = (target match {
+    case name: UnresolvedRelation => analyzed(name.clearWritePrivileges)
+    case relation => Some(relation)
+  }).flatMap(_.collectFirst { case IndexRelation(table, relation) => (table, relation) })
+
+  private def mergesSchema(table: IndexTable, options: Map[String, String]): Boolean = {
+    val merged = SessionOptions.merged(table.properties, options.asJava)
+    Rpc("write_options", Json.obj("options" -> merged)).json.get("merge_schema").asBoolean
   }
 
   /** A type with the fields that another one has besides; types that do not agree are for the planner to refuse. */
@@ -63,6 +66,7 @@ case class MergeSchema(session: SparkSession) extends Rule[LogicalPlan] {
     case _ => current
   }
 
-  private def analyzed(plan: LogicalPlan): LogicalPlan =
-    classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], plan).queryExecution.analyzed
+  /** None if Spark cannot analyze it: then Spark reports the error itself. */
+  private def analyzed(plan: LogicalPlan): Option[LogicalPlan] =
+    Try(classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], plan).queryExecution.analyzed).toOption
 }

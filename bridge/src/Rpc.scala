@@ -63,6 +63,12 @@ object Rpc {
   /** Have all processes drop what they have cached of logs; how many values those did that are idle. */
   def dropLogs(): Long = { invalidations.incrementAndGet(); renewed("dropped") }
 
+  /** Have all processes empty a cache, by the name that the planner gives it. */
+  def empty(cache: String): Long = cache match {
+    case "splits" => closeSplits()
+    case "logs" => dropLogs()
+  }
+
   /** Makes one call to each idle process: none is finished before all of them have begun. */
   private def renewed(figure: String): Long = {
     processes.removeIf(pid => !ProcessHandle.of(pid).filter(_.isAlive).isPresent)

@@ -19,18 +19,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * the call's.
  */
 object SessionOptions {
-  private val Prefix = "spark.indextables."
-  private val HadoopPrefix = "spark.hadoop."
-  private val Indexing = "indexing."
+  import Declarations.{HadoopPrefix, IndexingPrefix, LocationOptions, OptionPrefix}
+
   // Before the key of an option that a catalog table keeps, and that was not given to this one read or write.
   val Stored = "option."
-  // What says where a table is, and which version of it; the planner takes them for no options.
-  private val Address = Set("path", "versionasof", "timestampasof")
 
   def merged(properties: util.Map[String, String], options: util.Map[String, String]): util.Map[String, String] = {
     val all = new util.LinkedHashMap[String, String]()
     HadoopOptions.of(SQLConf.get).foreach { case (key, value) => all.put(plain(key), value) }
-    SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(Prefix)) all.put(plain(key), value) }
+    SQLConf.get.getAllConfs.foreach { case (key, value) => if (key.startsWith(OptionPrefix)) all.put(plain(key), value) }
     all.putAll(catalogOptions(properties))
     val (stored, explicit) = options.asScala.partition(_._1.startsWith(Stored))
     stored.foreach { case (key, value) => all.put(plain(key.stripPrefix(Stored)), value) }
@@ -50,7 +47,7 @@ object SessionOptions {
   /** Refuse options that were given to one read or one write and have no effect there. */
   def check(options: CaseInsensitiveStringMap, scope: String): Unit = {
     val explicit = if (options.containsKey(TableCatalog.PROP_PROVIDER)) Set.empty[String] else options.keySet.asScala.toSet
-    val keys = explicit.filterNot(key => key.startsWith(Stored) || Address(plain(key)))
+    val keys = explicit.filterNot(key => key.startsWith(Stored) || LocationOptions(plain(key)))
     if (keys.nonEmpty) Rpc("options", Json.obj("keys" -> keys.toSeq.sorted.asJava, "scope" -> scope))
   }
 
@@ -69,10 +66,10 @@ object SessionOptions {
     (catalogOptions(properties).keySet.asScala ++ options.keySet.asScala.map(key => plain(key.stripPrefix(Stored)))).toArray
 
   /** Whether a property of a table is an option; other properties are the user's own. */
-  private def isOurs(key: String): Boolean = key.startsWith(Prefix) || key.toLowerCase(Locale.ROOT).startsWith(Indexing)
+  private def isOurs(key: String): Boolean = key.startsWith(OptionPrefix) || key.toLowerCase(Locale.ROOT).startsWith(IndexingPrefix)
 
-  /** Two spellings of one key are one option. */
-  private def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(Prefix).stripPrefix(HadoopPrefix)
+  /** Two spellings of one key are one option; `plain_key` in options/declare.py does the same. */
+  def plain(key: String): String = key.toLowerCase(Locale.ROOT).stripPrefix(OptionPrefix).stripPrefix(HadoopPrefix)
 }
 
 /**
@@ -80,10 +77,6 @@ object SessionOptions {
  * store, or in the session. Hadoop's own defaults are left out; the planner says which keys have a counterpart.
  */
 object HadoopOptions {
-  private val Prefixes = Seq(
-    "fs.s3a.", "fs.azure.", "fs.gs.", "fs.defaultFS", "spark.indextables.", "dfs.ha.namenodes.",
-    "dfs.namenode.rpc-address.", "dfs.client.use.datanode.hostname", "dfs.client.socket-timeout",
-    "dfs.data.transfer.protection")
   private val CredentialStores = "hadoop.security.credential.provider.path"
   private val CredentialsMillis = 60000L
 
@@ -92,11 +85,11 @@ object HadoopOptions {
 
   def of(session: SQLConf): Iterable[(String, String)] = {
     val shared = SparkContext.getActive.toSeq.flatMap(context => set(context.hadoopConfiguration))
-    val own = session.getAllConfs.map { case (key, value) => (key.stripPrefix("spark.hadoop."), value) }
+    val own = session.getAllConfs.map { case (key, value) => (key.stripPrefix(Declarations.HadoopPrefix), value) }
     shared ++ own.filter { case (key, _) => isFileSystem(key) }
   }
 
-  private def isFileSystem(key: String): Boolean = Prefixes.exists(prefix => key.startsWith(prefix))
+  private def isFileSystem(key: String): Boolean = Declarations.HadoopKeys.exists(prefix => key.startsWith(prefix))
 
   private def set(conf: Configuration): Seq[(String, String)] = {
     val keys = conf.iterator.asScala.map(_.getKey).filter(key => isFileSystem(key) && !isDefault(conf, key)).toSeq

@@ -11,21 +11,16 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 
 /** Statements that may be commands of indextables; only those are sent to the planner. */
 object Statements {
-  private val words = Set("indextables", "indextable", "indexfiles", "splits", "tantivy4spark")
-  // A word of ours stands among the first ones: WAIT FOR INDEXTABLES ...
-  private val lookedAt = 4
-  // Statements of Delta, which are ours if their table is.
-  private val shared = Seq(Seq("optimize"), Seq("vacuum"), Seq("restore", "table"), Seq("restore"),
-    Seq("describe", "history"), Seq("desc", "history"))
+  import Declarations.{CommandWordPositions, CommandWords, SharedOpenings}
 
   def parse(session: SparkSession, sql: String): Option[LogicalPlan] = {
     val lower = sql.toLowerCase(Locale.ROOT)
-    if (!words.exists(lower.contains) && !shared.exists(_.forall(lower.contains))) None
+    if (!CommandWords.exists(lower.contains) && !SharedOpenings.exists(_.forall(lower.contains))) None
     else {
       val tokens = new Tokens(sql)
-      val first = (0 until math.min(lookedAt, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
-      if (first.drop(1).exists(words)) Command.of(sql)
-      else shared.find(first.startsWith(_)).filter(opening => isOurs(session, tokens, opening.size)).flatMap(_ => Command.of(sql))
+      val first = (0 until math.min(CommandWordPositions, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
+      if (first.drop(1).exists(CommandWords)) Command.of(sql)
+      else SharedOpenings.find(first.startsWith(_)).filter(opening => isOurs(session, tokens, opening.size)).flatMap(_ => Command.of(sql))
     }
   }
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.{DateType, IntegralType, StringType, Timestamp
 
 /** The table function `indextables_changes('table', from[, to])`: a read with the options of changes. */
 object TableChanges {
-  val Option = "readChanges"
+  val Option = Declarations.ReadChanges
   private val Name = "indextables_changes"
   private val Usage = "_FUNC_('table', from[, to]) - rows inserted and deleted by versions, or between times"
 

@@ -23,7 +23,7 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
       changes.foreach { case (key, value) => all.put(key, value) }
       TableInfo.ofCatalog(all, table.schema, table.partitionNames, changed = true)
     case UnsetTableProperties(ResolvedTable(_, _, table: IndexTable, _), keys, _) =>
-      keys.find(key => table.indexing.containsKey(key.toLowerCase.stripPrefix("spark.indextables."))).foreach { key =>
+      keys.find(key => table.indexing.containsKey(SessionOptions.plain(key))).foreach { key =>
         throw new Failure(s"'$key' says how the rows of the table are indexed; it can be changed only with the rows: overwrite " +
           "the table to index them in another way")
       }

@@ -163,6 +163,25 @@ def test_all_planner_processes_close_their_splits(spark, tmp_path, statement):
     assert search(5) == 1
 
 
+def test_only_commands_that_empty_caches_close_splits(spark, tmp_path):
+    """What a statement does follows from its command, not from words in it, such as those of a path."""
+    path = tmp_path / "flush_cache" / "invalidate_environment"
+    indextables.write(path, [{"id": n, "text": f"word{n}"} for n in range(100)])
+    reader = spark.read.format("indextables").option("cache.disk.path", str(tmp_path / "cache"))
+    table = reader.load(str(path))
+
+    def opened() -> bool:
+        return table.where("text = 'word5'").count() == 1 and any(
+            _open_files(pid, tmp_path) for pid in _planners()
+        )
+
+    _eventually(opened)
+    spark.sql(f"DESCRIBE INDEXTABLES STATE '{path}'").collect()
+    assert any(_open_files(pid, tmp_path) for pid in _planners())
+    spark.sql("FLUSH INDEXTABLES SEARCHER CACHE").collect()
+    assert not any(_open_files(pid, tmp_path) for pid in _planners())
+
+
 def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(spark, tmp_path):
     indextables.write(tmp_path / "t", [{"id": 1, "text": "some words"}])
     table = spark.read.format("indextables").load(str(tmp_path / "t"))

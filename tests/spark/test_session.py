@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import indextables
+from indextables.options.declare import plain_key
 from indextables.spark import bridge
 from indextables.spark.compiler import MINORS, sources_for, version_key
 from tests import ROOT
@@ -222,3 +223,10 @@ def test_spark_connect_has_everything_but_attach(tmp_path):
         "pandas": [2],
     }
     assert "Spark Connect" in results["attach"]
+
+
+def test_python_and_scala_spell_the_key_of_an_option_alike(spark):
+    options = getattr(getattr(spark._jvm.org.apache.spark.sql.indextables, "SessionOptions$"), "MODULE$")
+    keys = ["mergeSchema", "spark.indextables.mergeSchema", "Spark.IndexTables.MERGESCHEMA"]
+    keys += ["spark.hadoop.fs.s3a.access.key", "spark.indextables.spark.hadoop.dfs.x", "indexing.typemap.A.b"]
+    assert [options.plain(key) for key in keys] == [plain_key(key) for key in keys]

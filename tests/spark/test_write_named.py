@@ -94,3 +94,34 @@ def test_merge_schema_adds_fields_within_columns(spark, declared, tmp_path):
     new = (2, (2, ("new",)), [(2, 3)], {"k": (4, 5)}, 6)
     assert rows(spark, name) == [(1, (1, None), [(1, None)], {"k": (1, None)}, None), new, new]
     assert indextables.open(f"{tmp_path}/{name}").count("s.b.c = 'new'") == 2
+
+
+def test_merge_schema_applies_in_all_places_and_spellings(spark, declared):
+    """By name as by path: the option of a call, the property of a table, the conf of a session."""
+    name = declared("a INT")
+    spark.sql("SELECT 1 AS a, 'b' AS b").writeTo(name).option("mergeSchema", "1").append()
+    spark.sql("SELECT 2 AS a, 'c' AS c").writeTo(name).option(
+        "spark.indextables.MERGESCHEMA", "TRUE"
+    ).append()
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('spark.indextables.mergeSchema' = 'true')")
+    spark.sql("SELECT 3 AS a, 'd' AS d").writeTo(name).append()
+    with pytest.raises(AnalysisException, match="EXTRA_COLUMNS"):
+        spark.sql("SELECT 4 AS a, 'x' AS x").writeTo(name).option("mergeSchema", "0").append()
+    assert rows(spark, name) == [(1, "b", None, None), (2, None, "c", None), (3, None, None, "d")]
+
+
+def test_merge_schema_of_the_session_applies_to_tables_by_name(spark, declared, tmp_path):
+    name = declared("a INT")
+    spark.sql(f"INSERT INTO {name} VALUES (0)")
+    spark.conf.set("spark.indextables.mergeSchema", "true")
+    try:
+        spark.sql("SELECT 1 AS a, 'b' AS b").writeTo(name).append()
+        spark.sql(f"INSERT INTO {name} BY NAME SELECT 'c' AS c, 2 AS a")
+        spark.sql("SELECT 3 AS a, 'd' AS d").write.format("indextables").mode("append").saveAsTable(name)
+        spark.sql("SELECT 4 AS a, 'e' AS e").writeTo(f"indextables.`{tmp_path}/{name}`").append()
+    finally:
+        spark.conf.unset("spark.indextables.mergeSchema")
+    with pytest.raises(AnalysisException, match="EXTRA_COLUMNS"):
+        spark.sql(f"INSERT INTO {name} BY NAME SELECT 5 AS a, 'x' AS x")
+    assert spark.table(name).columns == ["a", "b", "c", "d", "e"]
+    assert [row[0] for row in rows(spark, name)] == [0, 1, 2, 3, 4]

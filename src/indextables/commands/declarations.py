@@ -24,6 +24,13 @@ class TableArgument(StrEnum):
     NONE = "none"
 
 
+class ProcessCache(StrEnum):
+    """A cache that every process has."""
+
+    SPLITS = "splits"  # open splits and indexes
+    LOGS = "logs"  # snapshots and files of transaction logs
+
+
 class ValueKind(StrEnum):
     """What follows the keywords of a clause."""
 
@@ -114,6 +121,8 @@ class Command:
         one_of: the names of arguments of which exactly one must be given.
         opening_argument: the argument whose value is the last keyword of the opening.
         clauses_first: whether clauses stand before the table in SQL.
+        empties: the cache that the command empties; in Spark it is emptied in all planner processes.
+        lists_settings: whether the result has the settings of Spark and of Hadoop.
     """
 
     openings: tuple[str, ...]
@@ -128,6 +137,8 @@ class Command:
     one_of: tuple[str, ...] = ()
     opening_argument: str = ""
     clauses_first: bool = False
+    empties: ProcessCache | None = None
+    lists_settings: bool = False
 
     @property
     def syntax(self) -> str:
@@ -460,6 +471,7 @@ _CACHES = (
         implementation="caches.ENVIRONMENT",
         help="Show options, environment variables, libraries and processes; secrets are masked.",
         table=TableArgument.NONE,
+        lists_settings=True,
     ),
     Command(
         openings=("FLUSH INDEXTABLES SEARCHER CACHE",),
@@ -468,6 +480,7 @@ _CACHES = (
         implementation="caches.FLUSH_SEARCHERS",
         help="Close the splits and indexes that processes keep open.",
         table=TableArgument.NONE,
+        empties=ProcessCache.SPLITS,
     ),
     Command(
         openings=("FLUSH INDEXTABLES DISK CACHE",),
@@ -476,6 +489,7 @@ _CACHES = (
         implementation="caches.FLUSH_DISK_CACHE",
         help="Delete cached indexes that no process uses now.",
         table=TableArgument.NONE,
+        empties=ProcessCache.SPLITS,
     ),
     Command(
         openings=("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE",),
@@ -485,6 +499,7 @@ _CACHES = (
         help="Drop what this process has cached of transaction logs.",
         table=TableArgument.OPTIONAL,
         before_table="FOR",
+        empties=ProcessCache.LOGS,
     ),
 )
 

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, assert_never
 
 from indextables.commands.declarations import COMMANDS, Arguments, Clause, Command, TableArgument, ValueKind
@@ -25,6 +26,8 @@ _SYNONYMS = {
     "MINUTES": ("MINUTES", "MINUTE"),
     "SECONDS": ("SECONDS", "SECOND"),
 }
+# A command has one of these words among its first ones, but for those that Delta has, too.
+COMMAND_WORDS = (*_SYSTEM, "INDEXFILES", "SPLITS")
 # How similar a first word, or a clause, must be to count as a misspelling of ours.
 _SIMILAR_VERB = 0.8
 _SIMILAR_CLAUSE = 0.6
@@ -69,6 +72,30 @@ class Condition:
             position = self.start + (error.position or 0)
             problem = str(error).partition(" (at character ")[0]
             raise CommandError(point_at(self.statement, position, problem), position=position) from None
+
+
+def _is_shared(opening: str) -> bool:
+    return not any(word in COMMAND_WORDS for word in opening.split())
+
+
+def shared_openings() -> list[str]:
+    """The openings of commands that Delta has, too, the longest first; they are ours if their table is."""
+    openings = [opening for command in COMMANDS for opening in command.openings if _is_shared(opening)]
+    spelled = [
+        " ".join(words)
+        for opening in openings
+        for words in product(*(_SYNONYMS.get(word, (word,)) for word in opening.split()))
+    ]
+    return sorted(spelled, key=lambda opening: (-len(opening.split()), opening))
+
+
+# Among how many of the first words of a command one of `COMMAND_WORDS` is.
+COMMAND_WORD_POSITIONS = max(
+    1 + min(opening.split().index(word) for word in COMMAND_WORDS if word in opening.split())
+    for command in COMMANDS
+    for opening in command.openings
+    if not _is_shared(opening)
+)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import re
 
 from indextables.options.declare import (
     EVERYWHERE,
+    PREFIX,
     HiddenValueError,
     Parser,
     boolean,
@@ -409,6 +410,15 @@ HADOOP_HDFS = (
     "client.use.datanode.hostname",
     "client.socket-timeout",
     "data.transfer.protection",
+)
+# Beginnings of the keys that are read from Hadoop's configuration, in the case that Hadoop writes them in.
+HADOOP_PREFIXES = (
+    "fs.s3a.",
+    "fs.azure.",
+    "fs.gs.",
+    "fs.defaultFS",
+    PREFIX,
+    *(f"dfs.{name}" for name in HADOOP_HDFS),
 )
 _HADOOP_PUBLIC = (
     "endpoint",

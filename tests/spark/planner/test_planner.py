@@ -418,3 +418,19 @@ def test_columns_that_are_never_null_are_answered_too(tmp_path):
     spark = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":false,"metadata":{}},{"name":"s","type":{"type":"struct","fields":[{"name":"a","type":"integer","nullable":false,"metadata":{}}]},"nullable":true,"metadata":{}}]}'
     _, blobs = ask("plan", {"columns": ["id", "s"], "schema": spark, "filters": []}, tmp_path / "t")
     assert pa.ipc.open_stream(blobs[1]).read_all().to_pylist() == [{"id": 1, "s": {"a": 2}}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "added"),
+    [
+        ("FLUSH INDEXTABLES SEARCHER CACHE", {"settings": False, "empties": "splits"}),
+        ("FLUSH INDEXTABLES DISK CACHE", {"settings": False, "empties": "splits"}),
+        ("INVALIDATE INDEXTABLES TRANSACTION LOG CACHE", {"settings": False, "empties": "logs"}),
+        ("DESCRIBE INDEXTABLES ENVIRONMENT", {"settings": True}),
+        ("DESCRIBE INDEXTABLES STATE '/FLUSH/CACHE/INVALIDATE/ENVIRONMENT'", {"settings": False}),
+    ],
+)
+def test_a_command_declares_what_the_bridge_does_for_it(statement, added):
+    reply, _ = ask("command_schema", {"statement": statement}, "")
+    del reply["schema"]
+    assert reply == added

@@ -39,13 +39,21 @@ _RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 
 
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """The columns of a command's result, and the name of its table; nothing for other statements."""
+    """A command's columns, its table, and what the bridge does for it; nothing for other statements."""
     del blobs
     statement = parse_statement(request["statement"])
     if statement is None:
         return {}, ()
-    name = {"name": statement.target.name} if statement.target.name else {}
-    return {"schema": from_arrow(implementation_of(statement.command).result), **name}, ()
+    command = statement.command
+    reply: dict[str, Any] = {
+        "schema": from_arrow(implementation_of(command).result),
+        "settings": command.lists_settings,
+    }
+    if statement.target.name:
+        reply["name"] = statement.target.name
+    if command.empties is not None:
+        reply["empties"] = command.empties.value
+    return reply, ()
 
 
 def command_plan(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:

@@ -19,7 +19,7 @@ from indextables.spark.planner.tables import (
     schema,
     snapshot,
 )
-from indextables.spark.planner.write import abort, commit, delete, merge_here, write
+from indextables.spark.planner.write import abort, commit, delete, merge_here, write, write_options
 
 Request = Mapping[str, Any]
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -79,6 +79,7 @@ OPERATIONS: Mapping[str, Handler] = {
     "stream_latest": stream_latest,
     "stream_start": stream_start,
     "write": write,
+    "write_options": write_options,
 }
 
 

@@ -1,4 +1,4 @@
-"""The operations `write`, `commit`, `abort`, `delete` and `merge_here`."""
+"""The operations `write_options`, `write`, `commit`, `abort`, `delete` and `merge_here`."""
 
 import dataclasses
 import pickle
@@ -45,6 +45,12 @@ _RESULT = (
     .add(ROWS, LongType())
     .add(BYTES, LongType())
 )
+
+
+def write_options(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
+    """Whether a write may add columns, which the bridge has to know before Spark compares the columns."""
+    del blobs
+    return {"merge_schema": locate_table(request).options.get(opt.MERGE_SCHEMA)}, ()
 
 
 def write(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
