@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -164,17 +164,25 @@ def result_type(aggregate: Aggregate, arrow: pa.DataType | None) -> pa.DataType:
         PredicateError: The function does not take columns of this type.
     """
     function = aggregate.function
-    if function in (Function.COUNT, Function.COUNT_DISTINCT):
-        if function is Function.COUNT_DISTINCT and arrow is None:
-            raise PredicateError("count_distinct needs a column")
+    if function is Function.COUNT:
         return pa.int64()
     if arrow is None:
         raise PredicateError(f"{function} needs a column")
-    if function in (Function.MIN, Function.MAX):
-        if kind_of(arrow) in NESTED:
-            raise PredicateError(f"'{aggregate.column}' is {arrow}; {function} needs values with an order")
-        return arrow
-    type_ = sum_type(arrow) if function is Function.SUM else average_type(arrow)
+    match function:
+        case Function.COUNT_DISTINCT:
+            return pa.int64()
+        case Function.MIN | Function.MAX:
+            if kind_of(arrow) in NESTED:
+                raise PredicateError(
+                    f"'{aggregate.column}' is {arrow}; {function} needs values with an order"
+                )
+            return arrow
+        case Function.SUM:
+            type_ = sum_type(arrow)
+        case Function.AVG:
+            type_ = average_type(arrow)
+        case _:
+            assert_never(function)
     if type_ is None:
         raise PredicateError(f"'{aggregate.column}' is {arrow}, but {function} needs numbers")
     return type_

@@ -248,12 +248,17 @@ def _table(
             continue
         group_results = [group.measures[places[i]] for group in groups]
         columns[f"n{i}"] = pa.array([measured.count for measured in group_results], pa.int64())
-        if aggregate.function in (Function.SUM, Function.AVG):
-            columns[f"s{i}"] = _sums(group_results, arrow)
-        elif aggregate.function in (Function.MIN, Function.MAX):
-            low = aggregate.function is Function.MIN
-            bounds = [measured.low if low else measured.high for measured in group_results]
-            columns[f"{bound_name(aggregate)}{i}"] = comparable(decode_values(bounds, arrow))
+        match aggregate.function:
+            case Function.COUNT | Function.COUNT_DISTINCT:
+                pass
+            case Function.SUM | Function.AVG:
+                columns[f"s{i}"] = _sums(group_results, arrow)
+            case Function.MIN | Function.MAX:
+                low = aggregate.function is Function.MIN
+                bounds = [measured.low if low else measured.high for measured in group_results]
+                columns[f"{bound_name(aggregate)}{i}"] = comparable(decode_values(bounds, arrow))
+            case _:
+                assert_never(aggregate.function)
     return pa.table(columns)
 
 

@@ -9,7 +9,7 @@ own, one row for each pair of group and value.
 import decimal
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -69,13 +69,18 @@ def from_rows(
             columns[f"n{i}"] = pa.array(np.ones(rows, np.int64))
             continue
         columns[f"n{i}"] = value.is_valid().cast(pa.int64())
-        if aggregate.function is Function.COUNT_DISTINCT:
-            own = {f"g{k}": columns[f"g{k}"] for k in range(len(keys))}
-            distinct[i] = pairs(pa.table({**own, "v": same_values(value)}))
-        elif aggregate.function in (Function.SUM, Function.AVG):
-            columns[f"s{i}"] = _summable(value)
-        elif aggregate.function in (Function.MIN, Function.MAX):
-            columns[f"{bound_name(aggregate)}{i}"] = comparable(value)
+        match aggregate.function:
+            case Function.COUNT:
+                pass
+            case Function.COUNT_DISTINCT:
+                own = {f"g{k}": columns[f"g{k}"] for k in range(len(keys))}
+                distinct[i] = pairs(pa.table({**own, "v": same_values(value)}))
+            case Function.SUM | Function.AVG:
+                columns[f"s{i}"] = _summable(value)
+            case Function.MIN | Function.MAX:
+                columns[f"{bound_name(aggregate)}{i}"] = comparable(value)
+            case _:
+                assert_never(aggregate.function)
     return Partial(_reduce(pa.table(columns), len(keys)), distinct)
 
 
@@ -213,11 +218,13 @@ def _result(
             return _sum(rows[f"s{i}"], aggregate, result)
         case Function.AVG:
             return _average(rows[f"s{i}"], counts, result)
-        case _:
+        case Function.MIN | Function.MAX:
             bound = rows[f"{bound_name(aggregate)}{i}"]
             if arrow is not None and kind_of(arrow) is TypeKind.FLOAT:
                 return float_of_order(bound.combine_chunks(), arrow)
             return bound
+        case _:
+            assert_never(aggregate.function)
 
 
 def _sum(sums: pa.ChunkedArray, aggregate: Aggregate, result: pa.DataType) -> pa.ChunkedArray | pa.Array:

@@ -4,6 +4,8 @@ A row matches a query or does not; there is no unknown. A literal that the token
 several default fields a term may match in any of them. `NOT x` alone matches every other row.
 """
 
+from typing import assert_never
+
 import tantivy
 from tantivy import Query
 
@@ -14,12 +16,17 @@ from indextables.predicate.query_tree import (
     AnyOf,
     Boost,
     Exists,
+    Fuzzy,
     InSet,
     Negation,
     Phrase,
+    Prefix,
     QueryLeaf,
     QueryNode,
+    Range,
+    Regex,
     Term,
+    Wildcard,
 )
 from indextables.split.index.tokenizers import tokenize
 from indextables.split.mapping import Field, Kind
@@ -59,12 +66,16 @@ def _at(leaf: QueryLeaf, field: Field, path: tuple[str, ...], view: IndexView) -
     match leaf:
         case Exists():
             return two_valued(lookup, partial if field.fast else ALL_ROWS)
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
             values: tuple[str, ...] = (text,)
+        case Phrase(text=text, slop=0, prefix=False):
+            values = (text,)
         case InSet(values=values):
             pass
-        case _:
+        case Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Range() | AllDocs():
             return two_valued(lookup, lookup)
+        case _:
+            assert_never(leaf)
     if any(is_timestamp_text(text) for text in values):
         return two_valued(lookup, lookup)
     parsed = [_value(text, field, name, view) for text in values]
@@ -133,8 +144,10 @@ def compile_node(node: QueryNode, bound: BoundQuery, view: IndexView) -> IndexAn
             )
         case AllDocs():
             return TRUE
-        case _:
+        case Term() | Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Range() | InSet() | Exists():
             return _leaf(node, bound, view)
+        case _:
+            assert_never(node)
 
 
 def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
@@ -183,16 +196,24 @@ def _compile_field(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswe
             return _compile_hash(leaf, field, view)
         case Kind.IP:
             return compile_address(leaf, field, view)
-        case _:
+        case Kind.I64 | Kind.F64 | Kind.BOOL:
             return compile_value(leaf, field, view)
+        case Kind.TEXT | Kind.STRING | Kind.JSON:
+            raise AssertionError(f"{field.kind} has a compiler of its own")
+        case _:
+            assert_never(field.kind)
 
 
 def _compile_hash(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     match leaf:
-        case Term(text=text) | Phrase(text=text, prefix=False):
+        case Term(text=text):
+            rows = hash_query(view, field, [text])
+        case Phrase(text=text, prefix=False):
             rows = hash_query(view, field, [text])
         case InSet(values=values):
             rows = hash_query(view, field, values)
-        case _:
+        case Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Range() | Exists() | AllDocs():
             rows = view.present(field.column).rows
+        case _:
+            assert_never(leaf)
     return two_valued(rows, rows)

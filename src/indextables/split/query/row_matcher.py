@@ -12,7 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -108,11 +108,11 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
     """Which texts the leaf matches."""
     finder = _Finder(texts, field)
     match leaf:
-        case Term(text=text) | Phrase(text=text, prefix=False, slop=0):
+        case Term(text=text):
             return finder.words(text)
-        case Phrase(text=text, prefix=False, slop=slop):
-            return finder.words(text, slop)
-        case Phrase(text=text, prefix=True) | Prefix(text=text):
+        case Phrase(text=text, slop=slop, prefix=prefix):
+            return finder.beginning(text) if prefix else finder.words(text, slop)
+        case Prefix(text=text):
             return finder.beginning(text)
         case Wildcard(parts=parts):
             pieces = [p if isinstance(p, Wild) else finder.folded(p) for p in parts]
@@ -126,8 +126,10 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
         case InSet(values=values):
             mask: Mask = np.logical_or.reduce([finder.words(value) for value in values])
             return mask
-        case _:
+        case Exists() | AllDocs():
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
+        case _:
+            assert_never(leaf)
 
 
 class _Finder:
@@ -256,7 +258,9 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
         return parse_value(text, values.type, column)
 
     match leaf:
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
+            parts = [Compare(Op.EQ, own, read(text))]
+        case Phrase(text=text, slop=0, prefix=False):
             parts = [Compare(Op.EQ, own, read(text))]
         case InSet(values=texts):
             return _true(evaluate(In(own, tuple(read(text) for text in texts)), rows))
@@ -266,8 +270,10 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
                 parts.append(Compare(Op.GE if leaf.lower_inclusive else Op.GT, own, read(lower)))
             if upper is not None:
                 parts.append(Compare(Op.LE if leaf.upper_inclusive else Op.LT, own, read(upper)))
-        case _:
+        case Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Exists() | AllDocs():
             raise unsupported_leaf(leaf, column, str(values.type))
+        case _:
+            assert_never(leaf)
     mask: Mask = np.logical_and.reduce([_true(evaluate(part, rows)) for part in parts])
     return mask
 
@@ -275,7 +281,9 @@ def match_values(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
 def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
     """Which texts are addresses that the leaf matches."""
     match leaf:
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
+            blocks = [address_block(text)]
+        case Phrase(text=text, slop=0, prefix=False):
             blocks = [address_block(text)]
         case InSet(values=listed):
             blocks = [address_block(text) for text in listed]
@@ -285,8 +293,10 @@ def match_addresses(leaf: QueryLeaf, values: pa.Array, column: str) -> Mask:
             blocks = [address_block("".join(p.value if isinstance(p, Wild) else p for p in parts))]
         case Range():
             blocks = [address_range(leaf)]
-        case _:
+        case Phrase() | Regex() | Fuzzy() | Exists() | AllDocs():
             raise unsupported_leaf(leaf, column, "address")
+        case _:
+            assert_never(leaf)
     coded = values.dictionary_encode()
     disjoint = merge_blocks(blocks)
     starts = [low for low, _ in disjoint]
@@ -412,15 +422,19 @@ def _matches(leaf: QueryLeaf, values: list[Any], field: Field) -> Mask:
         else TokenTable.untokenized(pa.array(texts, pa.string()))
     )
     match leaf:
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
+            return match_text(leaf, tokens, field) | _equal_values(values, text)
+        case Phrase(text=text, slop=0, prefix=False):
             return match_text(leaf, tokens, field) | _equal_values(values, text)
         case InSet(values=alternatives):
             same: Mask = np.logical_or.reduce([_equal_values(values, text) for text in alternatives])
             return match_text(leaf, tokens, field) | same
         case Range():
             return match_text(leaf, tokens, field) | np.array([_inside(v, leaf) for v in values], np.bool_)
-        case _:
+        case Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | AllDocs():
             return match_text(leaf, tokens, field)
+        case _:
+            assert_never(leaf)
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401 - JSON
@@ -522,8 +536,10 @@ class _Matcher:
                 return self.node(part)
             case AllDocs():
                 return np.ones(self.rows.num_rows, np.bool_)
-            case _:
+            case Term() | Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Range() | InSet() | Exists():
                 return self.leaf(node)
+            case _:
+                assert_never(node)
 
     def leaf(self, leaf: QueryLeaf) -> Mask:
         mask: Mask = np.zeros(self.rows.num_rows, np.bool_)
@@ -566,8 +582,10 @@ class _Matcher:
                 return match_text(leaf, TokenTable.untokenized(values), field)
             case Kind.IP:
                 return match_addresses(leaf, values, ref.column)
-            case _:
+            case Kind.I64 | Kind.F64 | Kind.BOOL:
                 return match_values(leaf, values, ref.column)
+            case _:
+                assert_never(field.kind)
 
 
 def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:

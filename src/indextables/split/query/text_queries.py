@@ -3,12 +3,15 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import assert_never
 
 import tantivy
 from tantivy import Query
 
 from indextables.errors import QuerySyntaxError
 from indextables.predicate.query_tree import (
+    AllDocs,
+    Exists,
     Fuzzy,
     InSet,
     Phrase,
@@ -102,11 +105,11 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
     """The answer of the index for a leaf on a text field, or on a string field."""
     terms = _Terms(field, view)
     match leaf:
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
             return terms.words(text)
-        case Phrase(text=text, slop=slop, prefix=False):
-            return terms.words(text, slop)
-        case Phrase(text=text, prefix=True) | Prefix(text=text):
+        case Phrase(text=text, slop=slop, prefix=prefix):
+            return terms.prefix(text) if prefix else terms.words(text, slop)
+        case Prefix(text=text):
             return terms.prefix(text)
         case Wildcard(parts=parts):
             pieces = tuple(p if isinstance(p, Wild) else terms.folded(p) for p in parts)
@@ -119,8 +122,10 @@ def compile_text(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer:
             return terms.between(leaf, lower, upper)
         case InSet(values=values):
             return or_(terms.words(value) for value in values)
-        case _:
+        case Exists() | AllDocs():
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
+        case _:
+            assert_never(leaf)
 
 
 def terms_of_pattern(field: Field, parts: Sequence[str | Wild]) -> IndexPart:

@@ -2,7 +2,7 @@
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,20 @@ from indextables.predicate import Values
 from indextables.predicate.addresses import LAST_ADDRESS, address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import is_consecutive
 from indextables.predicate.literals import parse_literal
-from indextables.predicate.query_tree import InSet, Phrase, Prefix, QueryLeaf, Range, Term, Wild, Wildcard
+from indextables.predicate.query_tree import (
+    AllDocs,
+    Exists,
+    Fuzzy,
+    InSet,
+    Phrase,
+    Prefix,
+    QueryLeaf,
+    Range,
+    Regex,
+    Term,
+    Wild,
+    Wildcard,
+)
 from indextables.schema.type_info import is_int64_ordered
 from indextables.split.index.encode import hash_values, integer_values
 from indextables.split.mapping import Field, Kind
@@ -38,7 +51,9 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
         return encode_value(parse_value(text, column.type, field.column), field)
 
     match leaf:
-        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+        case Term(text=text):
+            return two_valued(equals_query(view, field, value(text)))
+        case Phrase(text=text, slop=0, prefix=False):
             return two_valued(equals_query(view, field, value(text)))
         case InSet(values=values):
             query = in_query(view, field, pa.array(list(dict.fromkeys(map(value, values)))))
@@ -52,8 +67,10 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
                     lower_inclusive=leaf.lower_inclusive, upper_inclusive=leaf.upper_inclusive,
                 )
             )  # fmt: skip
-        case _:
+        case Phrase() | Prefix() | Wildcard() | Regex() | Fuzzy() | Exists() | AllDocs():
             raise unsupported_leaf(leaf, field.column, str(column.type))
+        case _:
+            assert_never(leaf)
 
 
 def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
@@ -187,8 +204,10 @@ def compile_address(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnsw
             return two_valued(_block(view, field, text))
         case Range():
             return two_valued(address_range_query(view, field, *address_range(leaf)))
-        case _:
+        case Phrase() | Regex() | Fuzzy() | Exists() | AllDocs():
             raise unsupported_leaf(leaf, field.column, "address")
+        case _:
+            assert_never(leaf)
 
 
 def _blocks(view: IndexView, field: Field, texts: Sequence[str]) -> tantivy.Query:
