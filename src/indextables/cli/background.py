@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from indextables.commands import COMMANDS
 from indextables.commands.execute import execute_statement
-from indextables.commands.grammar import Condition, Statement, Target
+from indextables.commands.grammar import Condition, Statement, TableReference
 from indextables.errors import CommandError, IndexTablesError
 from indextables.maintain import jobs
 from indextables.options import Options
@@ -79,7 +79,7 @@ def _statement(request: dict[str, Any]) -> Statement:
     arguments = dict(request["arguments"])
     if "where" in arguments:
         arguments["where"] = Condition(**arguments["where"])
-    return Statement(command, Target(path=request["path"]), arguments)
+    return Statement(command, TableReference(path=request["path"]), arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from indextables.cli.output import ProgressBar, text_of, write_record, write_tab
 from indextables.cli.parameters import OutputFormat, Settings
 from indextables.commands import Command, TableArgument
 from indextables.commands.execute import execute, execute_statement
-from indextables.commands.grammar import Condition, Statement, Target
+from indextables.commands.grammar import Condition, Statement, TableReference
 from indextables.errors import CommandError
 from indextables.options import Options, Where
 from indextables.sizes import format_size
@@ -62,8 +62,8 @@ def _statement(command: Command, path: str | None, arguments: dict[str, Any]) ->
     if "where" in arguments:
         arguments["where"] = Condition(arguments["where"], arguments["where"], 0)
     if command.table is TableArgument.PATH:
-        return Statement(command, Target(), {**arguments, "path": path})
-    return Statement(command, Target(path=path), arguments)
+        return Statement(command, TableReference(), {**arguments, "path": path})
+    return Statement(command, TableReference(path=path), arguments)
 
 
 def _write(result: pa.Table, settings: Settings, *, is_list: bool = False) -> int:

@@ -39,7 +39,7 @@ _PROFILER = ("ENABLE", "DISABLE", "RESET", "DESCRIBE")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TableReference:
     """A table: by its path, or by a name in a catalog; neither if no table is named."""
 
     path: str | None = None
@@ -51,7 +51,7 @@ class Statement:
     """A command with its table and its arguments."""
 
     command: Command
-    target: Target
+    target: TableReference
     arguments: Arguments
 
 
@@ -203,32 +203,32 @@ def _statement(cursor: _CommandCursor, command: Command, opening: str) -> Statem
         if command.opening_argument:
             arguments = {**arguments, command.opening_argument: opening.rsplit(maxsplit=1)[-1].lower()}
         if command.table is TableArgument.PATH:
-            target, arguments = Target(), {**arguments, "path": target.path}
+            target, arguments = TableReference(), {**arguments, "path": target.path}
     except CommandError as error:
         raise CommandError(f"{error}\nThe command is: {command.syntax}", position=error.position) from None
     return Statement(command, target, arguments)
 
 
-def _target(cursor: _CommandCursor, command: Command) -> Target:
+def _target(cursor: _CommandCursor, command: Command) -> TableReference:
     if command.table is TableArgument.NONE:
-        return Target()
+        return TableReference()
     optional = command.table is TableArgument.OPTIONAL
     if command.before_table:
         if not cursor.accept_words(command.before_table):
             if optional:
-                return Target()
+                return TableReference()
             raise cursor.unknown(f"not {command.before_table}", (command.before_table,))
     elif optional and (cursor.at_end() or _next_clause(cursor, command) is not None):
-        return Target()
+        return TableReference()
     if command.table is TableArgument.PATH:
-        return Target(path=cursor.expect_text("the path"))
+        return TableReference(path=cursor.expect_text("the path"))
     return _table(cursor, command)
 
 
-def _table(cursor: _CommandCursor, command: Command) -> Target:
+def _table(cursor: _CommandCursor, command: Command) -> TableReference:
     token = cursor.token
     if token.kind is TokenKind.STRING:
-        return Target(path=cursor.take().value)
+        return TableReference(path=cursor.take().value)
     if token.is_symbol("/", "."):
         raise cursor.wrong("a path stands in quotes")
     if token.kind not in (TokenKind.WORD, TokenKind.NAME) or _next_clause(cursor, command) is not None:
@@ -242,8 +242,8 @@ def _table(cursor: _CommandCursor, command: Command) -> Target:
         raise cursor.wrong("a path stands in quotes", token.start)
     by_path = len(parts) == 2 and parts[0].lower() == _FORMAT and "/" in parts[1]
     if by_path or (len(parts) == 1 and "/" in parts[0]):
-        return Target(path=parts[-1])
-    return Target(name=tuple(parts))
+        return TableReference(path=parts[-1])
+    return TableReference(name=tuple(parts))
 
 
 # --- clauses ---------------------------------------------------------------------------------------

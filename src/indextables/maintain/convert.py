@@ -136,7 +136,7 @@ def _plan_pass(
         return _conversion(log, where, before)
     context = merging.MergeContext.of(snapshot, options)
     tasks = [
-        merging.MergeTask((merging.SourceRef.of(add),), dict(add.partition_values or {}), context)
+        merging.MergeTask((merging.MergeInput.of(add),), dict(add.partition_values or {}), context)
         for add in file_lists.to_adds(files.slice(0, _PASS_SPLITS))
     ]
     sizes = {ref.path: ref.size for task in tasks for ref in task.sources}

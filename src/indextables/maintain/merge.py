@@ -77,19 +77,19 @@ class MergeContext:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRef:
-    """A split as the log names it."""
+class MergeInput:
+    """A split that a merge or a conversion reads: what these need of its entry in the log."""
 
     path: str
     size: int
-    ours: bool
+    is_parquet: bool
     num_records: int | None = None
     # Of a companion split: its source files in the log, and the version of the source.
     contents: tuple[str, ...] = ()
     source_version: int | None = None
 
     @classmethod
-    def of(cls, add: Add) -> "SourceRef":
+    def of(cls, add: Add) -> "MergeInput":
         """From the action that added it."""
         return cls(
             add.path,
@@ -102,10 +102,10 @@ class SourceRef:
 
 
 def open_merge_input(
-    store: Store, ref: SourceRef, context: MergeContext, values: dict[str, str | None], options: Options
+    store: Store, ref: MergeInput, context: MergeContext, values: dict[str, str | None], options: Options
 ) -> MergeSource:
     """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
-    if not ref.ours:
+    if not ref.is_parquet:
         return MergeSource(ref.path, lambda: _original(store, ref, context, values, options))
     try:
         footer = read_footer(store, ref.path, ref.size)
@@ -117,7 +117,7 @@ def open_merge_input(
 
 
 def _companion(
-    store: Store, ref: SourceRef, footer: Footer, source: SourceDescription, schema: pa.Schema
+    store: Store, ref: MergeInput, footer: Footer, source: SourceDescription, schema: pa.Schema
 ) -> MergeSource:
     """A companion split, whose rows are in files of the source."""
     if footer.source_files is None or len(footer.source_files) != len(ref.contents):
@@ -133,7 +133,7 @@ def _companion(
     return MergeSource(ref.path, lambda: columns(schema.names), footer, store, columns)
 
 
-def damage(store: Store, ref: SourceRef) -> str | None:
+def damage(store: Store, ref: MergeInput) -> str | None:
     """Why a split can never be read; None if the error of storage may be temporary."""
     try:
         size = store.head(ref.path).size
@@ -145,7 +145,7 @@ def damage(store: Store, ref: SourceRef) -> str | None:
 
 
 def _original(
-    store: Store, ref: SourceRef, context: MergeContext, values: dict[str, str | None], options: Options
+    store: Store, ref: MergeInput, context: MergeContext, values: dict[str, str | None], options: Options
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the original's split, with the partition values that only the log has."""
     try:
@@ -174,7 +174,7 @@ HOUR_MS = 60 * MINUTE_MS
 class MergeTask:
     """Splits of one partition that become one, in this order."""
 
-    sources: tuple[SourceRef, ...]
+    sources: tuple[MergeInput, ...]
     partition_values: dict[str, str | None]
     context: MergeContext = field(repr=False)
 
@@ -245,17 +245,17 @@ def plan(
     available = pc.invert(pc.is_in(listed["path"], value_set=pa.array(cooling_down, pa.string())))
     candidates = listed.filter(pc.and_(small, available)).sort_by("modificationTime")
     most = max_sources or options.get(opt.MERGE_MAX_SOURCES)
-    by_partition: dict[tuple[tuple[str, str | None], ...], list[SourceRef]] = {}
+    by_partition: dict[tuple[tuple[str, str | None], ...], list[MergeInput]] = {}
     for add in file_lists.to_adds(candidates):
         values = tuple((add.partition_values or {}).items())
-        by_partition.setdefault(values, []).append(SourceRef.of(add))
+        by_partition.setdefault(values, []).append(MergeInput.of(add))
     context = MergeContext.of(snapshot, options)
     tasks = [
         MergeTask(tuple(group), dict(values), context)
         for values, refs in by_partition.items()
         for group in _packed(refs, target_bytes, most)
         # A split of the original alone is worth it too: it becomes one of ours.
-        if len(group) > 1 or not group[0].ours
+        if len(group) > 1 or not group[0].is_parquet
     ]
     return sorted(tasks, key=lambda task: -len(task.sources))
 
@@ -267,7 +267,7 @@ def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
     """
     left = list(task.sources)
     skipped: list[tuple[str, str]] = []
-    while len(left) > 1 or (left and not left[0].ours):
+    while len(left) > 1 or (left and not left[0].is_parquet):
         try:
             sources = [
                 open_merge_input(store, ref, task.context, task.partition_values, options) for ref in left
@@ -522,8 +522,8 @@ def commit_batch(
     return None if after is snapshot else after.version
 
 
-def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator[list[SourceRef]]:
-    group: list[SourceRef] = []
+def _packed(refs: Sequence[MergeInput], target_bytes: int, most: int) -> Iterator[list[MergeInput]]:
+    group: list[MergeInput] = []
     total = 0
     for ref in refs:
         if group and (total + ref.size > target_bytes or len(group) >= most):
@@ -537,7 +537,7 @@ def _packed(refs: Sequence[SourceRef], target_bytes: int, most: int) -> Iterator
 
 def _merged(
     task: MergeTask,
-    refs: Sequence[SourceRef],
+    refs: Sequence[MergeInput],
     sources: Sequence[MergeSource],
     store: Store,
     options: Options,

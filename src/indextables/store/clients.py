@@ -15,7 +15,7 @@ from indextables.options import Options, cloud
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location
 from indextables.store.providers import RefreshingProvider
-from indextables.store.settings import Settings, settings
+from indextables.store.settings import ClientSettings, settings
 
 Client = Any
 """A store of obstore; its own type is for type checkers only and names what cannot be built here."""
@@ -75,7 +75,7 @@ class RemoteClients:
     def __init__(self, location: Location, identity: Identity) -> None:
         self._location = location
         self._identity = identity
-        self._settings: Settings | None = None
+        self._settings: ClientSettings | None = None
         self._clients: dict[str, Client] = {}
         self._lock = threading.Lock()
 

@@ -106,7 +106,7 @@ def _through_boto3(name: str, way: str) -> CredentialsProvider:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Settings:
+class ClientSettings:
     """Configuration of a client in obstore's words; never shown, for it holds secrets."""
 
     config: Mapping[str, Any]
@@ -114,7 +114,7 @@ class Settings:
     allow_http: bool
 
 
-def settings(location: Location, identity: Identity) -> Settings:
+def settings(location: Location, identity: Identity) -> ClientSettings:
     """Gather what is known about the store and about us."""
     if identity.provider is None:
         identity = replace(identity, provider=named_provider(identity.options, location.kind))
@@ -158,7 +158,7 @@ _GOOGLE_IDENTITIES = (
 _ENCRYPTION = {"SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse", "SSE-C": "sse-c"}
 
 
-def _s3(location: Location, identity: Identity) -> Settings:
+def _s3(location: Location, identity: Identity) -> ClientSettings:
     options = identity.options
     profile = _profile_if_needed(identity)
     config: dict[str, Any] = _s3_requests(options)
@@ -175,7 +175,7 @@ def _s3(location: Location, identity: Identity) -> Settings:
     if region := options.get(cloud.AWS_REGION) or profile.region:
         config["region"] = region
     used = endpoint or _environment_endpoint("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return Settings(config, _s3_keys(identity, profile), _is_http(used))
+    return ClientSettings(config, _s3_keys(identity, profile), _is_http(used))
 
 
 def _s3_requests(options: Options) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def _profile_if_needed(identity: Identity) -> Profile:
 # --- Azure -----------------------------------------------------------------------------------------
 
 
-def _azure(location: Location, identity: Identity) -> Settings:
+def _azure(location: Location, identity: Identity) -> ClientSettings:
     options = identity.options
     config: dict[str, Any] = {}
     if text := options.get(cloud.AZURE_CONNECTION_STRING):
@@ -311,7 +311,7 @@ def _azure(location: Location, identity: Identity) -> Settings:
     if identity.provider is None:
         config.update(_azure_credentials(identity))
     used = config.get("endpoint") or _environment_endpoint("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-    return Settings(config, identity.provider, _is_http(used))
+    return ClientSettings(config, identity.provider, _is_http(used))
 
 
 def _azure_credentials(identity: Identity) -> dict[str, Any]:
@@ -388,7 +388,7 @@ def _connection_string(text: str) -> dict[str, Any]:
 # --- Google ----------------------------------------------------------------------------------------
 
 
-def _gcs(identity: Identity) -> Settings:
+def _gcs(identity: Identity) -> ClientSettings:
     options = identity.options
     config: dict[str, Any] = {}
     if endpoint := options.get(cloud.GCP_ENDPOINT):
@@ -402,7 +402,9 @@ def _gcs(identity: Identity) -> Settings:
             if not Path(file).is_file():
                 raise CredentialsError(f"gcp.credentialsFile names '{file}', but there is no such file")
             config["application_credentials"] = file
-    return Settings(config, identity.provider, _is_http(endpoint or _environment_endpoint("GOOGLE_BASE_URL")))
+    return ClientSettings(
+        config, identity.provider, _is_http(endpoint or _environment_endpoint("GOOGLE_BASE_URL"))
+    )
 
 
 def _gcs_named(name: str) -> dict[str, Any]:

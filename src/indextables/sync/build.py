@@ -19,7 +19,7 @@ from indextables.split.footer import POSITION_COLUMN
 from indextables.split.mapping import Mapping
 from indextables.split.writer import CompanionSplitWriter
 from indextables.store import Store, StoreWithCredentials
-from indextables.sync.plan import SplitPlan, SyncPlan
+from indextables.sync.plan import SourceGroup, SyncPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class BuildContext:
 class BuildTask:
     """One split to build on an executor; its pickle has the credentials of the index and its source."""
 
-    split: SplitPlan
+    split: SourceGroup
     context: BuildContext
     index: StoreWithCredentials
 
@@ -60,7 +60,7 @@ def run_build_task(task: BuildTask, store: Store | None) -> Add:
 
 
 def build_split(
-    plan: SplitPlan, context: BuildContext, store: Store, progress: Callable[[int], None] | None = None
+    plan: SourceGroup, context: BuildContext, store: Store, progress: Callable[[int], None] | None = None
 ) -> Add:
     """Index the rows of some source files as one split.
 

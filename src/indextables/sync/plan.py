@@ -92,7 +92,7 @@ class SyncRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitPlan:
+class SourceGroup:
     """Source files of one partition that become one split."""
 
     files: tuple[SourceFile, ...]
@@ -128,7 +128,7 @@ class SyncPlan:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     mapping: FieldMapping
-    splits: tuple[SplitPlan, ...]
+    splits: tuple[SourceGroup, ...]
     removes: tuple[Remove, ...]
     options: Options
     unchanged: bool
@@ -389,7 +389,7 @@ class _Planner:
 
     def _splits(
         self, pending: Mapping[str, SourceFile], partitions: tuple[str, ...], schema: pa.Schema
-    ) -> tuple[SplitPlan, ...]:
+    ) -> tuple[SourceGroup, ...]:
         """Files of one partition together, up to the target size."""
         target = self._options.get(TARGET_INPUT_SIZE)
         texts = {
@@ -400,13 +400,13 @@ class _Planner:
             for name in partitions
         }
         open_groups: dict[tuple[str | None, ...], list[tuple[str, SourceFile]]] = {}
-        splits: list[SplitPlan] = []
+        splits: list[SourceGroup] = []
 
         def close(values: tuple[str | None, ...]) -> None:
             group = open_groups.pop(values)
             named = dict(zip(partitions, values, strict=True))
             files = tuple(replace(file, statistics={}) for _, file in group)
-            splits.append(SplitPlan(files, named, tuple(content for content, _ in group)))
+            splits.append(SourceGroup(files, named, tuple(content for content, _ in group)))
 
         for number, (content, file) in enumerate(pending.items()):
             values = tuple(texts[name][number] for name in partitions)

@@ -17,7 +17,7 @@ from indextables.options import Options
 from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
 from indextables.records import dataclass
 from indextables.sync.build import BuildContext, build_split, discard
-from indextables.sync.plan import SplitPlan, SyncPlan, SyncRequest, plan_sync
+from indextables.sync.plan import SourceGroup, SyncPlan, SyncRequest, plan_sync
 
 OPERATION = "SYNC COMPANION"
 # In the log's `txn`: each sync has the number after that of the sync before, so that two never both stand.
@@ -82,7 +82,7 @@ class RunningSync:
     reused: Mapping[tuple[str, ...], Add]
 
     @property
-    def pending(self) -> list[SplitPlan]:
+    def pending(self) -> list[SourceGroup]:
         """The splits that are still to be built."""
         return [split for split in self.plan.splits if split.contents not in self.reused]
 
