@@ -5,7 +5,6 @@ where the writer left no page index; they are fetched together and decoded alone
 their own, whose pages do not end at the same rows, are read by row group.
 """
 
-import io
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -26,10 +25,19 @@ from indextables.errors import (
     UnsupportedSourceError,
 )
 from indextables.limits import MAX_PARQUET_FOOTER
-from indextables.records import dataclass
 from indextables.source.locations import Place
 from indextables.split.parquet.metadata import Bytes, FileMetadata, read_struct
-from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages, page_locations
+from indextables.split.parquet.pages import (
+    FileLayout,
+    Ints,
+    Leaf,
+    PageChoices,
+    Pages,
+    SparseFile,
+    page_locations,
+    range_within,
+    select_pages,
+)
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
@@ -93,60 +101,7 @@ class FileBytes:
         """As Arrow's file; `parts` are ranges at hand by their start, others are fetched when read."""
         if self._map is not None:
             return pa.BufferReader(self._map)
-        return pa.PythonFile(_FetchedFile(self, parts), "r")
-
-
-class _FetchedFile(io.RawIOBase):
-    """A file of which some ranges are in memory."""
-
-    def __init__(self, file: FileBytes, parts: dict[int, Bytes]) -> None:
-        self._file = file
-        self._starts = sorted(parts)
-        self._parts = parts
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        end = self._file.size if size is None or size < 0 else min(self._file.size, self._position + size)
-        start, self._position = self._position, end
-        index = int(np.searchsorted(self._starts, start, side="right")) - 1
-        if index >= 0:
-            first = self._starts[index]
-            part = self._parts[first]
-            if end <= first + len(part):
-                return bytes(part[start - first : end - first])
-        return bytes(self._file.ranges([(start, end)])[0])
-
-
-@dataclass(frozen=True, slots=True)
-class _PageChoice:
-    """The pages of a column to decode.
-
-    `groups` has for each row group its number, the rows of its chosen pages, their count, and whether a
-    dictionary page comes first; `positions` are the places of the selected rows among the rows of all
-    chosen pages; `ranges` are the bytes to read.
-    """
-
-    groups: list[tuple[int, int, int, bool]]
-    positions: Ints
-    ranges: list[Range]
-
-    @property
-    def size(self) -> int:
-        return sum(end - start for start, end in self.ranges)
+        return SparseFile.open(self.size, parts, lambda start, end: self.ranges([(start, end)])[0])
 
 
 class ParquetFile:
@@ -213,7 +168,7 @@ class ParquetFile:
         if len(positions) and not 0 <= positions[0] <= positions[-1] < self.num_rows:
             raise SourceChangedError(self.url, f"has {self.num_rows} rows, and no row {positions[-1]}")
         with self._errors():
-            parts = self._by_group(positions)
+            parts = self._layout.rows_by_group(positions, self.num_rows)
             flat = [column for column in columns if column in self._flat]
             arrays: dict[int, Any] = dict(zip(flat, self._decode_pages(flat, parts), strict=True))
             nested = [column for column in columns if column not in arrays]
@@ -230,7 +185,7 @@ class ParquetFile:
         leaf = next((self._flat[column] for column in columns if column in self._flat), None)
         if leaf is None:
             return False
-        parts = self._by_group(positions)
+        parts = self._layout.rows_by_group(positions, self.num_rows)
         places = {group: self._layout.groups[group].columns[leaf.number] for group, _ in parts}
         if any(
             (group, leaf.number) not in self._pages and chunk.offset_index_range is None
@@ -343,16 +298,6 @@ class ParquetFile:
 
     # --- rows by position ------------------------------------------------------------------------------
 
-    def _by_group(self, positions: Ints) -> list[tuple[int, Ints]]:
-        """The positions within each row group that has any."""
-        groups = self._layout.groups
-        bounds = np.searchsorted(positions, [g.first_row for g in groups] + [self.num_rows])
-        return [
-            (i, positions[bounds[i] : bounds[i + 1]] - groups[i].first_row)
-            for i in range(len(groups))
-            if bounds[i + 1] > bounds[i]
-        ]
-
     def _read_groups(
         self, columns: list[int], leaves: Sequence[int], parts: list[tuple[int, Ints]]
     ) -> dict[int, pa.ChunkedArray]:
@@ -367,7 +312,10 @@ class ParquetFile:
 
     def _decode_pages(self, columns: list[int], parts: list[tuple[int, Ints]]) -> list[pa.Array]:
         chunks = self._locate([(group, self._flat[column]) for column in columns for group, _ in parts])
-        choices = [self._choose(self._flat[column], parts) for column in columns]
+        same: PageChoices = {}
+        choices = [
+            select_pages(self._layout, self._flat[column], parts, self._pages, same) for column in columns
+        ]
         # The largest first, so that no thread is left alone with it.
         order = sorted(range(len(choices)), key=lambda i: -choices[i].size)
         data = iter(self._ranges([each for i in order for each in choices[i].ranges], chunks))
@@ -375,46 +323,17 @@ class ParquetFile:
         decoded: dict[int, Future[pa.Array]] = {}
         for i in order:
             groups = []
-            for group, rows, count, has_dictionary in choices[i].groups:
+            for chunk, rows, count, has_dictionary in choices[i].groups:
                 dictionary = next(data) if has_dictionary else b""
-                groups.append((group, rows, [next(data) for _ in range(count)], dictionary))
+                groups.append((chunk, rows, [next(data) for _ in range(count)], dictionary))
             file = self._layout.single_column_file(self._flat[columns[i]], groups)
             decoded[i] = _decode(file, choices[i].positions, on_a_thread=threads)
         return [decoded[i].result() for i in range(len(columns))]
 
-    def _choose(self, leaf: Leaf, parts: list[tuple[int, Ints]]) -> _PageChoice:
-        groups: list[tuple[int, int, int, bool]] = []
-        positions: list[Ints] = []
-        ranges: list[Range] = []
-        before = 0
-        for group, local in parts:
-            pages = self._pages[group, leaf.number]
-            which = np.searchsorted(pages.first_rows, local, side="right") - 1
-            chosen, place = np.unique(which, return_inverse=True)
-            following = np.append(pages.first_rows[1:], self._layout.groups[group].rows)
-            counts = following[chosen] - pages.first_rows[chosen]
-            starts = np.cumsum(counts) - counts
-            positions.append(starts[place] + local - pages.first_rows[which] + before)
-            if pages.dictionary is not None:
-                ranges.append(pages.dictionary)
-            offsets = pages.offsets[chosen]
-            ranges.extend(zip(offsets.tolist(), (offsets + pages.lengths[chosen]).tolist(), strict=True))
-            rows = int(counts.sum())
-            groups.append((group, rows, len(chosen), pages.dictionary is not None))
-            before += rows
-        return _PageChoice(groups, np.concatenate(positions) if positions else np.empty(0, np.int64), ranges)
-
     def _ranges(self, ranges: list[Range], chunks: dict[int, Bytes]) -> Iterator[Bytes]:
         """Ranges of the file; those inside of chunks at hand are not fetched again."""
         starts = sorted(chunks)
-
-        def part(start: int, end: int) -> Bytes | None:
-            at = int(np.searchsorted(starts, start, side="right")) - 1
-            first = starts[at] if at >= 0 else 0
-            inside = at >= 0 and end <= first + len(chunks[first])
-            return chunks[first][start - first : end - first] if inside else None
-
-        parts = [part(start, end) for start, end in ranges]
+        parts = [range_within(chunks, starts, start, end) for start, end in ranges]
         missing = [place for place, data in zip(ranges, parts, strict=True) if data is None]
         fetched = iter(self.data.ranges(missing))
         return (next(fetched) if data is None else data for data in parts)

@@ -1,14 +1,17 @@
-"""Single pages of a Parquet file: their locations, and small files of a few of them.
+"""Single pages of a Parquet file: their locations, which have some rows, and small files of a few of them.
 
 Parquet's page index has the rows of each page of a column. To read some rows of a column, their pages are
 fetched and put, with a footer of their own, into a small Parquet file in memory, which Arrow decodes.
 """
 
-from collections.abc import Iterable
+import io
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from indextables.records import dataclass
 from indextables.split.checksum import add_extension, crc32s, split_extension
@@ -216,6 +219,15 @@ class FileLayout:
         """The numbers of the leaf columns of some columns."""
         return [number for name in names for number in self.leaves[name]]
 
+    def rows_by_group(self, numbers: Ints, num_rows: int) -> list[tuple[int, Ints]]:
+        """The row numbers within each row group that has any of the rows, which are ascending."""
+        bounds = np.searchsorted(numbers, [group.first_row for group in self.groups] + [num_rows])
+        return [
+            (i, numbers[bounds[i] : bounds[i + 1]] - self.groups[i].first_row)
+            for i in range(len(self.groups))
+            if bounds[i + 1] > bounds[i]
+        ]
+
     def page_index_range(self, group: int, leaf: Leaf) -> ByteRange:
         """Where the offset index of a column chunk is; ValueError if it has none."""
         index_range = self.groups[group].columns[leaf.number].offset_index_range
@@ -233,20 +245,172 @@ class FileLayout:
         checksums = np.array(page_checksums(page_index, len(table)), np.int64) if checked else None
         return Pages(table[:, 0], table[:, 1], table[:, 2], dictionary, checksums)
 
-    def single_column_file(self, leaf: Leaf, parts: list[tuple[int, int, list[Bytes], Bytes]]) -> bytes:
-        """A Parquet file of one column: from each `(group, rows, pages, dictionary page)` a row group."""
+    def single_column_file(
+        self, leaf: Leaf, parts: Sequence[tuple[ColumnChunk, int, list[Bytes], Bytes]]
+    ) -> bytes:
+        """A Parquet file of one column: from each `(chunk, rows, pages, dictionary page)` a row group."""
         body: list[Bytes] = [MAGIC]
         groups = []
         position = len(MAGIC)
-        for group, rows, pages, dictionary in parts:
+        for chunk, rows, pages, dictionary in parts:
             size = len(dictionary) + sum(map(len, pages))
-            chunk = self.groups[group].columns[leaf.number]
             column = chunk.of_pages(rows, position, len(dictionary), size)
             groups.append(RowGroupMetadata.of([column], rows))
             body += [dictionary, *pages]
             position += size
         footer = self.metadata.of_column(leaf.element, groups).to_bytes()
         return b"".join([*body, footer, len(footer).to_bytes(4, "little"), MAGIC])
+
+
+# By row group: the first rows of pages, and the pages that were selected among them.
+PageChoices: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageSelection:
+    """The pages of a column that have some rows.
+
+    Attributes:
+        groups: for each row group its column chunk, the rows of the selected pages, the number of pages, and
+            whether a dictionary page precedes them.
+        positions: the requested rows among those of all selected pages.
+        rows: the number of rows of all selected pages.
+        ranges: the byte ranges to read.
+        checksums: those of the ranges; empty if the format has none.
+    """
+
+    groups: list[tuple[ColumnChunk, int, int, bool]]
+    positions: Ints
+    rows: int
+    ranges: list[tuple[int, int]]
+    checksums: list[int]
+
+    @property
+    def size(self) -> int:
+        """The bytes to read."""
+        return sum(end - start for start, end in self.ranges)
+
+
+def select_pages(
+    layout: FileLayout,
+    leaf: Leaf,
+    parts: Sequence[tuple[int, Ints]],
+    pages: Mapping[tuple[int, int], Pages],
+    choices: PageChoices,
+) -> PageSelection:
+    """Select the pages of a column that have some rows.
+
+    Args:
+        layout: the file.
+        leaf: the column.
+        parts: the row groups that have any of the rows, and the numbers of the rows within them.
+        pages: the pages of column chunks, by row group and number of the leaf.
+        choices: what was selected in other columns; it is added to.
+    """
+    groups: list[tuple[ColumnChunk, int, int, bool]] = []
+    positions: list[Ints] = []
+    ranges: list[tuple[int, int]] = []
+    checksums: list[int] = []
+    before = 0
+    for group, local in parts:
+        own = pages[group, leaf.number]
+        selected, within, rows = _pages_with(own.first_rows, layout.groups[group].rows, local, choices, group)
+        positions.append(within + before)
+        if own.dictionary is not None:
+            ranges.append(own.dictionary)
+        starts = own.offsets[selected]
+        ranges.extend(zip(starts.tolist(), (starts + own.lengths[selected]).tolist(), strict=True))
+        if own.checksums is not None:
+            checksums += own.checksums[:1].tolist() if own.dictionary is not None else []
+            checksums += own.checksums[1 + selected].tolist()
+        chunk = layout.groups[group].columns[leaf.number]
+        groups.append((chunk, rows, len(selected), own.dictionary is not None))
+        before += rows
+    together = np.concatenate(positions) if positions else np.empty(0, np.int64)
+    return PageSelection(groups, together, before, ranges, checksums)
+
+
+def _pages_with(
+    first_rows: Ints, group_rows: int, local: Ints, choices: PageChoices, group: int
+) -> tuple[Ints, Ints, int]:
+    """The pages with rows of a row group, the positions of the rows in them, and the rows of these pages.
+
+    Most columns of a row group have page boundaries at the same rows, so the result is reused.
+    """
+    for cut, choice in choices.setdefault(group, []):
+        if cut is first_rows:
+            return choice
+    which = np.searchsorted(first_rows, local, side="right") - 1
+    selected, place = np.unique(which, return_inverse=True)
+    following = np.append(first_rows[1:], group_rows)
+    counts = following[selected] - first_rows[selected]
+    starts = np.cumsum(counts) - counts
+    choice = selected, starts[place] + local - first_rows[which], int(counts.sum())
+    choices[group].append((first_rows, choice))
+    return choice
+
+
+class SparseFile(io.RawIOBase):
+    """A file of which some ranges are in memory; others are fetched, if that is possible."""
+
+    def __init__(
+        self, size: int, parts: Mapping[int, Bytes], fetch: Callable[[int, int], Bytes] | None = None
+    ) -> None:
+        """`parts` are the ranges by their start; `fetch` returns another range by its start and end."""
+        self._size = size
+        self._parts = parts
+        self._starts = sorted(parts)
+        self._fetch = fetch
+        self._position = 0
+
+    @classmethod
+    def open(
+        cls, size: int, parts: Mapping[int, Bytes], fetch: Callable[[int, int], Bytes] | None = None
+    ) -> Any:  # noqa: ANN401 - untyped library
+        """The same as a file of Arrow."""
+        return pa.PythonFile(cls(size, parts, fetch), "r")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The position of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Set the position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes; ValueError if they are not in memory and cannot be fetched."""
+        start = self._position
+        end = self._size if size is None or size < 0 else min(self._size, start + size)
+        if start >= end:
+            return b""
+        data = range_within(self._parts, self._starts, start, end)
+        if data is None:
+            if self._fetch is None:
+                raise ValueError(f"{end - start} bytes at {start} are not within a column chunk")
+            data = self._fetch(start, end)
+        self._position = end
+        return bytes(data)
+
+
+def range_within(parts: Mapping[int, Bytes], starts: Sequence[int], start: int, end: int) -> Bytes | None:
+    """A range of a file from parts by their starts, which are also given in order; None if it is in none."""
+    place = bisect_right(starts, start) - 1
+    if place < 0:
+        return None
+    first = starts[place]
+    part = parts[first]
+    return part[start - first : end - first] if end <= first + len(part) else None
 
 
 def _leaves(elements: list[SchemaElement]) -> tuple[dict[str, range], dict[str, Leaf]]:

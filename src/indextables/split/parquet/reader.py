@@ -3,7 +3,6 @@
 To read a few rows, only their pages are fetched and decoded; the page index has their locations.
 """
 
-import io
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +24,19 @@ from indextables.split.checksum import crc32, crc32s
 from indextables.split.footer import MAGIC, ROW_COLUMN, Footer, read_ranges
 from indextables.split.parquet.metadata import (
     ChunkPages,
-    ColumnChunk,
     FileMetadata,
     RowGroupMetadata,
     pages_footer,
 )
-from indextables.split.parquet.pages import FileLayout, Ints, Leaf, Pages
+from indextables.split.parquet.pages import (
+    FileLayout,
+    Ints,
+    PageChoices,
+    Pages,
+    PageSelection,
+    SparseFile,
+    select_pages,
+)
 from indextables.split.parquet.row_groups import EncodedRowGroup, RowGroupWriter
 from indextables.split.parquet.storage_types import from_storage
 from indextables.store import Store
@@ -45,9 +51,6 @@ BATCH_BYTES = 16 << 20
 _AHEAD_BYTES = 128 << 20
 # Rows of several row groups are fetched together up to this number, since each call has a cost.
 _ROWS_PER_FETCH = 1024
-
-# By row group: the first rows of pages, and the pages that were selected among them.
-_PageChoices: TypeAlias = dict[int, list[tuple[Ints, tuple[Ints, Ints, int]]]]
 
 
 @lru_cache(maxsize=1)
@@ -72,63 +75,6 @@ def slice_batch(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     half = batch.num_rows // 2
     yield from slice_batch(batch.slice(0, half), most)
     yield from slice_batch(batch.slice(half), most)
-
-
-class SparseFile(io.RawIOBase):
-    """A file of which only some ranges are in memory: Arrow reads each column chunk as a whole."""
-
-    def __init__(self, size: int, parts: dict[int, bytes]) -> None:
-        self._size = size
-        self._parts = parts
-        self._position = 0
-
-    @classmethod
-    def open(cls, size: int, parts: dict[int, bytes]) -> Any:  # noqa: ANN401 - untyped library
-        """An Arrow file of parts, by the offset of each."""
-        return pa.PythonFile(cls(size, parts), "r")
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """The position of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes; ValueError if they were not fetched."""
-        part = self._parts.get(self._position, b"")
-        if size is None or not 0 <= size <= len(part):
-            raise ValueError(f"{size} bytes at {self._position} are not those of a column chunk")
-        self._position += size
-        return part if size == len(part) else part[:size]
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to fetch of a column.
-
-    `groups`: for each row group its column chunk, the rows of the selected pages, the number of pages, and
-    whether a dictionary page precedes them. `positions`: the requested rows among those of all selected
-    pages, of which there are `rows`. `ranges`: the byte ranges to read, and their `checksums`, unless the
-    format has none.
-    """
-
-    groups: list[tuple[ColumnChunk, int, int, bool]]
-    positions: Ints
-    rows: int
-    ranges: list[tuple[int, int]]
-    checksums: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +162,7 @@ class RowReader:
         arrays[ROW_COLUMN] = pa.array(numbers, pa.int64())
         nested = [name for name in names if name not in arrays]
         if nested:
-            arrays.update(self._nested(nested, self._by_group(numbers)))
+            arrays.update(self._nested(nested, self._layout.rows_by_group(numbers, self._footer.num_records)))
         schema = self.result_schema(names)
         return pa.Table.from_arrays(
             [from_storage_type(arrays[name], schema.field(name).type) for name in names], schema=schema
@@ -233,10 +179,12 @@ class RowReader:
     def pages(self, numbers: Ints, flat: Sequence[str]) -> "SelectedPages":
         """The pages with these rows, compared with their checksums."""
         with self._translate_errors():
-            parts = self._by_group(numbers)
+            parts = self._layout.rows_by_group(numbers, self._footer.num_records)
             located = self._selection(flat, parts)
-            choices: _PageChoices = {}
-            plans = [self._plan(self._layout.flat[name], parts, located, choices) for name in flat]
+            choices: PageChoices = {}
+            plans = [
+                select_pages(self._layout, self._layout.flat[name], parts, located, choices) for name in flat
+            ]
             read = self._ranges([each for plan in plans for each in plan.ranges])
             if self._footer.checksums is not None:
                 expected = [crc for plan in plans for crc in plan.checksums]
@@ -249,7 +197,7 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers (ascending, distinct), by row group, or several small ones."""
         names = self._names(columns)
-        parts = self._by_group(numbers)
+        parts = self._layout.rows_by_group(numbers, self._footer.num_records)
         ends = np.cumsum([len(local) for _, local in parts]).tolist()
         sizes = np.cumsum([len(local) * self._row_bytes(group, names) for group, local in parts]).tolist()
         start, size = 0, 0.0
@@ -441,16 +389,6 @@ class RowReader:
 
     # --- rows by number --------------------------------------------------------------------------------
 
-    def _by_group(self, numbers: Ints) -> list[tuple[int, Ints]]:
-        """The row numbers within each row group that has any of the rows."""
-        groups = self._layout.groups
-        bounds = np.searchsorted(numbers, [g.first_row for g in groups] + [self._footer.num_records])
-        return [
-            (i, numbers[bounds[i] : bounds[i + 1]] - groups[i].first_row)
-            for i in range(len(groups))
-            if bounds[i + 1] > bounds[i]
-        ]
-
     def _selection(self, names: Sequence[str], parts: list[tuple[int, Ints]]) -> dict[tuple[int, int], Pages]:
         """The pages of column chunks; page indexes that were not read before are fetched together."""
         leaves = [self._layout.flat[name] for name in names]
@@ -471,54 +409,6 @@ class RowReader:
             if other == group and np.array_equal(earlier.first_rows, pages.first_rows):
                 return replace(pages, first_rows=earlier.first_rows)
         return pages
-
-    def _plan(
-        self,
-        leaf: Leaf,
-        parts: list[tuple[int, Ints]],
-        pages: dict[tuple[int, int], Pages],
-        choices: "_PageChoices",
-    ) -> "_Plan":
-        """Which pages of a column have the rows, and the positions of the rows in them."""
-        groups: list[tuple[ColumnChunk, int, int, bool]] = []
-        positions: list[Ints] = []
-        ranges: list[tuple[int, int]] = []
-        checksums: list[int] = []
-        before = 0
-        for group, local in parts:
-            own = pages[group, leaf.number]
-            selected, within, rows = self._select_pages(group, own.first_rows, local, choices)
-            positions.append(within + before)
-            if own.dictionary is not None:
-                ranges.append(own.dictionary)
-            starts = own.offsets[selected]
-            ranges.extend(zip(starts.tolist(), (starts + own.lengths[selected]).tolist(), strict=True))
-            if own.checksums is not None:
-                checksums += own.checksums[:1].tolist() if own.dictionary is not None else []
-                checksums += own.checksums[1 + selected].tolist()
-            chunk = self._layout.groups[group].columns[leaf.number]
-            groups.append((chunk, rows, len(selected), own.dictionary is not None))
-            before += rows
-        return _Plan(groups, np.concatenate(positions), before, ranges, checksums)
-
-    def _select_pages(
-        self, group: int, first_rows: Ints, local: Ints, choices: "_PageChoices"
-    ) -> tuple[Ints, Ints, int]:
-        """The pages with rows of a row group, the positions of the rows in them, and the rows of these pages.
-
-        Most columns of a row group have page boundaries at the same rows, so the result is reused.
-        """
-        for cut, choice in choices.setdefault(group, []):
-            if cut is first_rows:
-                return choice
-        which = np.searchsorted(first_rows, local, side="right") - 1
-        selected, place = np.unique(which, return_inverse=True)
-        following = np.append(first_rows[1:], self._layout.groups[group].rows)
-        counts = following[selected] - first_rows[selected]
-        starts = np.cumsum(counts) - counts
-        choice = selected, starts[place] + local - first_rows[which], int(counts.sum())
-        choices[group].append((first_rows, choice))
-        return choice
 
     def _nested(self, names: list[str], parts: list[tuple[int, Ints]]) -> dict[str, pa.ChunkedArray]:
         """Nested columns: the pages of their leaves have different rows, so whole row groups are read."""
@@ -546,7 +436,7 @@ class RowReader:
 class SelectedPages:
     """The pages of some columns of a split: what was planned for each column, and the bytes of all."""
 
-    plans: list[_Plan]
+    plans: list[PageSelection]
     data: Sequence[bytes | memoryview]
 
     def parts(self, number: int) -> Sequence[bytes | memoryview]:
