@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Set up the environment of a checkout: `setup.sh runtime` installs what a user needs, `setup.sh development` what
-# tests and checks need besides. Safe to run again; nothing is installed twice.
+# tests and checks need besides. Safe to run again; nothing is installed twice. PYTHON names the interpreter of a new
+# environment; by default it is the newest one on the path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,14 +26,21 @@ debian() { # package, command, purpose
 pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location --no-compile -c constraints.txt "$@"; }
 
 runtime() {
-  local python=
-  for name in python3.14 python3.13 python3.12 python3.11 python3; do
+  local python= version
+  local names=(python3.14 python3.13 python3.12 python3.11 python3)
+  if [ -n "${PYTHON:-}" ]; then names=("$PYTHON"); fi
+  for name in "${names[@]}"; do
     if command -v "$name" >/dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       python=$name
       break
     fi
   done
-  [ -n "$python" ] || { say "Python 3.11 or newer is needed and was not found"; exit 1; }
+  [ -n "$python" ] || { say "Python 3.11 or newer is needed and was not found${PYTHON:+: PYTHON is $PYTHON}"; exit 1; }
+  if [ -n "${PYTHON:-}" ] && [ -x .venv/bin/python ]; then
+    version='import sys; print(*sys.version_info[:2], sep=".")'
+    [ "$(.venv/bin/python -c "$version")" = "$("$python" -c "$version")" ] ||
+      { say "the environment in .venv has another Python than PYTHON=$PYTHON; delete it with 'make clean'"; exit 1; }
+  fi
   if [ ! -x .venv/bin/python ]; then
     say "virtual environment in .venv"
     "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; debian python3-venv venv "the virtual environment"; "$python" -m venv .venv; }

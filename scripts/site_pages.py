@@ -24,6 +24,8 @@ TOP_PAGES = {
 # Sections of the API reference: heading, introduction, objects.
 API = (
     ("Tables", "Open, write and repair tables without Spark.", ("open", "write", "repair", "sql", "Table")),
+    ("Companion indexes", "Index tables of Delta, Iceberg and Parquet.", ("companion",)),
+    ("Standing queries", "Saved queries that are evaluated on new rows.", ("StandingQueries",)),
     (
         "Buckets",
         "Groups for `Table.aggregate`.",

@@ -7,10 +7,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+import indextables
 from indextables.log.format import actions, version_file
 from indextables.log.format.checkpoint_files import Pointer
 from indextables.predicate import parse_condition, to_sql
 from indextables.split.footer import FORMAT_VERSION, IndexFile
+from scripts import site_pages
 from tests import ROOT
 from tests.page_examples import Example, examples, table_below
 
@@ -257,6 +259,16 @@ def test_the_places_for_changes_exist() -> None:
             modules = place.glob("*.py") if place.is_dir() else [place]
             defined = re.compile(rf"^(?:(?:class|def) {name}\b|{name}(?::| =))", re.MULTILINE)
             assert any(defined.search(module.read_text()) for module in modules), f"{name} is not in {file}"
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    shown = [name for _, _, names in site_pages.API for name in names]
+    modules = {"functions", "errors"}
+    # The class of all errors is in the module of errors.
+    assert sorted(set(shown) - modules) == sorted(
+        {*indextables.__all__} - {"IndexTablesError", "__version__"}
+    )
+    assert len(shown) == len(set(shown))
 
 
 def test_lines_of_pages_are_short_enough_to_review() -> None:

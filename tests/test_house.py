@@ -1,13 +1,17 @@
 """Rules of the project that no linter checks."""
 
 import ast
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scripts.build_bridge import DECLARATIONS, declarations
 
@@ -153,3 +157,31 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_the_declarations_in_scala_are_those_of_python() -> None:
     assert DECLARATIONS.read_text() == declarations(), "run python scripts/build_bridge.py"
+
+
+def test_pre_commit_runs_what_make_check_runs() -> None:
+    target = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert target is not None
+    checks = {line.strip().replace("$(PY)", ".venv/bin/python") for line in target[1].splitlines()}
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = {hook["entry"] for repo in config["repos"] for hook in repo["hooks"]}
+    assert {check.removesuffix(" .") for check in checks} == hooks
+
+
+@pytest.mark.parametrize(("exit_code", "says"), [(0, ""), (1, "PYTHON is")])
+def test_the_environment_has_the_python_that_is_named(tmp_path: Path, exit_code: int, says: str) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "setup.sh", tmp_path / "scripts")
+    python = tmp_path / "chosen"
+    python.write_text(
+        f"#!/bin/sh\n[ $1 = -c ] && exit {exit_code}\n"
+        "mkdir -p .venv/bin && printf '#!/bin/sh\\nexit 7\\n' > .venv/bin/python && chmod +x .venv/bin/python\n"
+    )
+    python.chmod(0o755)
+    command = [str(tmp_path / "scripts" / "setup.sh"), "runtime"]
+    run = subprocess.run(
+        command, env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, check=False
+    )
+    # The environment of this interpreter ends every command with 7, at first the installation of packages.
+    assert run.returncode == (7 if exit_code == 0 else 1)
+    assert says in run.stderr
