@@ -62,6 +62,17 @@ def test_a_search_imports_what_it_needs_and_no_more(tmp_path: Path) -> None:
     assert "tantivy" in found
 
 
+def test_no_module_of_the_engine_imports_pandas() -> None:
+    code = (
+        "import importlib, pkgutil, indextables as it; "
+        "names = [m.name for m in pkgutil.walk_packages(it.__path__, 'indextables.') if '__main__' not in m.name]; "
+        "[importlib.import_module(n) for n in names if not n.startswith(('indextables.spark', 'indextables.functions'))]"
+    )
+    packages = imported(code)
+    assert {"tantivy", "obstore", "pyiceberg"} <= packages
+    assert "pandas" not in packages
+
+
 CHEAP = "from indextables.cli.imports import use_cheap_imports; use_cheap_imports(); "
 
 

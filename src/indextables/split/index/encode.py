@@ -201,7 +201,8 @@ Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = rf"^{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}$"
 _raw_json = msgspec.json.Decoder(msgspec.Raw)
-_NOTHING = pa.scalar(None, pa.string())
+# `pa.scalar` would import pandas.
+_NOTHING = pa.nulls(1, pa.string())[0]
 
 
 def _byte_table(members: bytes) -> np.ndarray[Any, np.dtype[np.bool_]]:
