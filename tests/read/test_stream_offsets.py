@@ -195,14 +195,61 @@ def test_history_that_is_gone_stops_the_stream_or_is_skipped(path):
         append(path, n)
     it.open(path).truncate()
     invalidate()
-    with pytest.raises(StreamError, match=r"changes of version 2 .*failOnDataLoss=false"):
+    with pytest.raises(StreamError, match=r"changes of version 2 .*failOnDataLoss=false.*startingVersion=6"):
         source.latest(start)
     lenient = stream(path, failOnDataLoss=False)
-    assert batches(lenient, start) in ([], [[5]]), "what the truncation left"
+    assert batches(lenient, start) == [[]], "no version is left whose changes can be read"
     append(path, 6, **{"checkpoint.enabled": False})
     assert batches(lenient, start)[-1][-1] == 6
-    with pytest.raises(it.IndexTablesError, match="version 1 of the table"):
-        source.latest(Offset.start(start.table, 1, whole=True))
+
+
+def test_more_versions_than_are_read_at_once_can_be_gone(path):
+    """The first version that can be read is behind all that one look at the log covers."""
+    append(path, 0)
+    source = stream(path)
+    start = source.latest(source.start(None))
+    for n in range(1, 130):
+        append(path, n, **{"checkpoint.interval": 50})
+    before = source.latest(start)
+    it.open(path).truncate()
+    invalidate()
+    for n in range(130, 133):
+        append(path, n, **{"checkpoint.enabled": False})
+    with pytest.raises(StreamError, match=r"changes of version 2 .*startingVersion=131"):
+        source.latest(start)
+    lenient = stream(path, failOnDataLoss=False)
+    end = lenient.latest(start)
+    assert end.version == 134
+    assert ids(lenient, start, end) == [130, 131, 132]
+    assert lenient.backlog(start).splits == 3
+    assert lenient.backlog(start).versions == 3
+    assert ids(lenient, start, before) == [], "a batch that was planned before its versions were gone"
+    assert batches(source, source.start(131)) == [[130, 131, 132]], "what the error advises"
+    limited = stream(path, failOnDataLoss=False, maxFilesPerTrigger=2)
+    assert batches(limited, start) == [[130, 131], [132]]
+    assert lenient.latest(start, until=100).version > 100, "the end of a stream that reads to version 100"
+
+
+def test_an_initial_snapshot_that_is_gone_stops_the_stream_or_is_left_out(path):
+    append(path, 1, 2, 3)
+    source = stream(path, maxFilesPerTrigger=1)
+    start = source.start(None)
+    first = source.latest(start)
+    assert (first.index, first.initial) == (1, True)
+    append(path, 4)
+    it.open(path).truncate()
+    invalidate()
+    append(path, 5, **{"checkpoint.enabled": False})
+    with pytest.raises(StreamError) as problem:
+        stream(path).latest(first)
+    for part in ("version 1 of the table at", "startingVersion=4", "failOnDataLoss=false", "checkpoint"):
+        assert part in str(problem.value)
+    with pytest.raises(StreamError, match="cannot be read any more"):
+        stream(path).snapshot(start, first)
+    lenient = stream(path, failOnDataLoss=False)
+    assert batches(lenient, first) == [[4, 5]], "the changes after that version"
+    assert lenient.backlog(first).splits == 2
+    assert ids(lenient, start, first) == []
 
 
 def test_new_columns_stop_the_stream_until_it_starts_again(path):

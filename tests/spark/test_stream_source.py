@@ -165,6 +165,46 @@ def test_changes_of_rows_columns_and_history_stop_the_stream(spark, tmp_path, pa
     assert Query(lossy, tmp_path).run()[-1][-1] == (6,)
 
 
+def test_a_stream_continues_behind_more_lost_versions_than_are_read_at_once(spark, tmp_path, path):
+    append(path, 0)
+    query = Query(read(spark, path).select("id"), tmp_path)
+    assert query.run() == [[(0,)]]
+    for n in range(1, 130):
+        append(path, n, **{"checkpoint.interval": "50"})
+    indextables.open(path).truncate()
+    append(path, 130, **{"checkpoint.enabled": "false"})
+    with pytest.raises(PySparkException, match="startingVersion=131"):
+        query.run()
+    lossy = Query(read(spark, path, failOnDataLoss="false").select("id"), tmp_path)
+    assert lossy.run() == [[(130,)]]
+    append(path, 131, **{"checkpoint.enabled": "false"})
+    assert lossy.run() == [[(131,)]]
+
+
+def test_a_lost_initial_snapshot_names_the_remedy(spark, tmp_path, path):
+    append(path, 0, 2)
+    append(path, 4)
+
+    def fail_at_the_second_batch(batch, number):
+        batch.collect()
+        if number:
+            raise RuntimeError("the driver ends here")
+
+    limited = read(spark, path, maxFilesPerTrigger="1").select("id")
+    writer = limited.writeStream.foreachBatch(fail_at_the_second_batch).trigger(availableNow=True)
+    interrupted = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(PySparkException, match="the driver ends here"):
+        interrupted.awaitTermination(120)
+    assert [row["numInputRows"] for row in interrupted.recentProgress[:1]] == [2]
+    append(path, 6)
+    indextables.open(path).truncate()
+    append(path, 8, **{"checkpoint.enabled": "false"})
+    with pytest.raises(PySparkException, match=r"version 2 of the table.*startingVersion=5.*failOnDataLoss"):
+        Query(limited, tmp_path).run()
+    lossy = read(spark, path, maxFilesPerTrigger="1", failOnDataLoss="false").select("id")
+    assert Query(lossy, tmp_path).run() == [[(6,)], [(8,)]]
+
+
 def test_options_that_have_no_effect_on_a_stream_are_refused(spark, tmp_path, path):
     append(path, 1)
     for options, problem in (

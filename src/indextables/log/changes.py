@@ -116,9 +116,8 @@ def earliest_changes(listing: Listing) -> int | None:
     first = latest
     while first - 1 in listing.versions:
         first -= 1
-    if first == 0 or first - 1 in set(reachable(listing)):
-        return first
-    return first + 1 if first < latest else None
+    readable = set(reachable(listing))
+    return next((v for v in range(first, latest + 1) if v == 0 or v - 1 in readable), None)
 
 
 def _expired(loader: Loader, listing: Listing, version: int) -> HistoryExpiredError:

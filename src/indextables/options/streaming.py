@@ -111,6 +111,7 @@ FAIL_ON_DATA_LOSS = option(
     boolean,
     True,
     "Stop if the changes of a version cannot be read any more; if false, continue with the first version "
-    "whose changes can be read.",
+    "whose changes can be read. If the version that a stream began with cannot be read any more, false "
+    "leaves out those of its rows that the stream has not returned yet.",
     where=_STREAM,
 )

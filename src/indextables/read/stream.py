@@ -16,11 +16,16 @@ from typing import Annotated
 
 import msgspec
 
-from indextables.errors import HistoryExpiredError, IndexTablesError, OptionError, SchemaError
+from indextables.errors import (
+    HistoryExpiredError,
+    IndexTablesError,
+    OptionError,
+    SchemaError,
+    VersionNotFoundError,
+)
 from indextables.log.changes import (
     INSERT,
     ChangedSplits,
-    ChangeRange,
     VersionChanges,
     changed_splits,
     no_changes,
@@ -111,10 +116,15 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """The splits of one version in the order of the stream."""
+    """The splits of one version in the order of the stream; none of versions that cannot be read any more.
+
+    `following` is the version that comes next, if it is not the one after that of `offset`.
+    """
 
     offset: Offset
     parts: Sequence[ChangedSplits]
+    following: int | None = None
+    is_lost: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -122,7 +132,8 @@ class _Unit:
 
     def after(self) -> Offset:
         """The offset behind all its splits."""
-        return replace(self.offset, version=self.offset.version + 1, index=0, initial=False)
+        version = self.offset.version + 1 if self.following is None else self.following
+        return replace(self.offset, version=version, index=0, initial=False)
 
     def between(self, start: int, end: int | None) -> list[ChangedSplits]:
         """Some of its splits, by their places."""
@@ -190,9 +201,9 @@ class TableStream:
             until: the last version to read; by default the newest one.
 
         Raises:
-            StreamError: a version deleted or replaced rows, or the table is another one.
+            StreamError: a version deleted or replaced rows, or cannot be read any more, or the table is
+                another one.
             SchemaError: a version changed the columns.
-            HistoryExpiredError: the changes of a version cannot be read any more.
         """
         files = None if unlimited else self._options.get(streaming.MAX_FILES)
         size = None if unlimited else self._options.get(streaming.MAX_BYTES)
@@ -222,6 +233,8 @@ class TableStream:
         splits = size = versions = 0
         lenient = TableStream(self._log, _lenient(self._options))
         for unit in lenient._units(offset, None):
+            if unit.is_lost:
+                continue
             sizes = unit.sizes[unit.offset.index :]
             splits, size, versions = splits + len(sizes), size + sum(sizes), versions + 1
             if versions == _MAX_COUNTED_VERSIONS:
@@ -276,9 +289,15 @@ class TableStream:
             yield unit
             position = unit.after()
         while position.version <= last:
-            changes = self._read(position.version, min(position.version + _WINDOW - 1, last))
-            if changes is None:
-                return
+            try:
+                changes = self._log.version_changes(
+                    position.version, min(position.version + _WINDOW - 1, last)
+                )
+            except HistoryExpiredError as error:
+                lost = self._lost_versions(position, error)
+                yield lost
+                position = lost.after()
+                continue
             self._registry.update(changes.registry)
             for each in changes.versions:
                 self._check_schema(each, newest)
@@ -288,26 +307,43 @@ class TableStream:
             position = replace(position, version=changes.versions[-1].version + 1, index=0)
 
     def _initial(self, offset: Offset) -> _Unit:
-        """All splits of a version, the oldest first; the order does not depend on checkpoints."""
-        snapshot = self._log.snapshot(version=offset.version)
+        """All splits of a version, the oldest first; the order does not depend on checkpoints.
+
+        Raises:
+            StreamError: the version cannot be read any more, and no option allows that.
+        """
+        try:
+            snapshot = self._log.snapshot(version=offset.version)
+        except VersionNotFoundError as error:
+            if self._options.get(streaming.FAIL_ON_DATA_LOSS):
+                raise StreamError(
+                    f"version {offset.version} of the table at {error.url}, whose rows this stream returns "
+                    "first, cannot be read any more: the log was truncated or cleaned up. Start with another "
+                    "checkpoint location, to read all rows of the table as it is now, or with another one "
+                    f"and startingVersion={error.latest + 1}, to read new rows only; or set "
+                    "failOnDataLoss=false, to continue with the changes after that version, without those of "
+                    "its rows that were not read yet"
+                ) from error
+            return _Unit(offset, [], is_lost=True)
         self._registry.update(snapshot.registry)
         files = snapshot.files().sort_by([("modificationTime", "ascending"), ("path", "ascending")])
         parts = [ChangedSplits(INSERT, snapshot.version, snapshot.timestamp or 0, files)]
         return _Unit(offset, parts if files.num_rows else [])
 
-    def _read(self, first: int, last: int) -> ChangeRange | None:
-        """The changes of some versions; where they are gone, and that is no error, of the next ones."""
-        try:
-            return self._log.version_changes(first, last)
-        except HistoryExpiredError as error:
-            if self._options.get(streaming.FAIL_ON_DATA_LOSS):
-                raise StreamError(
-                    f"{error}. To continue this stream without them, set failOnDataLoss=false; to read the "
-                    "table anew, start with another checkpoint location"
-                ) from error
-            if error.earliest is None or error.earliest > last:
-                return None
-            return self._log.version_changes(max(error.earliest, first), last)
+    def _lost_versions(self, offset: Offset, error: HistoryExpiredError) -> _Unit:
+        """The versions from an offset up to the first one whose changes can be read.
+
+        Raises:
+            StreamError: no option allows to leave them out.
+        """
+        following = error.latest + 1 if error.earliest is None else error.earliest
+        if self._options.get(streaming.FAIL_ON_DATA_LOSS) or following <= offset.version:
+            raise StreamError(
+                f"{error}. To continue this stream without the versions that are gone, set "
+                f"failOnDataLoss=false; or start with another checkpoint location, with "
+                f"startingVersion={following}, or without it to read all rows of the table as it is now"
+            ) from error
+        return _Unit(offset, [], following, is_lost=True)
 
     def _splits(self, changes: VersionChanges, url: str) -> list[ChangedSplits]:
         """The splits of a version that the stream reads.
@@ -340,7 +376,8 @@ class TableStream:
     # --- checks --------------------------------------------------------------------------------------
 
     def _check_table(self, offset: Offset, newest: Snapshot) -> None:
-        if offset.table != newest.metadata.id or offset.version > newest.version + 1:
+        last = newest.version if offset.initial else newest.version + 1
+        if offset.table != newest.metadata.id or offset.version > last:
             raise StreamError(
                 f"the table at {newest.url} is not the one that this stream read before, or an older state "
                 "of it: it was deleted and created again, or restored from a copy; start with another "
