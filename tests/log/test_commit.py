@@ -721,6 +721,44 @@ def test_a_commit_that_is_truncated_right_after_it_stands(store, tmp_path):
     assert sorted(paths_of(a_log(str(tmp_path / "t")).snapshot())) == ["later.split", "mine.split"]
 
 
+class LazyStore(WatchedStore):
+    """Lists when the first object is read, as stores do: the states of a listing before its versions."""
+
+    def at(self, prefix: str) -> "LazyStore":
+        return LazyStore(self._store.at(prefix), self.watch)
+
+    def list(self, prefix: str = "", *, after: str | None = None):
+        yield from super().list(prefix, after=after)
+
+
+def test_a_commit_that_is_truncated_while_its_log_is_listed_stands(tmp_path):
+    """Neither the version before it nor the state after it is in such a listing."""
+    invalidate()
+    store = LazyStore(open_store(str(tmp_path / "t")))
+    log = a_table(store)
+    append(log, "first.split")
+    other = a_log(str(tmp_path / "t"))
+    listings: list[str] = []
+
+    def after(operation: str, path: str, answer: object) -> object:
+        if operation == "create" and path == version_file(2):
+            store.watch.before = before
+        return answer
+
+    def before(operation: str, path: str) -> None:
+        if operation == "list":
+            listings.append(path)
+            if len(listings) == 2:
+                store.watch.before = Watch().before
+                other.truncate()
+
+    store.watch.after = after
+    assert append(log, "mine.split").version == 2
+    assert len(listings) == 2, "the log was truncated between two listings"
+    invalidate()
+    assert sorted(paths_of(a_log(str(tmp_path / "t")).snapshot())) == ["first.split", "mine.split"]
+
+
 def test_a_commit_whose_splits_are_removed_and_truncated_at_once_is_acknowledged(store, tmp_path):
     """The state that the truncation leaves names the commit among the last ones."""
     log = a_table(store)

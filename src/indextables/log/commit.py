@@ -306,33 +306,37 @@ class _Commit:
         return self._check_created(version, base)
 
     def _check_created(self, version: int, base: Snapshot | None) -> _Created:
-        loader = self.loader
-        listing = listing_from(loader.log, max(version - 1, 0))
+        listing = listing_from(self.loader.log, max(version - 1, 0))
+        created = self._by_later_files(listing, version)
+        if created is not None:
+            return created
+        if base is None or self._is_base(listing, base):
+            return self._mark_committed()
+        # A listing may show the states of one moment and the versions of a later one: if the log was truncated
+        # in between, neither the base nor the state after it is in it. A listing that begins now has the state.
+        again = full_listing(self.loader.log)
+        created = self._by_later_files(again, version)
+        if created is not None:
+            return created
+        if self._is_base(again, base) or again.latest != version:
+            raise self.unknown("the version before it cannot be found")
+        self._delete_version_file(version)
+        raise self.replaced(base.version)
+
+    def _by_later_files(self, listing: Listing, version: int) -> _Created | None:
+        """Decide by the tokens in states and in the next version; None if there are none of them."""
         newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
-            committed_token = _token_in(loader.lineage_of(state), state.version, version)
-            if committed_token is not None:
-                return (
-                    self._mark_committed()
-                    if committed_token == self.token
-                    else self._delete_version_file(version)
-                )
+            token = _token_in(self.loader.lineage_of(state), state.version, version)
+            if token is not None:
+                return self._by_token(version, token)
         if newer:
             return self._by_splits()
-        following_token = self._base_token_after(listing, version)
-        if following_token is not None:
-            return (
-                self._mark_committed()
-                if following_token == self.token
-                else self._delete_version_file(version)
-            )
-        if base is not None and not self._is_base(listing, base):
-            again = full_listing(loader.log)
-            if self._is_base(again, base) or again.latest != version:
-                raise self.unknown("the version before it cannot be found")
-            self._delete_version_file(version)
-            raise self.replaced(base.version)
-        return self._mark_committed()
+        token = self._base_token_after(listing, version)
+        return None if token is None else self._by_token(version, token)
+
+    def _by_token(self, version: int, token: str) -> _Created:
+        return self._mark_committed() if token == self.token else self._delete_version_file(version)
 
     def is_ours(self, version: int) -> bool:
         """Whether the file at a pending version is ours; raises if it is absent, since it may yet appear."""
