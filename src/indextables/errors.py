@@ -77,7 +77,7 @@ class TableNotFoundError(IndexTablesError):
 
 
 class TableReplacedError(IndexTablesError):
-    """The version of a table with which a query was planned does not exist any more."""
+    """The version that a query was planned with, or the table that is followed, is gone or another one."""
 
 
 class TableExistsError(IndexTablesError):

@@ -256,16 +256,15 @@ class Table:
             timeout: end if no version is committed for so many seconds; by default never.
 
         Raises:
+            QuerySyntaxError: the query is malformed; this and unknown columns are reported at once.
             HistoryExpiredError: the changes of a version cannot be read any more.
+            TableReplacedError: the table was deleted and created again.
         """
-        from indextables.read.follow import Following, inserted_rows, new_versions
+        from indextables.read.follow import Following, follow
 
-        following = Following(query, field, where, columns, tuple(highlight))
-        start = self.version if since is None else since
-        for first, end in new_versions(self._log, start, interval=interval, timeout=timeout):
-            rows = inserted_rows(self._log, first, end, following, self._options)
-            if rows.num_rows:
-                yield rows
+        rows = Following(query, field, where, columns, tuple(highlight))
+        start, opened = self.version if since is None else since, self._snapshot
+        return follow(self._log, opened, self._options, rows, start, interval=interval, timeout=timeout)
 
     def watch(
         self,
@@ -290,15 +289,16 @@ class Table:
 
         Raises:
             PredicateError: a query is malformed or names an unknown field.
-            HistoryExpiredError: the changes of a version cannot be read any more.
+            HistoryExpiredError, TableReplacedError: as `follow` does.
         """
         from indextables.read.standing import check_queries, standing_queries, watch
 
         parsed = standing_queries(queries)
-        check_queries(parsed, table_context(self._snapshot, self._options))
+        check_queries(parsed, table_context(self._snapshot, self._options), columns)
         start = self.version if since is None else since
         return watch(
             self._log,
+            self._snapshot,
             self._options,
             parsed,
             columns=columns,

@@ -13,8 +13,10 @@ import pytest
 import indextables as it
 from indextables.errors import (
     HistoryExpiredError,
+    IndexTablesError,
     OptionError,
     SchemaError,
+    TableReplacedError,
     VersionNotFoundError,
 )
 from indextables.log.format import version_file
@@ -259,3 +261,43 @@ def test_follow_yields_the_rows_of_new_versions(tmp_path):
     table.truncate()
     with pytest.raises(HistoryExpiredError):
         list(table.follow(since=0, timeout=0))
+
+
+@pytest.mark.parametrize("versions", [2, 9])
+def test_following_ends_when_another_table_takes_the_place(tmp_path, versions):
+    """The other one has fewer versions than were read, or more."""
+    table = write(tmp_path / "t", 1)
+    for n in range(4):
+        write(tmp_path / "t", 10 + n)
+    for n in range(versions):
+        write(tmp_path / "other", 20 + n)
+    following = table.refresh().follow(since=-1, timeout=5, interval=0.01)
+    watching = table.refresh().watch({"any": "row"}, timeout=5, interval=0.01)
+    assert len(next(following)) == 5
+    (tmp_path / "t").rename(tmp_path / "gone")
+    (tmp_path / "other").rename(tmp_path / "t")
+    invalidate()
+    for rows in (following, watching):
+        with pytest.raises(TableReplacedError, match=r"deleted and created again.*open it again"):
+            next(rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"query": "row AND ("}, "row AND"),
+        ({"query": "nope:row"}, "nope"),
+        ({"query": "row", "field": "nope"}, "nope"),
+        ({"where": "nope = 1"}, "nope"),
+        ({"where": "message INDEXQUERY '(('"}, r"\(\("),
+        ({"columns": ["nope"]}, "nope"),
+        ({"query": "row", "highlight": ["id"]}, "id"),
+    ],
+)
+def test_following_refuses_what_no_row_can_be_found_with_before_it_waits(tmp_path, arguments, problem):
+    table = write(tmp_path / "t", 1)
+    with pytest.raises(IndexTablesError, match=problem):
+        table.follow(**arguments)
+    with pytest.raises(SchemaError, match="nope"):
+        table.watch({"any": "row"}, columns=["nope"])
+    assert table.follow("row", columns=["id", "_commit_version"]) is not None

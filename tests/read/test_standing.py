@@ -122,7 +122,14 @@ def test_the_program_watches_with_a_file_of_queries(tmp_path, capsys):
     assert main([*watch, "--exec", f"{sys.executable} -c 'import sys; sys.exit(4)'"]) == 1
     assert "ended with the code 4" in capsys.readouterr().err
     assert main(["watch", str(path), str(file), "--timeout", "0"]) == 3, "nothing new"
-    for text, problem in (("- a list", "has no queries"), ("a: [", "is not YAML")):
+    for text, problem in (
+        ("- a list", "has no queries"),
+        ("a: [", "is not YAML"),
+        ("a: disk\nb: x\na: full\n", "more than one query with the id 'a'"),
+        ('{"a": "disk", "a": "full"}', "more than one query with the id 'a'"),
+        ("1: disk\n'1': full\n", "more than one query with the id '1'"),
+        ("a: {query: disk, query: full}", "the query 'a' has 'query' more than once"),
+    ):
         file.write_text(text)
         assert main(watch) == 1
         assert problem in capsys.readouterr().err

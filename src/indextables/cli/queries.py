@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -206,12 +207,29 @@ def _read_queries(path: str) -> Mapping[str, object]:
     import yaml  # noqa: PLC0415 - only this command needs it
 
     try:
-        queries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        queries, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} is not YAML: {error}") from error
     if not isinstance(queries, Mapping):
         raise CommandError(f"{path} has no queries; an id and a query on each line are expected: 'id: query'")
+    # A YAML parser takes the last of equal keys; the texts of keys are compared, as ids are texts.
+    members = [(str(key.value), value) for key, value in node.value]
+    if repeated := _repeated([key for key, _ in members]) or _repeated([str(key) for key in queries]):
+        raise CommandError(
+            f"{path} has more than one query with the id '{repeated}'; each needs an id of its own"
+        )
+    for key, value in members:
+        if isinstance(value, yaml.MappingNode) and (
+            repeated := _repeated([str(each.value) for each, _ in value.value])
+        ):
+            raise CommandError(f"{path}: the query '{key}' has '{repeated}' more than once; give it once")
     return {str(key): value for key, value in queries.items()}
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    """The first name that occurs more than once."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def _run_for_match(command: str, row: dict[str, Any]) -> None:

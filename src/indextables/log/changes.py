@@ -46,7 +46,8 @@ CHANGE_FIELDS = (
 class VersionChanges:
     """The splits that one version inserted and deleted, as file lists in the order of its actions.
 
-    `metadata` is the table's metadata if the version changed it; `timestamp` is in milliseconds since 1970.
+    `metadata` is the table's metadata if the version changed it; `timestamp` is in milliseconds since 1970;
+    `token` is that of its commit, None for one of another engine.
     """
 
     version: int
@@ -55,6 +56,7 @@ class VersionChanges:
     inserted: pa.Table
     deleted: pa.Table
     metadata: Metadata | None = None
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class _Version:
     removed: list[str]
     foreign: bool
     metadata: Metadata | None
+    token: str | None
 
 
 class _Pending:
@@ -192,6 +195,7 @@ class _Pending:
                 [a.path for a in removes if a.data_change is not False and a.path not in both],
                 info is None,
                 next((a for a in actions if isinstance(a, Metadata)), None),
+                info.token if info else None,
             )
         )
         self._adds.update({add.path: add for add in adds})
@@ -223,6 +227,7 @@ class _Pending:
                     _listed(added, each.version, each.timestamp),
                     _listed([entries[p] for p in each.removed if p in entries], each.version, each.timestamp),
                     each.metadata,
+                    each.token,
                 )
             )
             live.update(add.path for add in each.added)
@@ -259,6 +264,12 @@ def changed_splits(changes: Iterable[VersionChanges], *, deletes: bool = True) -
         if each.inserted.num_rows:
             result.append(ChangedSplits(INSERT, each.version, each.timestamp, each.inserted))
     return result
+
+
+def are_of(changes: Iterable[VersionChanges], end: Snapshot) -> bool:
+    """Whether versions are of the table that a snapshot is of, as far as its tokens show."""
+    tokens = ((each.token, end.token_at(each.version)) for each in changes)
+    return all(token == other for token, other in tokens if token is not None and other is not None)
 
 
 def check_columns(changes: ChangeRange, end: Snapshot) -> None:

@@ -312,8 +312,8 @@ class _Commit:
             return created
         if base is None or self._is_base(listing, base):
             return self._mark_committed()
-        # A listing may show the states of one moment and the versions of a later one: if the log was truncated
-        # in between, neither the base nor the state after it is in it. A listing that begins now has the state.
+        # A listing may show the states of one moment and the versions of a later one: if the log was
+        # truncated in between, it has neither the base nor the state after it. One that begins now has it.
         again = full_listing(self.loader.log)
         created = self._by_later_files(again, version)
         if created is not None:

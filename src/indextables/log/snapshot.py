@@ -304,6 +304,18 @@ class Snapshot:
         steps = self.version - version
         return self.lineage[-1 - steps] if 0 <= steps < len(self.lineage) else None
 
+    def is_later_than(self, before: "Snapshot") -> bool:
+        """Whether this is the same version, or a later one of the same table as far as tokens show.
+
+        A table may be deleted and created again at the same path, or restored from an older copy.
+        """
+        token = self.token_at(before.version)
+        return (
+            self.metadata.id == before.metadata.id
+            and self.version >= before.version
+            and (token is None or before.token is None or token == before.token)
+        )
+
     @property
     def key(self) -> SnapshotKey:
         """The key of the snapshot's file list in caches."""

@@ -6,13 +6,14 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from indextables.errors import OptionError, VersionNotFoundError
-from indextables.log.changes import changed_splits, check_columns, snapshot_of_splits
+from indextables.errors import OptionError, TableReplacedError, VersionNotFoundError
+from indextables.log.changes import are_of, changed_splits, check_columns, snapshot_of_splits
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import And, Predicate, Search, SearchKind, parse_condition
 from indextables.predicate.query_language import split_path
+from indextables.predicate.traversal import searches_of
 from indextables.predicate.tree import Column
 from indextables.read.execute import stream
 from indextables.read.search import HIGHLIGHT
@@ -48,10 +49,13 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
     """The splits that the versions from `first` up to a snapshot inserted, as a snapshot with change columns.
 
     Raises:
+        TableReplacedError: the versions are those of another table that took the place of this one.
         HistoryExpiredError: the changes of a version cannot be read any more.
         SchemaError: a column had another type in between.
     """
     changes = log.version_changes(first, end.version)
+    if not are_of(changes.versions, end):
+        raise _replaced(end)
     check_columns(changes, end)
     return snapshot_of_splits(
         end,
@@ -63,28 +67,63 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
 
 
 def new_versions(
-    log: TransactionLog, since: int, *, interval: float, timeout: float | None
+    log: TransactionLog, opened: Snapshot, since: int, *, interval: float, timeout: float | None
 ) -> Iterator[tuple[int, Snapshot]]:
     """The first and the last of the versions after `since`, a few at a time, as they are committed.
 
     Args:
         log: the table.
+        opened: a version of the table that is followed.
         since: the version after which to start.
         interval: the seconds between two looks at the table.
         timeout: end if there is no new version for so many seconds; None for never.
+
+    Raises:
+        TableReplacedError: there is another table at the path now, or an older state of this one.
     """
     waiting = time.monotonic()
     while True:
         newest = log.snapshot()
+        if not newest.is_later_than(opened):
+            raise _replaced(opened)
+        opened = newest
         while since < newest.version:
             last = min(since + _WINDOW, newest.version)
-            yield since + 1, newest if last == newest.version else log.snapshot(version=last)
+            end = newest if last == newest.version else log.snapshot(version=last)
+            if not newest.is_later_than(end):
+                raise _replaced(newest)
+            yield since + 1, end
             since = last
             waiting = time.monotonic()
         left = None if timeout is None else waiting + timeout - time.monotonic()
         if left is not None and left <= 0:
             return
         time.sleep(interval if left is None else min(interval, left))
+
+
+def _replaced(before: Snapshot) -> TableReplacedError:
+    return TableReplacedError(
+        f"the table at {before.url} is not the one that was followed up to version {before.version}, or an "
+        "older state of it: it was deleted and created again, or restored from a copy; open it again, and "
+        "follow it from version -1 on (since) to read all of its rows"
+    )
+
+
+def check_following(following: Following, opened: Snapshot, options: Options) -> None:
+    """Refuse queries, conditions and columns that no row can be found with, before one arrives.
+
+    Raises:
+        QuerySyntaxError: a query is malformed.
+        PredicateError: a query names an unknown field, or a condition is malformed.
+        SchemaError: the table has no such column.
+    """
+    snapshot = snapshot_of_splits(opened, (), {}, identity="no inserts", change_columns=True)
+    table = table_context(snapshot, options)
+    for search in searches_of(_condition(following, snapshot)):
+        table.bound_query(search)
+    table.select_fields(following.columns)
+    for name in following.highlight:
+        table.check_text(name)
 
 
 def inserted_rows(
@@ -103,6 +142,27 @@ def inserted_rows(
     virtual: dict[str, VirtualColumn] = {HIGHLIGHT + name: Highlight(name) for name in marked}
     spec = ScanSpec(table, (*columns, *virtual), where, virtual)
     return pa.Table.from_batches(stream(spec, splits, log.store), spec.schema)
+
+
+def follow(
+    log: TransactionLog,
+    opened: Snapshot,
+    options: Options,
+    following: Following,
+    since: int,
+    *,
+    interval: float,
+    timeout: float | None,
+) -> Iterator[pa.Table]:
+    """The rows that the versions after `since` insert, as they are committed (see `new_versions`).
+
+    Raises:
+        QuerySyntaxError, PredicateError, SchemaError: as `check_following` does, before it waits for rows.
+    """
+    check_following(following, opened, options)
+    versions = new_versions(log, opened, since, interval=interval, timeout=timeout)
+    found = (inserted_rows(log, first, end, following, options) for first, end in versions)
+    return (rows for rows in found if rows.num_rows)
 
 
 def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:

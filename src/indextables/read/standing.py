@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from indextables.errors import IndexTablesError, OptionError, PredicateError
+from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import Column, Search, SearchKind
@@ -56,12 +57,16 @@ def _is_query(members: Mapping[str, object]) -> bool:
     return texts and "query" in members and set(members) <= {"query", "field"}
 
 
-def check_queries(queries: Sequence[StandingQuery], table: TableContext) -> list[Search]:
-    """The searches of queries for a table.
+def check_queries(
+    queries: Sequence[StandingQuery], table: TableContext, columns: Sequence[str] | None = None
+) -> list[Search]:
+    """The searches of queries for a table, which must have the columns.
 
     Raises:
         PredicateError: a query is malformed or names an unknown field; the message names the query.
+        SchemaError: the table has no such column.
     """
+    table.select_fields(columns)
     names = {name.lower() for name in table.schema.names}
     searches = []
     for each in queries:
@@ -93,6 +98,7 @@ def matching_queries(
 
 def watch(
     log: TransactionLog,
+    opened: Snapshot,
     options: Options,
     queries: Sequence[StandingQuery],
     *,
@@ -105,7 +111,7 @@ def watch(
 
     The index of each new split is the one that it has: nothing is indexed again.
     """
-    for first, end in new_versions(log, since, interval=interval, timeout=timeout):
+    for first, end in new_versions(log, opened, since, interval=interval, timeout=timeout):
         snapshot = inserted_splits(log, first, end)
         plan = plan_splits(snapshot, None, options)
         table, splits = plan.table, plan.splits

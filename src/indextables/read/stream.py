@@ -27,6 +27,7 @@ from indextables.log.changes import (
     INSERT,
     ChangedSplits,
     VersionChanges,
+    are_of,
     changed_splits,
     no_changes,
     snapshot_of_splits,
@@ -285,7 +286,7 @@ class TableStream:
         last = newest.version if until is None else min(until, newest.version)
         position = start
         if position.initial and position.version <= last:
-            unit = self._initial(position)
+            unit = self._initial(position, newest)
             yield unit
             position = unit.after()
         while position.version <= last:
@@ -298,6 +299,8 @@ class TableStream:
                 yield lost
                 position = lost.after()
                 continue
+            if not are_of(changes.versions, newest):
+                raise _replaced(newest.url)
             self._registry.update(changes.registry)
             for each in changes.versions:
                 self._check_schema(each, newest)
@@ -306,7 +309,7 @@ class TableStream:
                 yield _Unit(offset, self._splits(each, newest.url))
             position = replace(position, version=changes.versions[-1].version + 1, index=0)
 
-    def _initial(self, offset: Offset) -> _Unit:
+    def _initial(self, offset: Offset, newest: Snapshot) -> _Unit:
         """All splits of a version, the oldest first; the order does not depend on checkpoints.
 
         Raises:
@@ -325,6 +328,8 @@ class TableStream:
                     "its rows that were not read yet"
                 ) from error
             return _Unit(offset, [], is_lost=True)
+        if not newest.is_later_than(snapshot):
+            raise _replaced(newest.url)
         self._registry.update(snapshot.registry)
         files = snapshot.files().sort_by([("modificationTime", "ascending"), ("path", "ascending")])
         parts = [ChangedSplits(INSERT, snapshot.version, snapshot.timestamp or 0, files)]
@@ -378,11 +383,7 @@ class TableStream:
     def _check_table(self, offset: Offset, newest: Snapshot) -> None:
         last = newest.version if offset.initial else newest.version + 1
         if offset.table != newest.metadata.id or offset.version > last:
-            raise StreamError(
-                f"the table at {newest.url} is not the one that this stream read before, or an older state "
-                "of it: it was deleted and created again, or restored from a copy; start with another "
-                "checkpoint location"
-            )
+            raise _replaced(newest.url)
 
     def _check_schema(self, changes: VersionChanges, newest: Snapshot) -> None:
         """Stop where the columns change; after a restart the stream has the new ones.
@@ -407,6 +408,13 @@ class TableStream:
             f"the columns of the table at {newest.url} were changed by version {changes.version}: {problem}; "
             f"{remedy}"
         )
+
+
+def _replaced(url: str) -> StreamError:
+    return StreamError(
+        f"the table at {url} is not the one that this stream read before, or an older state of it: it was "
+        "deleted and created again, or restored from a copy; start with another checkpoint location"
+    )
 
 
 def _added_column(schema: str, before: str) -> str | None:
