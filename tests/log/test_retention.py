@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from indextables.errors import CorruptLogError, StoreError, VersionNotFoundError
+from indextables.log.retention import HOUR_MS, Retention, stream_retention
 from indextables.log.snapshot_cache import invalidate
+from indextables.options import Options
 from indextables.store import open_store
 from tests.log_tables import generations as made
 from tests.log_tables.build import HOUR, Clock, a_log, a_table, append, overwrite, paths_of, remove
@@ -572,6 +574,23 @@ def test_a_maximum_number_of_versions_spares_those_of_the_last_hour(tmp_path):
     history.age(1.1)
     append(cleaner(str(tmp_path / "t"), options), "14.split")
     assert history.versions == [13, 14]
+
+
+@pytest.mark.parametrize(
+    ("options", "versions", "hours"),
+    [
+        ({}, 10_000, 720),
+        ({"purge.txLogRetentionHours": 720}, 0, 720),
+        ({"logRetention.duration": 48 * 3_600_000}, 0, 48),
+        ({"purgeOnWrite.txLogRetentionHours": 720}, 0, 720),
+        ({"cleanup.maxVersions": 7}, 7, 720),
+        ({"cleanup.maxVersions": 0}, 0, 720),
+        ({"cleanup.maxVersions": 7, "purge.txLogRetentionHours": 24}, 7, 24),
+    ],
+)
+def test_a_stream_limits_versions_unless_options_say_what_is_retained(options, versions, hours):
+    retention = Retention.of(stream_retention(Options.parse(options)))
+    assert (retention.max_versions, retention.log_ms) == (versions, hours * HOUR_MS)
 
 
 def test_a_few_expired_versions_among_many_wait(tmp_path):

@@ -17,12 +17,13 @@ from indextables.errors import (
     VersionNotFoundError,
 )
 from indextables.ingest import Mode, write_table
-from indextables.log.changes import CHANGE_TYPE, INSERT
+from indextables.log.changes import CHANGE_TYPE, COMMIT_VERSION, INSERT
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import MergeOptions, merge
 from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.purge import purge
 from indextables.options import Options
+from indextables.options.log import CLEANUP_MAX_VERSIONS
 from indextables.read.stream import Offset, TableStream
 from indextables.store import Store, open_store
 from indextables.table import Table
@@ -286,36 +287,53 @@ class StreamRead(Operation):
     """A stream reads the table and its changes, and is started again from its offsets.
 
     What it has read adds up to the table at the version that it has reached; a micro-batch that is planned
-    again has the same splits.
+    again has the same splits. A lossy one leaves out versions that were cleaned up, and nothing else.
     """
 
     limit: int = 1000
     batches: int = 3
     wait_seconds: float = 0.0
+    lossy: bool = False
 
     def run(self, world: "World", process: Process) -> int | None:
         oracle = world.oracle
         epoch = oracle.epoch
-        options = self.parsed(world, {"readChanges": "true", "maxFilesPerTrigger": str(self.limit)})
+        options = self.parsed(
+            world,
+            {
+                "readChanges": "true",
+                "maxFilesPerTrigger": str(self.limit),
+                "failOnDataLoss": "false" if self.lossy else "true",
+            },
+        )
         offset = TableStream(open_log(process, options), options).start(None)
         content: Counter[int] = Counter()
+        seen: set[tuple[str, str, int]] = set()
+        whole = True
         for _ in range(self.batches):
             # A new driver each time: nothing but the offset is left of the last one.
             stream = TableStream(open_log(process, options), options)
+            versions = len(oracle.truth)
             end = Offset.from_json(stream.latest(offset).to_json())
             files = self._files(stream, offset, end)
+            again = self._files(TableStream(open_log(process, options), options), offset, end)
             if oracle.epoch != epoch or oracle.excused:
                 return None
-            if files != self._files(TableStream(open_log(process, options), options), offset, end):
+            if end == offset and offset.version < versions:
+                world.fail(f"a stream stands still at {offset}, and the table has {versions} versions")
+            if files != again and not (self.lossy and set(again) < set(files)):
                 world.fail(
                     f"the micro-batch from {offset} to {end} has other splits when it is planned again"
                 )
-            for path, kind in files:
+            self._check_origin(world, offset, files, seen)
+            for path, kind, _ in files:
                 rows = Counter(oracle.splits[path].rows)
                 content = content + rows if kind == INSERT else content - rows
+            if self.lossy and oracle.forgotten & {*range(offset.version - 1, end.version)}:
+                whole = False
             offset = end
             # Only the initial snapshot, or a version, that was read to its end is a version of the table.
-            if not offset.index and offset.version and not offset.initial:
+            if whole and not offset.index and offset.version and not offset.initial:
                 expected = oracle.rows(oracle.truth[offset.version - 1])
                 if +content != expected and oracle.epoch == epoch:
                     lost, extra = (
@@ -329,11 +347,32 @@ class StreamRead(Operation):
                 world.scheduler.sleep(self.wait_seconds)
         return None
 
-    def _files(self, stream: TableStream, start: Offset, end: Offset) -> list[tuple[str, str]]:
+    def _check_origin(
+        self,
+        world: "World",
+        offset: Offset,
+        files: Sequence[tuple[str, str, int]],
+        seen: set[tuple[str, str, int]],
+    ) -> None:
+        """Each split is one that its version inserted or deleted, or has at the start, and comes once."""
+        truth = world.oracle.truth
+        for path, kind, version in files:
+            record = truth[version]
+            known = (
+                record.live
+                if offset.initial and version == offset.first
+                else (record.added if kind == INSERT else record.removed)
+            )
+            if path not in known or (path, kind, version) in seen:
+                world.fail(f"a stream returns {path} as {kind} of version {version}, which is wrong or twice")
+            seen.add((path, kind, version))
+
+    def _files(self, stream: TableStream, start: Offset, end: Offset) -> list[tuple[str, str, int]]:
         files = stream.snapshot(start, end).files()
         values = (dict(entry) for entry in files["partitionValues"].to_pylist())
         return [
-            (path, entry[CHANGE_TYPE]) for path, entry in zip(files["path"].to_pylist(), values, strict=True)
+            (path, entry[CHANGE_TYPE], int(entry[COMMIT_VERSION]))
+            for path, entry in zip(files["path"].to_pylist(), values, strict=True)
         ]
 
 
@@ -567,10 +606,13 @@ class Author:
                     limit=source.choice((1, 2, 1000)),
                     batches=source.randrange(2, 6),
                     wait_seconds=source.choice((0, 0.5, 3)),
+                    lossy=source.random() < 0.5,
                 )
             case "stream write":
                 made = self._write("append batch")
-                return StreamWrite(kind, made.options, rows=made.rows, partition_by=made.partition_by)
+                limit = source.choice(("0", "1", "3"))
+                options = {**made.options, CLEANUP_MAX_VERSIONS.key: limit}
+                return StreamWrite(kind, options, rows=made.rows, partition_by=made.partition_by)
             case "read version":
                 return ReadVersion(kind, back=source.randrange(0, 5))
             case _:

@@ -18,6 +18,7 @@ from indextables.log.segment import Base, Stamp, bases, full_listing, stamp_of
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.options.maintenance import PURGE_LOG_HOURS
 from indextables.records import dataclass
 from indextables.store import ObjectInfo
 
@@ -28,6 +29,14 @@ MIN_MANIFEST_AGE_HOURS = 1.0
 MIN_VERSION_AGE_MS = HOUR_MS
 # Files of the log are deleted when at least one of so many versions has expired: deciding reads all states.
 _CLEANING_SHARE = 10
+
+
+def stream_retention(options: Options) -> Options:
+    """The options of a stream's commits: a limit on versions, unless options say what is retained."""
+    explicit = (opt.CLEANUP_MAX_VERSIONS, opt.LOG_RETENTION_HOURS, PURGE_LOG_HOURS)
+    if any(options.is_set(option) for option in explicit):
+        return options
+    return Options.parse({opt.CLEANUP_MAX_VERSIONS.key: opt.STREAM_MAX_VERSIONS}).over(options)
 
 
 @dataclass(frozen=True, slots=True)

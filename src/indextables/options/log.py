@@ -232,9 +232,11 @@ CLEANUP_MAX_VERSIONS = option(
     0,
     "Maximum number of version files: after an automatic checkpoint older ones are deleted although "
     "purge.txLogRetentionHours is not over, and so are the states before them, unless they are less than an "
-    "hour old. 0 for no limit. In streams the default is 10000.",
+    "hour old. 0 for no limit. In streams the default is 10000, unless purge.txLogRetentionHours is set.",
     where=_WRITE,
 )
+# A stream of a batch per second would leave 2.6 million version files within the default retention.
+STREAM_MAX_VERSIONS = 10_000
 
 CACHE_ENABLED = option(
     "transaction.cache.enabled",

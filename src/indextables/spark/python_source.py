@@ -27,6 +27,7 @@ from indextables.data_files import delete_uncommitted, open_log
 from indextables.errors import CommitConflictError, OptionError, SchemaError
 from indextables.ingest import Mode, SplitUploads, WritePlan, finish_write, has_batch, plan_write
 from indextables.log.format.actions import Add
+from indextables.log.retention import stream_retention
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import Options, Where, check_scope, streaming, writing
@@ -246,7 +247,7 @@ class Writer(DataSourceArrowWriter):
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: Options) -> None:
         """The same for a micro-batch, unless the table has it already."""
-        options = batch.over(self._options)
+        options = stream_retention(batch.over(self._options))
         log = open_log(self._table_store.open(), options, engine=ENGINE)
         adds = _adds(messages)
         try:

@@ -24,6 +24,7 @@ from indextables.spark.planner.dispatch import answer
 from indextables.spark.planner.expressions import Scope, condition
 from indextables.spark.planner.read_context import microseconds
 from indextables.spark.planner.split_assignment import assign_splits
+from indextables.spark.planner.write import _stream_options
 from indextables.store import open_store
 
 SCHEMA = pa.schema(
@@ -434,3 +435,17 @@ def test_a_command_declares_what_the_bridge_does_for_it(statement, added):
     reply, _ = ask("command_schema", {"statement": statement}, "")
     del reply["schema"]
     assert reply == added
+
+
+@pytest.mark.parametrize(
+    ("options", "maximum"),
+    [({}, "10000"), ({"purge.txLogRetentionHours": "720"}, None), ({"cleanup.maxVersions": "3"}, "3")],
+)
+def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_session_sets_a_retention(
+    options, maximum
+):
+    """The bridge sends the options of all three as one."""
+    batch = _stream_options(Options.parse(options), {"stream": {"app": "a", "batch": 1}}, merges=True)
+    assert batch.values.get("cleanup.maxversions") == maximum
+    assert batch.values["mergeonwrite.enabled"] == "true"
+    assert _stream_options(Options.parse(options), {}) == Options.parse(options), "a batch write"

@@ -15,11 +15,11 @@ from indextables.errors import CommitConflictError, OptionError, PredicateError,
 from indextables.ingest import Mode, Replace, WritePlan, finish_write, has_batch, plan_write, removes
 from indextables.log.conflict import Draft
 from indextables.log.format.actions import Add
+from indextables.log.retention import stream_retention
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import Options
-from indextables.options import log as log_options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
@@ -35,8 +35,6 @@ Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
-# Nor do a batch's version files stay for a month: there would be millions.
-_STREAM_LOG = {log_options.CLEANUP_MAX_VERSIONS.key: "10000"}
 
 _RESULT = (
     StructType()
@@ -120,8 +118,8 @@ def _stream_options(options: Options, request: Mapping[str, Any], *, merges: boo
         opt.TXN_APP_ID.key: stream["app"],
         opt.TXN_VERSION.key: stream["batch"],
     }
-    defaults = _STREAM_LOG | (_STREAM_MERGES if merges else {})
-    return Options.parse(added).over(options).over(Options.parse(defaults))
+    defaults = Options.parse(_STREAM_MERGES if merges else {})
+    return stream_retention(Options.parse(added).over(options).over(defaults))
 
 
 def _merge_options(options: Options) -> Mapping[str, str]:
