@@ -1,18 +1,22 @@
 """What is kept in memory: how often it helps, how long it stays, and that it never lies."""
 
+import os
 import shutil
 
+import pyarrow as pa
 import pytest
 
 from indextables.cache import Cache
-from indextables.log import snapshot_cache
+from indextables.log import snapshot, snapshot_cache
 from indextables.log.checkpoint import checkpoint
+from indextables.log.format import manifest
 from indextables.log.snapshot_cache import cache_limits, cache_statistics, invalidate
 from indextables.options import Options
 from indextables.options import log as opt
+from indextables.predicate import Column, Compare, Op
 from indextables.store import open_store
 from tests.log_tables import generations as made
-from tests.log_tables.build import a_log, a_table, append, env, overwrite, paths_of, remove
+from tests.log_tables.build import a_log, a_table, append, env, overwrite, paths_of, remove, split
 from tests.log_tables.watched import WatchedStore
 
 OFF = {"transaction.cache.enabled": "false"}
@@ -46,6 +50,83 @@ def test_a_second_look_lists_and_reads_nothing(store):
     store.watch.forget()
     assert log.snapshot().num_files == 2
     assert store.watch.seen == [("list", ""), ("list", "")]  # of versions and of states
+
+
+def test_a_second_condition_that_excludes_no_manifest_reads_nothing(store):
+    log = a_table(store)
+    append(log, "a.split", "b.split")
+    log.checkpoint()
+    invalidate()
+    log.snapshot().files(equal("id", 1))
+    store.watch.forget()
+    assert log.snapshot().files(equal("id", 2)).num_rows == 2
+    assert log.snapshot().num_files == 2
+    assert set(store.watch.seen) == {("list", "")}
+
+
+@pytest.fixture
+def by_day(store, monkeypatch):
+    """Three manifests with four days each, one day in a block."""
+    monkeypatch.setattr(manifest, "BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(snapshot, "BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(manifest, "_HEAD_BYTES", 100)
+    log = a_table(store, columns={"id": "long", "day": "string"}, partition_by=["day"])
+    for first in (1, 5, 9):
+        days = [f"2024-01-{day:02d}" for day in range(first, first + 4) for _ in range(10)]
+        adds = [split(f"day={day}/{n}.split", partition_values={"day": day}) for n, day in enumerate(days)]
+        append(log, *adds)
+        log.checkpoint(compact=False)
+    invalidate()
+    return log
+
+
+def equal(name, value):
+    return Compare(Op.EQ, Column((name,)), pa.scalar(value))
+
+
+def test_the_blocks_of_a_condition_are_fetched_once(by_day, store):
+    day = equal("day", "2024-01-06")
+    first = by_day.snapshot().files(day)
+    assert first.num_rows == 10
+    assert len({path for path in store.watch.of("get") if "manifests/" in path}) == 1
+    store.watch.forget()
+    assert by_day.snapshot().files(day) == first
+    assert set(store.watch.seen) == {("list", "")}
+    append(by_day, split("day=2024-01-06/new.split", partition_values={"day": "2024-01-06"}))
+    store.watch.forget()
+    assert by_day.snapshot().files(day).num_rows == 11, "a later version starts from the same manifests"
+    assert not any("manifests/" in path for path in store.watch.of("get", "head"))
+
+
+def test_the_header_of_a_manifest_is_fetched_once_for_all_conditions(by_day, store):
+    by_day.snapshot().files(equal("day", "2024-01-06"))
+    store.watch.forget()
+    assert by_day.snapshot().files(equal("day", "2024-01-07")).num_rows == 10
+    assert not store.watch.of("head")
+    assert by_day.snapshot().files(equal("day", "2024-01-11")).num_rows == 10
+    assert by_day.snapshot().num_files == 120
+
+
+def test_blocks_are_cached_for_the_same_reader_only(by_day, store, monkeypatch):
+    day = equal("day", "2024-01-06")
+    by_day.snapshot().files(day)
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    log = a_log(WatchedStore(open_store(store.url), store.watch))
+    store.watch.forget()
+    assert log.snapshot().files(day).num_rows == 10
+    assert [path for path in store.watch.of("get") if "manifests/" in path]
+
+
+def test_lists_of_some_blocks_are_bounded_like_others(by_day, store):
+    day = equal("day", "2024-01-06")
+    for options in (OFF, {"transaction.cache.fileList.maxBytes": "100"}):
+        log = a_log(store, options)
+        for _ in range(2):
+            store.watch.forget()
+            assert log.snapshot().files(day).num_rows == 10
+            assert [path for path in store.watch.of("get") if "manifests/" in path]
+        assert cache_statistics()["fileList"].entries == 0
+        assert cache_statistics()["manifest"].entries == 0
 
 
 def test_only_what_came_after_is_read(store, tmp_path):

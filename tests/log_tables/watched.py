@@ -35,6 +35,7 @@ class WatchedStore:
         self.url = store.url
         self.cache_scope = store.cache_scope
         self.lists_in_pages = store.lists_in_pages
+        self.is_local = store.is_local
 
     def at(self, prefix: str) -> "WatchedStore":
         return WatchedStore(self._store.at(prefix), self.watch)

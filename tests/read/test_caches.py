@@ -8,12 +8,14 @@ import pytest
 
 import indextables
 from indextables import diagnostics, read
+from indextables.log.snapshot_cache import invalidate
 from indextables.options import Options
 from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function
 from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
 from indextables.split.index.cache import index_cache
+from indextables.store import Store
 from tests.read.read_tables import opened
 
 TEXT = {"indexing.typemap.t": "text"}
@@ -39,6 +41,29 @@ def test_the_first_search_fills_the_disk_cache_and_the_next_needs_no_copy(table)
     assert found(table, "all") == 4
     after = index_cache(table.options).stats()
     assert (after.misses, after.hits) == (4, before.hits + 4)
+
+
+def _recorded(name, method, calls):
+    def call(store, *args, **more):
+        calls.append((name, *args))
+        return method(store, *args, **more)
+
+    return call
+
+
+def test_a_second_count_only_looks_for_newer_versions(tmp_path, monkeypatch):
+    for n in range(12):
+        options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
+        indextables.write(tmp_path / "t", [{"id": n, "t": f"word{n} all"}], options=options)
+    invalidate()
+    where = "t INDEXQUERY 'all' AND id >= 2"
+    assert indextables.open(tmp_path / "t", options=options).count(where) == 10
+    calls = []
+    for name in ("get", "get_range", "get_ranges", "head", "exists", "list"):
+        monkeypatch.setattr(Store, name, _recorded(name, getattr(Store, name), calls))
+    assert indextables.open(tmp_path / "t", options=options).count(where) == 10
+    assert {name for name, *_ in calls} == {"list"}
+    assert len(calls) == 2, "of versions and of states"
 
 
 def test_flushing_empties_the_disk_cache_and_the_next_search_still_answers(table):

@@ -8,12 +8,12 @@ The file list is an Arrow table that is loaded lazily; with a condition, only ma
 that can hold a match are read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol as Protocol_
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,13 @@ from indextables.log.format.actions import (
     is_companion,
 )
 from indextables.log.format.files import unescaped_bounds, with_unescaped_partitions
-from indextables.log.format.manifest import read_manifest
+from indextables.log.format.manifest import (
+    BLOCK_ENTRIES,
+    BlockSelection,
+    ManifestStart,
+    read_blocks,
+    read_start,
+)
 from indextables.log.format.schema_registry import registry_of
 from indextables.log.format.state_manifest import (
     Bounds,
@@ -50,6 +56,9 @@ from indextables.predicate import Predicate
 from indextables.records import dataclass
 from indextables.schema.spark import to_arrow
 from indextables.store import Store
+
+T = TypeVar("T")
+M = TypeVar("M", ManifestInfo, "_Part")
 
 # How many tokens of the last versions a snapshot and a state keep.
 LINEAGE_LENGTH = 100
@@ -148,8 +157,13 @@ MANIFEST_ID_LENGTH = 32
 # A list in more pieces is put together: each piece costs every later step a little.
 _MAX_CHUNKS = 32
 
+# Manifests of fewer entries, on a local disk, are read one after the other: threads would cost more.
+_FEW_ENTRIES = 1000
+
 # A version, and what identifies its commit among others that had this number.
 SnapshotKey: TypeAlias = tuple[int, str]
+# Some manifests by their paths, with the blocks that are read of each: what a file list is made from.
+Selection: TypeAlias = tuple[tuple[str, BlockSelection], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +187,18 @@ class FileLists(Protocol_):
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
+
+    def get_selection(self, selection: Selection) -> pa.Table | None:
+        """The entries of some blocks, if they are cached."""
+
+    def put_selection(self, selection: Selection, listed: pa.Table) -> None:
+        """Cache the entries of some blocks."""
+
+    def get_start(self, path: str) -> ManifestStart | None:
+        """The start of a manifest, if it is cached."""
+
+    def put_start(self, path: str, start: ManifestStart) -> None:
+        """Cache the start of a manifest."""
 
 
 class SnapshotReader(Protocol_):
@@ -328,8 +354,8 @@ class Snapshot:
         """
         listed = self._cached_files()
         if listed is None:
-            listed = self._read(where)
-            if where is None and self.lists:
+            listed, is_whole = self._read(where)
+            if is_whole and self.lists:
                 self.lists.put(self.key, listed)
         if where is None or listed.num_rows == 0:
             return listed
@@ -397,11 +423,12 @@ class Snapshot:
                 self.lists.put(self.key, listed)
         return listed
 
-    def _read(self, where: Predicate | None) -> pa.Table:
+    def _read(self, where: Predicate | None) -> tuple[pa.Table, bool]:
+        """The live splits that manifests and blocks do not exclude, and whether these are all splits."""
         with metrics.timed("indextables.state.read.duration_ms"):
             tombstones = self.base.state.tombstones if self.base.state else ()
             try:
-                base = self._base_files(where)
+                base, is_whole = self._base_files(where)
             except CorruptLogError as error:
                 if self.fallback is None:
                     raise
@@ -409,27 +436,56 @@ class Snapshot:
                     other = self._from_other_base(self.fallback)
                 except CorruptLogError:
                     raise error from None
-                return other.files(where)
+                return other.files(where), where is None
             listed = _applied(base, self.delta, tombstones)
         if listed["companionSourceFiles"].null_count < listed.num_rows and not is_companion(self.protocol):
             raise companion_error(self.metadata, self.url)
         metrics.record("indextables.state.read.file_count", listed.num_rows)
-        return listed
+        return listed, is_whole
 
-    def _base_files(self, where: Predicate | None) -> pa.Table:
+    def _base_files(self, where: Predicate | None) -> tuple[pa.Table, bool]:
+        """The entries of the base, and whether these are all of them."""
         if self.base.listed is not None:
-            return self.base.listed
+            return self.base.listed, True
         state = self.base.state
         manifests = [m for m in state.manifests if self._may_hold(m, where)] if state else []
         metrics.record("indextables.state.read.manifest_count", len(manifests))
-        if not manifests:
-            return files.FILES.empty_table()
-        if len(manifests) == 1:
-            tables = [self._manifest(manifests[0], where)]
-        else:
-            with ThreadPoolExecutor(min(self._source.parallelism, len(manifests))) as pool:
-                tables = list(pool.map(lambda m: self._manifest(m, where), manifests))
-        return with_unescaped_partitions(_last_of_each_path(tables))
+        starts = self._each_manifest(lambda m: self._start(m, where), manifests)
+        parts = [
+            _Part(
+                resolve_manifest_path(manifest.path, self.base.folder),
+                manifest.num_entries,
+                start,
+                None if start is None or where is None else self._blocks(start, where),
+            )
+            for manifest, start in zip(manifests, starts, strict=True)
+        ]
+        is_whole = all(part.selection is None for part in parts) and (
+            state is None or len(parts) == len(state.manifests)
+        )
+        selection = tuple((part.path, part.selection) for part in parts)
+        if not is_whole and self.lists and (cached := self.lists.get_selection(selection)) is not None:
+            return cached, False
+        tables = self._each_manifest(
+            lambda part: read_blocks(
+                self.log, part.path, entries=part.num_entries, start=part.start, selection=part.selection
+            ),
+            [part for part in parts if part.selection != ()],
+        )
+        if not tables:
+            return files.FILES.empty_table(), is_whole
+        listed = with_unescaped_partitions(_last_of_each_path(tables))
+        if not is_whole and self.lists:
+            self.lists.put_selection(selection, listed)
+        return listed, is_whole
+
+    def _each_manifest(self, read: Callable[[M], T], manifests: Sequence[M]) -> list[T]:
+        """What is read of each manifest, in their order."""
+        few = self.log.is_local and all(each.num_entries <= _FEW_ENTRIES for each in manifests)
+        if few or len(manifests) < 2:
+            return [read(each) for each in manifests]
+        with ThreadPoolExecutor(min(self._source.parallelism, len(manifests))) as pool:
+            return list(pool.map(read, manifests))
 
     def _may_hold(self, manifest: ManifestInfo, where: Predicate | None) -> bool:
         if where is None or not manifest.partition_bounds:
@@ -442,16 +498,30 @@ class Snapshot:
         plain = {name: (b.min, b.max) for name, b in bounds.items()}
         return bounds_may_match(where, plain, self.schema, self.partition_columns, ordered=ordered)
 
-    def _manifest(self, manifest: ManifestInfo, where: Predicate | None) -> pa.Table:
+    def _start(self, manifest: ManifestInfo, where: Predicate | None) -> ManifestStart | None:
+        """The start of a manifest if some of its blocks may be left out; None if it is read as a whole."""
+        if where is None or not self.partition_columns or manifest.num_entries <= BLOCK_ENTRIES:
+            return None
         path = resolve_manifest_path(manifest.path, self.base.folder)
-        keep_block = None
-        if where is not None and self.partition_columns:
-            condition = where
+        start = self.lists.get_start(path) if self.lists else None
+        if start is None:
+            start = read_start(self.log, path, entries=manifest.num_entries)
+            if start is not None and self.lists:
+                self.lists.put_start(path, start)
+        return start
 
-            def keep_block(bounds: Mapping[str, Bounds]) -> bool:
-                return self._overlap(condition, bounds, ordered=True)
+    def _blocks(self, start: ManifestStart, where: Predicate) -> BlockSelection:
+        return start.select(lambda bounds: self._overlap(where, bounds, ordered=True))
 
-        return read_manifest(self.log, path, entries=manifest.num_entries, keep_block=keep_block)
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The blocks of a manifest that are read."""
+
+    path: str
+    num_entries: int
+    start: ManifestStart | None
+    selection: BlockSelection
 
 
 @lru_cache(maxsize=64)

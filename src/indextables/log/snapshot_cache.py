@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from indextables.cache import Cache, CacheStatistics
 from indextables.log.format.actions import Action, Metadata
+from indextables.log.format.manifest import ManifestStart
 from indextables.log.segment import Segment, Stamp
-from indextables.log.snapshot import Snapshot, SnapshotKey, SnapshotReader
+from indextables.log.snapshot import Selection, Snapshot, SnapshotKey, SnapshotReader
 from indextables.options import Options
 from indextables.options import log as opt
 from indextables.records import dataclass
@@ -53,7 +54,11 @@ SNAPSHOTS: Cache[Key, Snapshot] = Cache()
 NEWEST: Cache[Key, tuple[Snapshot, Stamp | None]] = Cache()
 VERSIONS: Cache[Key, list[Action]] = Cache()
 METADATA: Cache[Key, Metadata] = Cache()
+# By snapshot, or by the blocks that they are from.
 FILE_LISTS: Cache[Key, pa.Table] = Cache(weigh=lambda listed: int(listed.nbytes))
+MANIFEST_STARTS: Cache[Key, ManifestStart] = Cache(weigh=lambda start: start.nbytes)
+# The starts of manifests are small: their share of the memory of file lists.
+_STARTS_SHARE = 16
 
 
 class SnapshotCache:
@@ -106,9 +111,7 @@ class FileListCache:
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
         """The live splits of a snapshot, if they are kept."""
-        return (
-            FILE_LISTS.get((self._scope, key), ttl_ms=self._limits.ttl_ms) if self._limits.capacity else None
-        )
+        return self._get(key)
 
     def has(self, key: SnapshotKey) -> bool:
         """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
@@ -116,6 +119,33 @@ class FileListCache:
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
         """Keep the live splits of a snapshot."""
+        self._put(key, listed)
+
+    def get_selection(self, selection: Selection) -> pa.Table | None:
+        """The entries of some blocks, if they are cached."""
+        return self._get(selection)
+
+    def put_selection(self, selection: Selection, listed: pa.Table) -> None:
+        """Cache the entries of some blocks."""
+        self._put(selection, listed)
+
+    def get_start(self, path: str) -> ManifestStart | None:
+        """The start of a manifest, if it is cached."""
+        if not self._limits.capacity:
+            return None
+        return MANIFEST_STARTS.get((self._scope, path), ttl_ms=self._limits.ttl_ms)
+
+    def put_start(self, path: str, start: ManifestStart) -> None:
+        """Cache the start of a manifest."""
+        if self._limits.capacity:
+            MANIFEST_STARTS.put((self._scope, path), start, max_weight=self._max_bytes // _STARTS_SHARE)
+
+    def _get(self, key: Hashable) -> pa.Table | None:
+        if not self._limits.capacity:
+            return None
+        return FILE_LISTS.get((self._scope, key), ttl_ms=self._limits.ttl_ms)
+
+    def _put(self, key: Hashable, listed: pa.Table) -> None:
         if self._limits.capacity:
             FILE_LISTS.put(
                 (self._scope, key), listed, capacity=self._limits.capacity, max_weight=self._max_bytes
@@ -124,7 +154,14 @@ class FileListCache:
 
 def invalidate(url: str | None = None) -> int:
     """Remove what any reader read of a log (its folder's url), or of all logs; returns how many values."""
-    caches: tuple[Cache[Key, Any], ...] = (SNAPSHOTS, NEWEST, FILE_LISTS, VERSIONS, METADATA)
+    caches: tuple[Cache[Key, Any], ...] = (
+        SNAPSHOTS,
+        NEWEST,
+        FILE_LISTS,
+        MANIFEST_STARTS,
+        VERSIONS,
+        METADATA,
+    )
     return sum(len(cache.discard(lambda key, _: url in (None, key[0].url))) for cache in caches)
 
 
@@ -134,6 +171,7 @@ def cache_statistics() -> dict[str, CacheStatistics]:
         "newest": NEWEST,
         "snapshot": SNAPSHOTS,
         "fileList": FILE_LISTS,
+        "manifest": MANIFEST_STARTS,
         "version": VERSIONS,
         "metadata": METADATA,
     }

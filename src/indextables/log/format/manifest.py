@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from indextables.log.format.state_manifest import (
     encode_index,
     read_index,
 )
+from indextables.records import dataclass
 from indextables.schema.values import NULL_PARTITION, parse_values
 from indextables.store import Store
 
@@ -49,6 +50,8 @@ _SMALL_ENTRIES = 250
 
 # As much of a manifest is fetched to see which of its blocks are needed.
 _HEAD_BYTES = 32 * 1024
+# The record of a block takes about as much memory, and the bounds of each of its columns, too.
+_BLOCK_INFO_BYTES = 300
 
 KeepBlock = Callable[[Mapping[str, Bounds]], bool]
 
@@ -156,32 +159,93 @@ def read_manifest(
     Raises:
         CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
     """
+    with _manifest_errors(store, path):
+        start = None if keep_block is None else _read_start(store, path, entries)
+        selection = None if start is None or keep_block is None else start.select(keep_block)
+        return _read(store, path, entries, columns, start, selection)
+
+
+# The numbers of the blocks that are read, in their order; None for all of them.
+BlockSelection: TypeAlias = tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestStart:
+    """The first bytes of a manifest, with at least its header, and the blocks that the header lists."""
+
+    data: bytes
+    header_size: int
+    blocks: tuple[BlockInfo, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory, by an estimate."""
+        return len(self.data) + sum(_BLOCK_INFO_BYTES * (1 + len(block.bounds)) for block in self.blocks)
+
+    def select(self, keep_block: KeepBlock) -> BlockSelection:
+        """The blocks that are kept."""
+        selection = tuple(number for number, block in enumerate(self.blocks) if keep_block(block.bounds))
+        return None if len(selection) == len(self.blocks) else selection
+
+
+def read_start(store: Store, path: str, *, entries: int) -> ManifestStart | None:
+    """The start of a manifest; None if another engine wrote it, which lists no blocks.
+
+    Raises:
+        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+    """
+    with _manifest_errors(store, path):
+        return _read_start(store, path, entries)
+
+
+def read_blocks(
+    store: Store, path: str, *, entries: int, start: ManifestStart | None, selection: BlockSelection
+) -> pa.Table:
+    """The entries of some blocks of a manifest.
+
+    Raises:
+        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+    """
+    with _manifest_errors(store, path):
+        return _read(store, path, entries, None, start, selection)
+
+
+@contextmanager
+def _manifest_errors(store: Store, path: str) -> Iterator[None]:
     url = f"{store.url}/{path}"
     try:
-        data, rows = _fetch(store, path, entries, keep_block)
-        return _entries(data, rows, columns)
+        yield
     except ObjectMissingError:
         raise CorruptLogError(url, "the manifest is missing, though the state refers to it") from None
     except (AvroError, LogError) as error:
         raise CorruptLogError(url, f"the manifest cannot be read: {error}") from error
 
 
-def _fetch(store: Store, path: str, entries: int | None, keep_block: KeepBlock | None) -> tuple[bytes, int]:
-    """A container with the blocks that are read, all of them checked, and the number of their records."""
-    if keep_block is not None:
-        size = store.head(path).size
-        start = store.get_range(path, 0, min(size, _HEAD_BYTES))
-        start, header = _header(store, path, start, size)
-        index = read_index(header)
-        if index is not None:
-            if header.size + sum(block.size for block in index) != size:
-                raise AvroError("it is shorter or longer than its list of blocks says")
-            _check_count(sum(block.count for block in index), entries)
-            selection = [number for number, block in enumerate(index) if keep_block(block.bounds)]
-            if len(selection) < len(index):
-                return _splice(store, path, start, header.size, index, selection)
+def _read(
+    store: Store,
+    path: str,
+    entries: int | None,
+    columns: Sequence[str] | None,
+    start: ManifestStart | None,
+    selection: BlockSelection,
+) -> pa.Table:
+    if start is not None and selection is not None:
+        return _entries(*_splice(store, path, start, selection), columns)
     data = store.get(path)
-    return data, _check(data, entries)
+    return _entries(data, _check(data, entries), columns)
+
+
+def _read_start(store: Store, path: str, entries: int | None) -> ManifestStart | None:
+    size = store.head(path).size
+    data = store.get_range(path, 0, min(size, _HEAD_BYTES))
+    data, header = _header(store, path, data, size)
+    index = read_index(header)
+    if index is None:
+        return None
+    if header.size + sum(block.size for block in index) != size:
+        raise AvroError("it is shorter or longer than its list of blocks says")
+    _check_count(sum(block.count for block in index), entries)
+    return ManifestStart(data, header.size, tuple(index))
 
 
 def _check(data: bytes, entries: int | None) -> int:
@@ -216,21 +280,24 @@ def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, av
         start += store.get_range(path, len(start), min(size, 4 * len(start)))
 
 
-def _splice(
-    store: Store, path: str, start: bytes, header_size: int, index: list[BlockInfo], selection: list[int]
-) -> tuple[bytes, int]:
-    """A container of some of the blocks; those that came with its start are not fetched again."""
-    offsets = [header_size]
+def _splice(store: Store, path: str, start: ManifestStart, selection: Sequence[int]) -> tuple[bytes, int]:
+    """A container of some of the blocks, and its number of records.
+
+    Blocks that came with the start are not fetched again.
+    """
+    index = start.blocks
+    offsets = [start.header_size]
     for block in index:
         offsets.append(offsets[-1] + block.size)
-    here = [number for number in selection if offsets[number + 1] <= len(start)]
+    here = [number for number in selection if offsets[number + 1] <= len(start.data)]
     there = selection[len(here) :]
-    blocks = [start[offsets[number] : offsets[number + 1]] for number in here]
+    blocks = [start.data[offsets[number] : offsets[number + 1]] for number in here]
     if there:
         blocks += store.get_ranges(path, [(offsets[number], offsets[number + 1]) for number in there])
     for number, data in zip(selection, blocks, strict=True):
         index[number].check(data)
-    return b"".join((start[:header_size], *blocks)), sum(index[number].count for number in selection)
+    header = start.data[: start.header_size]
+    return b"".join((header, *blocks)), sum(index[number].count for number in selection)
 
 
 def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
