@@ -101,7 +101,7 @@ class World:
         self.oracle.storage = self.storage
         self.setup = Process("setup", lambda _: None, random.Random(f"setup {self.seed}"))
         self.storage.setup = self.setup
-        Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
+        Current.use(self.scheduler, self.storage, self.setup)
 
     def options(self, extra: Mapping[str, str]) -> Options:
         """The options of the run with others."""
@@ -126,7 +126,7 @@ class World:
             return
         self.image = (self.image + self.storage.source.randrange(1, IMAGES)) % IMAGES
         image = image_of(self.image)
-        Current.scheduler, Current.storage, Current.setup = self.scheduler, self.storage, self.setup
+        Current.use(self.scheduler, self.storage, self.setup)
         self.storage.objects.clear()
         self.storage.objects.update(image.objects)
         self.oracle.splits.update(image.splits)
@@ -292,7 +292,7 @@ def image_of(number: int) -> Image:
     made = Image(dict(world.storage.objects), truth, world.oracle.splits, world.oracle.writers, partition_by)
     _images[key] = made
     if outer is not None:
-        Current.scheduler, Current.storage, Current.setup = outer
+        Current.use(*outer)
     return made
 
 
@@ -313,9 +313,11 @@ def run(seed: int, *, streams: bool = False) -> Result:
     world.scheduler.now = START_MS
     traits = world.storage.traits
     traits.page = source.choice((2, 4, 8, 1000))
+    traits.stops_early = source.random() < 0.5
     traits.seconds = source.random() < 0.5
     traits.late_deletes = source.random() < 0.3
     traits.offsets = source.choice(((0,), (0,), (0, -1500, 700), (-20_000, 20_000)))
+    Current.use(world.scheduler, world.storage, world.setup)
     # Deleting a folder while a first write fills it leaves the writer no way to know.
     world.storage.faults = FaultPlan.random(source, replacement=number > 0 and source.random() < 0.08)
     partition_by = image.partition_by if number else source.choice(((), ("part",)))
@@ -380,6 +382,7 @@ def _settings(source: random.Random) -> dict[str, str]:
         "transaction.cache.enabled": source.choice(("true", "true", "false")),
         "state.format": source.choice(("avro",) * 7 + ("json",)),
         "state.entriesPerManifest": source.choice(("2", "50000")),
+        "cleanup.maxVersions": source.choice(("0", "0", "2", "5")),
     }
 
 

@@ -15,8 +15,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
+from indextables.log import segment
 from indextables.log.environment import Environment
 from indextables.log.format.files import FILES, conform
+from indextables.store import Store
 from indextables.store.backend import Backend
 from indextables.store.location import Location
 from tests.simulation import splits
@@ -34,6 +36,12 @@ class Current:
     storage: Storage
     setup: Process
     real_splits = False
+
+    @classmethod
+    def use(cls, scheduler: Scheduler, storage: Storage, setup: Process) -> None:
+        """Let the replaced names belong to a run; a first listing ends where a page of its store does."""
+        cls.scheduler, cls.storage, cls.setup = scheduler, storage, setup
+        segment._MAX_FIRST_FILES = storage.traits.page
 
     @classmethod
     def process(cls) -> Process:
@@ -158,6 +166,10 @@ def _connect(connect: Callable[..., Backend]) -> Callable[..., Backend]:
     return connected
 
 
+def _lists_in_pages(store: Store) -> bool:
+    return Current.storage.traits.stops_early
+
+
 # The entries of manifests by their bytes.
 _entries: dict[bytes, pa.Table] = {}
 
@@ -215,6 +227,8 @@ def installed(*, real_splits: bool = False) -> Iterator[pytest.MonkeyPatch]:
         from indextables.store import handle  # noqa: PLC0415
 
         patch.setattr(handle, "connect", _connect(handle.connect))
+        patch.setattr(Store, "lists_in_pages", property(_lists_in_pages))
+        patch.setattr(segment, "_MAX_FIRST_FILES", segment._MAX_FIRST_FILES)  # set anew by every run
         patch.setattr(transaction_log, "Environment", _chance)
         for name, stand_in in (
             ("begin", _begin_job),

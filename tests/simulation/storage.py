@@ -35,7 +35,10 @@ class StoredObject:
 class StorageTraits:
     """How the store of a run behaves where stores differ."""
 
+    # So many objects are in one page of a listing.
     page: int = 1000
+    # Whether a reader may stop a listing after a page, as on object stores; else it is made as a whole.
+    stops_early: bool = False
     seconds: bool = False
     # Clocks of the hosts that stamp objects, as offsets in milliseconds.
     offsets: tuple[int, ...] = (0,)
