@@ -256,7 +256,8 @@ class Oracle(Watcher):
     def _check_epoch(self, key: str, process: Process | None, *, created: bool) -> None:
         """An operation that has looked since must know that the table is another one.
 
-        Without a look in between nothing can be known: then all bets are off, and nothing more is checked.
+        Without a look in between nothing can be known, nor when a request was sent before that and arrives
+        late: then all bets are off, and nothing more is checked.
         """
         operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
         if operation is None or operation.epoch == self.epoch or self.excused:
@@ -265,10 +266,15 @@ class Oracle(Watcher):
         match = _VERSION.fullmatch(key)
         if operation.seen == 0:
             operation.epoch = self.epoch  # There was no table when it began, so it belongs to none.
-        elif process.name not in self.looked_since:
+        elif process.name not in self.looked_since or self._was_sent_before(self.epoch):
             self.excused = True
         elif created and match and operation.all_or_nothing:
             self.fail(f"{operation} made {key} of another table than the one it read")
+
+    def _was_sent_before(self, epoch: int) -> bool:
+        """Whether a late request takes effect that was sent to an earlier table."""
+        sent = self.storage.arriving_from if self.storage else None
+        return sent is not None and sent < epoch
 
     def _version(self, version: int, actions: list[dict[str, Any]], process: Process | None) -> None:
         operation: Operation | None = process.operation if process else None  # type: ignore[assignment]

@@ -83,6 +83,8 @@ class Storage:
     history: list[tuple[object, ...]] = field(default_factory=list)
     writes: int = 0
     created_version: set[str] = field(default_factory=set)
+    # While a late request takes effect: the table, by `Watcher.epoch`, that was there when it was sent.
+    arriving_from: int | None = None
     # Acts while no process runs: before the first one begins, and after the last one ended.
     setup: Process | None = None
 
@@ -165,8 +167,9 @@ class Storage:
         process = self.scheduler.current
         if fault in (Fault.LATE, Fault.CRASH_LATE, Fault.REPEATED) and late:
             operation = process.operation if process else None
+            sent = self.watcher.epoch
             self.scheduler.later(
-                10 ** self.source.uniform(1, 4.3), lambda: self._arrive(key, effect, process, operation)
+                10 ** self.source.uniform(1, 4.3), lambda: self._arrive(key, effect, process, operation, sent)
             )
         if fault in (None, Fault.LOST, Fault.CRASH_AFTER, Fault.REPEATED, Fault.PARTLY, Fault.CRASH_PARTLY):
             effect()
@@ -181,13 +184,20 @@ class Storage:
         raise StoreError(f"sim://{key}: {fault}; repeat the operation")
 
     def _arrive(
-        self, key: str, effect: Callable[[], None], process: Process | None, operation: object | None
+        self,
+        key: str,
+        effect: Callable[[], None],
+        process: Process | None,
+        operation: object | None,
+        sent: int,
     ) -> None:
         """A request arrives late: it is still one of the operation that sent it."""
         self.history.append((self.scheduler.steps, "-", operation, "arrives late", key, None))
         assert process is not None
         process.operation, now = operation, process.operation
+        self.arriving_from = sent
         effect()
+        self.arriving_from = None
         process.operation = now
 
     def _crash(self, process: Process) -> NoReturn:
