@@ -2,11 +2,16 @@
 
 Tables, splits and logs are untrusted: the sizes that they announce are compared with these limits before
 memory is allocated (PROTOCOL.md, "Limits"). The number of open files depends on the limit of the process
-(`ulimit -n`): a quarter is for splits, a quarter for indexes, the rest for everything else.
+(`ulimit -n`): a quarter is for splits, a quarter for indexes, the rest for everything else. `ByteLimit`
+bounds the memory of what runs at once.
 """
 
 import errno
+import os
 import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -87,3 +92,31 @@ def is_resource_exhausted(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+class ByteLimit:
+    """Lets work begin while the bytes of all running work are below a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self) -> None:
+        """Start anew, as in a forked child: threads of the parent may have reserved bytes."""
+        self._used = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Wait until there is room for so many bytes; more than the limit wait until nothing else runs."""
+        size = min(size, self._limit)
+        with self._changed:
+            self._changed.wait_for(lambda: self._used + size <= self._limit)
+            self._used += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._used -= size
+                self._changed.notify_all()

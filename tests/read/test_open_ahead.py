@@ -1,5 +1,6 @@
 """Splits of an object store are opened many at once: the rows and their order are those of a local table."""
 
+import importlib
 import threading
 import time
 from pathlib import Path
@@ -9,7 +10,10 @@ import pytest
 
 import indextables
 from indextables.errors import StoreError
+from indextables.limits import ByteLimit
 from indextables.read.split_source import close_splits
+from indextables.split.index import files
+from indextables.split.query.searcher import IndexSearcher
 from indextables.store import Store
 
 SPLITS = 24
@@ -151,3 +155,52 @@ def test_the_error_of_one_split_names_it_and_ends_the_rest(tmp_path, remote, req
         time.sleep(0.01)
     assert threading.active_count() <= before
     assert table.scan(where="t INDEXQUERY 'needle'").num_rows == 1
+
+
+class AtOnce:
+    """Counts how many calls of a function run at once; each waits until so many do, or for some seconds."""
+
+    def __init__(self, together: int) -> None:
+        self.most = self._running = 0
+        self._together = together
+        self._changed = threading.Condition()
+
+    def of(self, function):
+        def counted(*arguments, **named):
+            with self._changed:
+                self._running += 1
+                self.most = max(self.most, self._running)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self.most >= self._together, timeout=5)
+            try:
+                return function(*arguments, **named)
+            finally:
+                with self._changed:
+                    self._running -= 1
+
+        return counted
+
+
+def test_cached_splits_are_ranked_and_counted_at_once_whatever_their_size(tmp_path, remote, monkeypatch):
+    written(remote)
+    options = {"cache.disk.path": str(tmp_path / "cache"), "read.parallelism": "4"}
+    table = indextables.open(remote, options=options)
+    everything = table.search("row straw", limit=None)
+    monkeypatch.setattr(files, "_fetching", ByteLimit(1))
+    ranked, counted = AtOnce(4), AtOnce(4)
+    search = importlib.import_module("indextables.read.search")
+    monkeypatch.setattr(search, "best_rows", ranked.of(search.best_rows))
+    monkeypatch.setattr(IndexSearcher, "term_statistics", counted.of(IndexSearcher.term_statistics))
+    assert table.search("straw row", limit=None)["n"].sort() == everything["n"].sort()
+    assert (ranked.most, counted.most) == (4, 4)
+
+
+def test_indexes_are_fetched_at_once_as_far_as_there_is_memory(tmp_path, remote, monkeypatch):
+    written(remote)
+    read_ranges = files.read_ranges  # type: ignore[attr-defined]
+    for limit, together in ((128 << 20, 4), (1, 1)):
+        fetches = AtOnce(together)
+        monkeypatch.setattr(files, "_fetching", ByteLimit(limit))
+        monkeypatch.setattr(files, "read_ranges", fetches.of(read_ranges))
+        assert cold(remote, tmp_path).search("straw", limit=None).num_rows == SPLITS * ROWS - 1
+        assert (fetches.most == 1) is (limit == 1)

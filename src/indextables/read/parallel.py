@@ -1,4 +1,4 @@
-"""Splits in parallel: functions run in several threads, in bounded memory, and splits are opened ahead.
+"""Splits in parallel: functions run in several threads, and splits are opened ahead.
 
 Results come in the order of the functions. Splits of an object store are opened many at once, because a
 request takes long, but waits only: footers, term filters and the parts of indexes that a condition needs are
@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -123,52 +122,8 @@ def parallelism(options: Options) -> int:
     return options.get(reading.PARALLELISM) or os.cpu_count() or 2
 
 
-# The most bytes of indexes that are fetched at once, by an estimate: this share of a split.
-_MAX_BYTES = 128 << 20
-_INDEX_SHARE = 0.3
 # If a limit may be reached early, so many splits are opened at once.
 _FEW = 4
-
-
-class _ByteLimit:
-    """Lets work begin while the bytes of all running work are below a limit."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.reset()
-
-    def reset(self) -> None:
-        """Start anew, as in a forked child: threads of the parent may have reserved bytes."""
-        self._used = 0
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Wait until there is room for so many bytes; more than the limit wait until nothing else runs."""
-        size = min(size, self._limit)
-        with self._changed:
-            self._changed.wait_for(lambda: self._used + size <= self._limit)
-            self._used += size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._used -= size
-                self._changed.notify_all()
-
-
-_limit = _ByteLimit(_MAX_BYTES)
-os.register_at_fork(after_in_child=_limit.reset)
-
-
-@contextmanager
-def index_bytes_reserved(store: Store, ref: "SplitRef") -> Iterator[None]:
-    """Wait until there is room for the index of a split that is fetched from an object store."""
-    if store.is_local:
-        yield
-        return
-    with _limit.reserve(int(ref.size * _INDEX_SHARE)):
-        yield
 
 
 def splits_at_once(store: Store, splits: Sequence[SplitRef], table: TableContext) -> int:
@@ -233,6 +188,5 @@ def _open_and_fetch(
         if isinstance(condition, Always):
             return reader if condition.value is True else None
         if ref.is_parquet and ref.source_file is None:
-            with index_bytes_reserved(store, ref):
-                reader.fetch_index(condition)
+            reader.fetch_index(condition)
         return reader

@@ -16,7 +16,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import Always, And, Column, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
-from indextables.read.parallel import each, index_bytes_reserved, parallelism, splits_at_once
+from indextables.read.parallel import each, parallelism, splits_at_once
 from indextables.read.spec import FRAGMENT_LENGTH, SCORE
 from indextables.read.split_reader import SplitReader, split_errors
 from indextables.read.table_context import SplitPlan, SplitRef, TableContext, plan_splits, table_context
@@ -128,7 +128,7 @@ def _select_rows(tops: Sequence[TopRows], limit: int | None) -> _Selection:
 def _best(
     store: Store, ref: SplitRef, table: TableContext, ranked: RankedSearch, statistics: TermStatistics | None
 ) -> TopRows:
-    with split_errors(table, ref), index_bytes_reserved(store, ref):
+    with split_errors(table, ref):
         return best_rows(SplitReader(store, ref, table), ranked, statistics)
 
 
@@ -246,7 +246,7 @@ def _scored_words(searches: Sequence[Search], mapping: Mapping, bind: Bind) -> l
 
 
 def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequence[Search]) -> TermStatistics:
-    with split_errors(table, ref), index_bytes_reserved(store, ref):
+    with split_errors(table, ref):
         reader = SplitReader(store, ref, table)
         absent = _absent_words(reader, searches)
         if absent is not None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import tantivy
 
 from indextables.errors import SplitError
+from indextables.limits import ByteLimit
 from indextables.options import Options
 from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.records import dataclass
@@ -47,6 +48,8 @@ _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
 # Requests of an object store wait more than they work.
 _REQUESTS_AT_ONCE = 8
+# The stored bytes of indexes that all threads together have in memory while they fetch them.
+_fetching = ByteLimit(128 << 20)
 # Below this many bytes, threads cost more than they save.
 _MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
@@ -217,7 +220,20 @@ def create_files(footer: Footer, folder: Path) -> None:
 
 
 def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[CachedPiece]:
-    """Copy pieces of a split's index into the files of a folder; returns them with their checksums."""
+    """Copy pieces of a split's index into the files of a folder; returns them with their checksums.
+
+    What is fetched from an object store waits until there is memory for it.
+    """
+    if store.is_local:
+        return _copy_runs(store, footer, folder, pieces, _AT_ONCE)
+    in_memory = min(sum(piece.length for piece in pieces), _REQUESTS_AT_ONCE * _READ_BYTES)
+    with _fetching.reserve(in_memory):
+        return _copy_runs(store, footer, folder, pieces, _REQUESTS_AT_ONCE)
+
+
+def _copy_runs(
+    store: Store, footer: Footer, folder: Path, pieces: Collection[Piece], at_once: int
+) -> list[CachedPiece]:
     runs = list(_adjacent_pieces(pieces))
     # The largest first, so that the threads finish at about the same time.
     runs.sort(key=lambda run: sum(piece.size for piece in run), reverse=True)
@@ -234,7 +250,6 @@ def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[P
             for run, data in zip(runs, read, strict=True)
             for copied in _copy_from(store, footer.path, run, memoryview(data), folder)
         ]
-    at_once = _AT_ONCE if store.is_local else _REQUESTS_AT_ONCE
     if len(runs) == 1:
         return work(runs[0])
     with ThreadPoolExecutor(at_once, thread_name_prefix="indextables-unpack") as threads:
