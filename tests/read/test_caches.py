@@ -52,8 +52,8 @@ def _recorded(name, method, calls):
 
 
 def test_a_second_count_only_looks_for_newer_versions(tmp_path, monkeypatch):
+    options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
     for n in range(12):
-        options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
         indextables.write(tmp_path / "t", [{"id": n, "t": f"word{n} all"}], options=options)
     invalidate()
     where = "t INDEXQUERY 'all' AND id >= 2"
