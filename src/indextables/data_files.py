@@ -90,8 +90,10 @@ _SMALL_BUNDLE = 1 << 20
 _LARGE_BUNDLE = MAX_BUNDLE_BYTES // 2
 # A bundle of which fewer splits are live is written again without the others.
 _LEAST_LIVE = 0.5
-# At most so many splits are read for one checkpoint; the next compacted state takes the others.
+# At most so many splits are read for one checkpoint; the next compacted state takes the others. A commit
+# waits for the checkpoint that follows it, so that one reads few.
 _MAX_COLLECTED = 10_000
+_MAX_AFTER_COMMIT = 500
 _READERS = 16
 # So many splits are read before their filters are counted: the filters are in memory.
 _AT_ONCE = 16
@@ -124,7 +126,7 @@ def read_filters(store: Store, path: str, size: int, footer_start: int | None, m
 class SplitFilterBundler:
     """Writes the term filters of a table's splits into bundles (PROTOCOL.md, "Filter bundles").
 
-    Bundles save work and are not needed: what cannot be read is left out.
+    Bundles save work and are not needed: what cannot be read or written is left out.
     """
 
     store: Store
@@ -137,6 +139,7 @@ class SplitFilterBundler:
         entries: pa.Table,
         *,
         whole: bool,
+        after_commit: bool,
         token: Callable[[], str],
     ) -> Sequence[FilterBundle]:
         """The bundles of a new state; see `log.checkpoint.FilterBundler`."""
@@ -148,23 +151,24 @@ class SplitFilterBundler:
         if whole:
             retained, contents, splits = self._without_dead(log, retained, splits)
         written: list[FilterBundle] = []
-        for new in self._collect(splits):
+        for new in self._collect(splits, _MAX_AFTER_COMMIT if after_commit else _MAX_COLLECTED):
             if new.size >= _LARGE_BUNDLE:
-                written += [_write_bundle(log, part, token()) for part in new.cut()]
+                written += _write_bundles(log, new, token) or ()
             else:
                 contents.append(new)
         if not contents:
             return [*retained, *written]
         # Small bundles at the end are written again with the new one, so that there are few.
         size = sum(content.size for content in contents)
+        before = list(retained)
         while retained and retained[-1].size <= max(_SMALL_BUNDLE, size) < _LARGE_BUNDLE:
             last = retained.pop()
             content = _read_bundle(log, last)
             if content is not None:
                 contents.insert(0, content)
                 size += content.size
-        merged = BundleContent.merge(contents)
-        return [*retained, *written, *(_write_bundle(log, part, token()) for part in merged.cut())]
+        last_ones = _write_bundles(log, BundleContent.merge(contents), token)
+        return [*before, *written] if last_ones is None else [*retained, *written, *last_ones]
 
     def _without_dead(
         self, log: Store, bundles: Sequence[FilterBundle], splits: pa.Table
@@ -188,10 +192,10 @@ class SplitFilterBundler:
             absent &= find_keys(live, keys) < 0
         return retained, contents, splits.filter(pa.array(absent))
 
-    def _collect(self, splits: pa.Table) -> Iterator[BundleContent]:
-        """The filters of splits, read from the splits; all but the last one make a large bundle."""
+    def _collect(self, splits: pa.Table, most: int) -> Iterator[BundleContent]:
+        """The filters of at most so many splits, read from them; all but the last one make a large bundle."""
         # The newest first: those are searched most.
-        newest = splits.sort_by([("modificationTime", "descending")]).slice(0, _MAX_COLLECTED)
+        newest = splits.sort_by([("modificationTime", "descending")]).slice(0, most)
         contents: list[BundleContent] = []
         with ThreadPoolExecutor(_READERS, thread_name_prefix="indextables-filters") as pool:
             for start in range(0, newest.num_rows, _AT_ONCE):
@@ -232,6 +236,21 @@ def _read_bundle(log: Store, bundle: FilterBundle) -> BundleContent | None:
         return decode_bundle(log.get_range(bundle.path, 0, bundle.size), bundle.directory)
     except (SplitError, StoreError) as error:
         _logger.debug("the filter bundle %s is not used any more: %s", bundle.path, error)
+        return None
+
+
+def _write_bundles(log: Store, content: BundleContent, token: Callable[[], str]) -> list[FilterBundle] | None:
+    """Write filters in bundles of the right size; None if the store refuses one."""
+    try:
+        return [_write_bundle(log, part, token()) for part in content.cut()]
+    except StoreError as error:
+        _logger.warning(
+            "the term filters of %d splits of %s are in no filter bundle until the next compacted state, so that "
+            "searches open these splits: %s",
+            len(content.keys),
+            log.url,
+            error,
+        )
         return None
 
 

@@ -15,6 +15,7 @@ from indextables import data_files, diagnostics, metrics
 from indextables.errors import StoreError
 from indextables.read import split_source, table_context
 from indextables.read.table_context import SKIPPED
+from indextables.store import Store
 
 TEXT = {"indexing.typemap.t": "text", "mergeOnWrite.enabled": "false"}
 SPLITS = 12
@@ -221,6 +222,48 @@ def test_a_split_that_cannot_be_read_does_not_fail_the_checkpoint(tmp_path, monk
     (named,) = _named(folder)
     assert named.splits == 4
     assert indextables.open(folder).count("t INDEXQUERY 'only3'") > 0
+
+
+def test_a_commit_waits_for_the_filters_of_few_splits_and_a_checkpoint_reads_all(tmp_path, monkeypatch):
+    folder = tmp_path / "t"
+    write(folder, range(9), **NO_BUNDLES)
+    monkeypatch.setattr(data_files, "_MAX_AFTER_COMMIT", 3)
+    # The commit after an upgrade compacts the state, whose splits are in no bundle.
+    compacting = {"checkpoint.interval": "1", "state.compaction.maxManifests": "1"}
+    write(folder, [9], **compacting)
+    assert sum(bundle.splits for bundle in _named(folder)) == 3
+    write(folder, [10], **compacting)
+    assert sum(bundle.splits for bundle in _named(folder)) == 6
+    write(folder, [11], **{"checkpoint.interval": "0"})
+    indextables.open(folder).checkpoint()
+    assert sum(bundle.splits for bundle in _named(folder)) == 12
+    assert indextables.open(folder).count("t INDEXQUERY 'only3'") > 0
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_bundle_that_cannot_be_written_does_not_fail_the_state(tmp_path, monkeypatch, caplog, before):
+    folder = tmp_path / "t"
+    write(folder, range(5), **{"checkpoint.interval": "4" if before else "0"})
+    named = list(_named(folder))
+    assert bool(named) is before
+    create = Store.create
+
+    def refusing(store, path, data):
+        if "filters-" in path:
+            raise StoreError("the disk is full")
+        return create(store, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "create", refusing)
+        write(folder, [5], **{"checkpoint.interval": "1"})
+    version = indextables.open(folder).version
+    assert (folder / "_transaction_log" / f"state-v{version:020d}" / "_manifest.avro").is_file()
+    assert _named(folder) == named
+    assert "the disk is full" in caplog.text
+    assert indextables.open(folder).count("t INDEXQUERY 'only5'") > 0
+    write(folder, [6])
+    indextables.open(folder).checkpoint()
+    assert sum(bundle.splits for bundle in _named(folder)) == 7
 
 
 def test_columns_without_a_term_filter_skip_nothing(tmp_path, opened):

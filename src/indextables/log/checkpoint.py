@@ -81,6 +81,7 @@ class FilterBundler(Protocol_):
         entries: pa.Table,
         *,
         whole: bool,
+        after_commit: bool,
         token: Callable[[], str],
     ) -> Sequence[FilterBundle]:
         """The bundles of a new state.
@@ -90,6 +91,7 @@ class FilterBundler(Protocol_):
             bundles: the bundles of the state before.
             entries: the splits that were added since; if `whole`, all live splits.
             whole: whether splits that are not among the entries are gone.
+            after_commit: whether a commit waits for the state, so that little may be read.
             token: returns random text for the name of a bundle.
         """
 
@@ -160,10 +162,12 @@ def checkpoint(
     *,
     compact: bool,
     bundler: FilterBundler | None = None,
+    after_commit: bool = False,
 ) -> CheckpointResult:
     """Write the state of a snapshot, unless there is one at its version already.
 
-    Without a bundler the filter bundles of the state before are those of the new one.
+    Without a bundler the filter bundles of the state before are those of the new one. `after_commit` is
+    whether a commit waits for the state.
     """
     options = loader.options
     with metrics.timed("indextables.state.write.duration_ms"):
@@ -176,7 +180,9 @@ def checkpoint(
         attempt = 1
         while True:
             try:
-                created = created or _create_state(loader, snapshot, env, bundler, compact=compact)
+                created = created or _create_state(
+                    loader, snapshot, env, bundler, compact=compact, after_commit=after_commit
+                )
                 if created.written and not checked:
                     _check_state(loader, snapshot, created, env)
                 # From here on others may rely on the state, so it is never taken back.
@@ -227,7 +233,13 @@ class _CreatedState:
 
 
 def _create_state(
-    loader: Loader, snapshot: Snapshot, env: Environment, bundler: FilterBundler | None, *, compact: bool
+    loader: Loader,
+    snapshot: Snapshot,
+    env: Environment,
+    bundler: FilterBundler | None,
+    *,
+    compact: bool,
+    after_commit: bool,
 ) -> _CreatedState:
     options = loader.options
     codec = _CODECS[options.get(opt.STATE_COMPRESSION)]
@@ -240,7 +252,7 @@ def _create_state(
         or not is_complete(loader, base.state, base.folder)
     )
     started_ms = _clocks_ms(env)
-    writer = _StateWriter(loader, snapshot, env, bundler, codec, level)
+    writer = _StateWriter(loader, snapshot, env, bundler, codec, level, after_commit)
     state = writer.compacted() if compact else writer.incremental()
     extends = not compact or not _filter_paths(state).isdisjoint(b.path for b in snapshot.filter_bundles)
     if not _has_version(loader, snapshot) or (extends and not _has_base(loader, snapshot)):
@@ -321,6 +333,7 @@ class _StateWriter:
     bundler: FilterBundler | None
     codec: str
     level: int
+    after_commit: bool
 
     def incremental(self) -> StateManifest:
         base = self.snapshot.base.state
@@ -365,7 +378,14 @@ class _StateWriter:
         bundles = self.snapshot.filter_bundles
         if self.bundler is None:
             return bundles
-        return self.bundler(self.loader.log, bundles, entries, whole=whole, token=self.env.token)
+        return self.bundler(
+            self.loader.log,
+            bundles,
+            entries,
+            whole=whole,
+            after_commit=self.after_commit,
+            token=self.env.token,
+        )
 
     def _chunks(self, listed: pa.Table) -> Iterator[pa.Table]:
         size = self.loader.options.get(opt.STATE_ENTRIES_PER_MANIFEST)

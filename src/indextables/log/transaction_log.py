@@ -289,8 +289,17 @@ class TransactionLog:
                 return state
             # Another one wrote a state of this version first, and it need not be a clean one.
 
-    def _write_state(self, snapshot: Snapshot, *, compact: bool) -> CheckpointResult:
-        return checkpoint(self._loader, snapshot, self._env, compact=compact, bundler=self._bundler)
+    def _write_state(
+        self, snapshot: Snapshot, *, compact: bool, after_commit: bool = False
+    ) -> CheckpointResult:
+        return checkpoint(
+            self._loader,
+            snapshot,
+            self._env,
+            compact=compact,
+            bundler=self._bundler,
+            after_commit=after_commit,
+        )
 
     def _commit_empty(self, snapshot: Snapshot) -> Snapshot:
         empty = Draft(operation="CHECKPOINT")
@@ -478,7 +487,7 @@ class TransactionLog:
                 # From what is on storage now, so that the newest state is the one that is extended.
                 newest, _ = self._read_newest()
                 if existing(newest) is None:
-                    self._write_state(newest, compact=merged)
+                    self._write_state(newest, compact=merged, after_commit=True)
             except Exception as error:  # noqa: BLE001 - the commit is visible, whatever went wrong after it
                 _logger.warning("no state written at version %d of %s: %s", after.version, after.url, error)
                 return
