@@ -245,8 +245,8 @@ def _write_bundles(log: Store, content: BundleContent, token: Callable[[], str])
         return [_write_bundle(log, part, token()) for part in content.cut()]
     except StoreError as error:
         _logger.warning(
-            "the term filters of %d splits of %s are in no filter bundle until the next compacted state, so that "
-            "searches open these splits: %s",
+            "the term filters of %d splits of %s are in no filter bundle until the next compacted state, so "
+            "that searches open these splits: %s",
             len(content.keys),
             log.url,
             error,

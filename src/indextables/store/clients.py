@@ -26,11 +26,48 @@ _GIVE_UP_AFTER = timedelta(minutes=3)
 _MAKERS: dict[Kind, Any] = {Kind.S3: S3Store, Kind.AZURE: AzureStore, Kind.GCS: GCSStore}
 
 
+class HedgeBudget:
+    """Bounds how many reads of a bucket are requested twice: some, and then this share of all reads.
+
+    Without it a store that is slow for everybody would get twice the load.
+    """
+
+    SHARE = 0.05
+    MOST = 8
+
+    def __init__(self) -> None:
+        self._left = float(self.MOST)
+        self._lock = threading.Lock()
+
+    def count_read(self) -> None:
+        """Count a read."""
+        with self._lock:
+            self._left = min(self._left + self.SHARE, self.MOST)
+
+    def take(self) -> bool:
+        """Whether a read may be requested twice; that counts."""
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
 class Clients(Protocol):
     """The clients of one bucket."""
 
+    budget: HedgeBudget
+
     def reading(self) -> Client:
         """For reads, listings and deletes."""
+        ...
+
+    def reading_once(self) -> Client:
+        """For the first attempt of a read: it shows an error at once."""
+        ...
+
+    def reading_again(self) -> Client:
+        """For the further attempts of such a read."""
         ...
 
     def writing(self) -> Client:
@@ -50,11 +87,14 @@ class MemoryClients:
     """One memory for all purposes."""
 
     def __init__(self) -> None:
+        self.budget = HedgeBudget()
         self._store = MemoryStore()
 
     def reading(self) -> Client:
         """The memory."""
         return self._store
+
+    reading_once = reading_again = reading
 
     def writing(self) -> Client:
         """The memory."""
@@ -75,15 +115,22 @@ class RemoteClients:
     def __init__(self, location: Location, identity: Identity) -> None:
         self._location = location
         self._identity = identity
+        self.budget = HedgeBudget()
         self._settings: ClientSettings | None = None
         self._clients: dict[str, Client] = {}
         self._lock = threading.Lock()
 
     def reading(self) -> Client:
         """Stalled reads end after cloud.readTimeout and are repeated; a long body may take its time."""
-        options = self._identity.options
-        stall = timedelta(milliseconds=options.get(cloud.READ_TIMEOUT_MS))
-        return self._client("reading", timedelta(hours=1), stall, options.get(cloud.MAX_RETRIES))
+        return self._reading("reading", self._identity.options.get(cloud.MAX_RETRIES))
+
+    def reading_once(self) -> Client:
+        """One attempt, no repetition."""
+        return self._reading("reading once", 0)
+
+    def reading_again(self) -> Client:
+        """The attempts that are left after the first one."""
+        return self._reading("reading again", max(0, self._identity.options.get(cloud.MAX_RETRIES) - 1))
 
     def writing(self) -> Client:
         """A request may take as long as its largest body needs on a slow line."""
@@ -114,6 +161,10 @@ class RemoteClients:
                 return False
             self._clients = {}
             return True
+
+    def _reading(self, purpose: str, retries: int) -> Client:
+        stall = timedelta(milliseconds=self._identity.options.get(cloud.READ_TIMEOUT_MS))
+        return self._client(purpose, timedelta(hours=1), stall, retries)
 
     def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
         # two threads may both make one; either serves

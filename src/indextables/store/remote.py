@@ -1,11 +1,13 @@
 """Object stores, and memory, through obstore."""
 
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
@@ -13,13 +15,14 @@ from obstore.exceptions import BaseError
 from indextables import metrics
 from indextables.errors import CredentialsError, ForkedStoreError, ObjectMissingError, StoreError
 from indextables.options import cloud
-from indextables.store.backend import MaybeCreated, ObjectInfo, Sink
-from indextables.store.clients import Client, Clients
+from indextables.store.backend import Backoff, MaybeCreated, ObjectInfo, Sink
+from indextables.store.clients import Client, Clients, HedgeBudget
 from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
 from indextables.store.translate import cause, denied, refused, translate
 
 T = TypeVar("T")
+_Task: TypeAlias = Callable[[], None]
 
 _PAGE = 1000
 _MOST_PARTS = 10_000
@@ -27,7 +30,10 @@ _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
 # Larger reads take long because of their size, and are requested once.
 _HEDGED_BYTES = 1 << 20
-_HEDGE_THREADS = 128
+# A thread without a read for so long ends.
+_IDLE_SECONDS = 10.0
+# After the first attempt of a read failed.
+_BACKOFF = Backoff(base_ms=100, max_ms=100)
 # Reads that were requested a second time.
 HEDGED = "indextables.store.hedged_reads"
 # the errors of obstore; ValueError for a key that it cannot send
@@ -40,35 +46,76 @@ class _Runtime:
     pid: int | None = None
 
 
-class _HedgeThreads:
-    """The threads of reads that may be requested twice; a forked child has its own."""
+class _DaemonThreads:
+    """Threads of reads that may be requested twice, as many as there are such reads.
+
+    The end of the process does not wait for them, so a request that is not answered does not delay it. A
+    forked child has its own.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+        """Start anew, as in a forked child, which has no threads."""
+        self._lock = threading.Lock()
+        # What threads without a read wait for their next one with.
+        self._idle: list[queue.SimpleQueue[_Task]] = []
 
     def submit(self, read: Callable[[], T]) -> "Future[T]":
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_HEDGE_THREADS, thread_name_prefix="indextables-read")
-        return self._pool.submit(read)
+        """Begin to read now."""
+        future: Future[T] = Future()
+        task = partial(_complete, future, read)
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is not None:
+            inbox.put(task)
+        else:
+            threading.Thread(target=self._work, args=(task,), name="indextables-read", daemon=True).start()
+        return future
+
+    def _work(self, task: "_Task | None") -> None:
+        inbox: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        while task is not None:
+            task()
+            with self._lock:
+                self._idle.append(inbox)
+            task = self._next(inbox)
+
+    def _next(self, inbox: "queue.SimpleQueue[_Task]") -> "_Task | None":
+        """The next read of a thread; None if there is none for some time."""
+        try:
+            return inbox.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            with self._lock:
+                if inbox in self._idle:
+                    self._idle.remove(inbox)
+                    return None
+        return inbox.get()
 
 
-_hedge_threads = _HedgeThreads()
-os.register_at_fork(after_in_child=_hedge_threads.reset)
+def _complete(future: "Future[T]", read: Callable[[], T]) -> None:
+    try:
+        future.set_result(read())
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        future.set_exception(error)
 
 
-def hedged(read: Callable[[], T], seconds: float) -> T:
+_daemon_threads = _DaemonThreads()
+os.register_at_fork(after_in_child=_daemon_threads.reset)
+
+
+def hedged(read: Callable[[], T], seconds: float, budget: HedgeBudget) -> T:
     """The result of a read; after so many seconds it is made a second time, and the first result counts.
 
-    An error counts only if both reads fail.
+    An error counts only if both reads fail. If the budget is spent, the first read is waited for.
     """
-    running = {_hedge_threads.submit(read)}
+    budget.count_read()
+    running = {_daemon_threads.submit(read)}
     done, running = wait(running, seconds)
-    if not done:
+    if not done and budget.take():
         metrics.record(HEDGED, 1)
-        running.add(_hedge_threads.submit(read))
+        running.add(_daemon_threads.submit(read))
     while not done or (running and all(each.exception() for each in done)):
         more, running = wait(running, return_when=FIRST_COMPLETED)
         done |= more
@@ -85,14 +132,13 @@ class RemoteBackend:
 
     def get(self, key: str) -> bytes:
         """The whole object."""
-        return self._hedged(lambda: self._reading(key, partial(_get, key=key, url=self._url(key))))
+        return self._fetching(key, partial(_get, key=key, url=self._url(key)), is_small=False)
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Ranges that are close to each other are fetched together, others side by side."""
-        read = partial(self._reading, key, partial(_fetch, key=key, ranges=ranges))
+        is_small = sum(end - start for start, end in merged(ranges)) <= _HEDGED_BYTES
         try:
-            is_small = sum(end - start for start, end in ranges) <= _HEDGED_BYTES
-            return self._hedged(read) if is_small else read()
+            return self._fetching(key, partial(_fetch, key=key, ranges=ranges), is_small=is_small)
         except (ObjectMissingError, CredentialsError):
             raise
         except StoreError:
@@ -198,16 +244,37 @@ class RemoteBackend:
 
     # --- below, the edge: every call into obstore goes through here ----------------------------------
 
-    def _hedged(self, read: Callable[[], T]) -> T:
-        """Read, and if that takes unusually long, read a second time: the first answer counts."""
-        seconds = self._identity.options.get(cloud.HEDGE_AFTER_MS) / 1000
-        if not seconds or self._location.kind is Kind.MEMORY:
-            return read()
-        return hedged(read, seconds)
+    def _fetching(self, key: str, call: Callable[[Client], T], *, is_small: bool) -> T:
+        """Read bytes; if a small read takes unusually long, it is made a second time.
 
-    def _reading(self, key: str, call: Callable[[Client], T], *, repeatable: bool = True) -> T:
+        A client repeats what fails by itself, and that takes long, too. So the first attempt is one request,
+        and only that one may be made twice.
+        """
+        options = self._identity.options
+        seconds = options.get(cloud.HEDGE_AFTER_MS) / 1000
+        if not seconds or self._location.kind is Kind.MEMORY:
+            return self._reading(key, call)
+        once = partial(self._reading, key, call, self._clients.reading_once)
+        try:
+            return hedged(once, seconds, self._clients.budget) if is_small else once()
+        except (ObjectMissingError, CredentialsError):
+            raise
+        except StoreError:
+            if not options.get(cloud.MAX_RETRIES):
+                raise
+        _BACKOFF.sleep(1)
+        return self._reading(key, call, self._clients.reading_again)
+
+    def _reading(
+        self,
+        key: str,
+        call: Callable[[Client], T],
+        choose: Callable[[], Client] | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> T:
         return self._request(
-            self._clients.reading,
+            choose or self._clients.reading,
             call,
             lambda error: translate(error, self._url(key), self._location.kind, self._identity),
             repeatable=repeatable,
