@@ -4,8 +4,10 @@
 replaced: it stands for those that users have. A change of the log's format adds a form here, and with it a table.
 `tables/expected.json` has the answers; they are computed from `ROWS` without the engine.
 
-The forms are: the log of this engine as version files only, with a JSON checkpoint, and with Avro states; and the
-three generations of logs of older writers (`tests/log_tables/generations.py`), once with Quickwit bundles as splits.
+The forms are: the log of this engine as version files only, with a JSON checkpoint, with Avro states, with filter
+bundles, with the numbers of a stream's batches and a split that merges leave out, and of a companion index, whose
+source is beside it; and the three generations of logs of older writers (`tests/log_tables/generations.py`), once with
+Quickwit bundles as splits.
 """
 
 import gzip
@@ -15,16 +17,27 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import deltalake
 import pyarrow as pa
 import tantivy
 
 import indextables
+from indextables.data_files import open_log
+from indextables.log.conflict import Draft
+from indextables.log.format import version_file
+from indextables.log.format.actions import Add, MergeSkip, Metadata, Txn
+from indextables.options import Options
 from indextables.schema.spark import from_arrow
+from indextables.store import open_store
+from indextables.version import ENGINE
 from tests.log_tables import generations
+from tests.log_tables.build import WHEN
 from tests.log_tables.generations import HandMade
 from tests.split.bundle_files import bundle
+
+T = TypeVar("T")
 
 HERE = Path(__file__).parent / "tables"
 SCHEMA = pa.schema(
@@ -67,7 +80,13 @@ FORMS = (
     "generation-b",
     "protocol-4",
     "quickwit-bundles",
+    "filter-bundles",
+    "streamed",
+    "companion",
 )
+# Far in the future, so that the split is left out as long as there is this test.
+SKIPPED_UNTIL = 4_102_444_800_000
+STREAM = "golden"
 # The document mapping of the bundles, as their writer has it.
 BUNDLE_MAPPING = [
     {"name": "id", "type": "i64", "stored": True, "indexed": True, "fast": True},
@@ -215,6 +234,54 @@ def write_bundles(path: Path) -> None:
     _generation_j(made, generations.metadata(from_arrow(SCHEMA)), adds, parts=False)
 
 
+def write_streamed(path: Path) -> None:
+    """As a stream writes: each version has the number of its batch. The second one also says that merges skip a split."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "table"
+        write_rows(source, {"checkpoint.enabled": "false"})
+        versions = actions(source)
+        path.mkdir(parents=True)
+        for split in source.glob("*.split"):
+            shutil.copy(split, path / split.name)
+    (metadata,) = (line for line in versions[0] if "metaData" in line)
+    options = Options.parse({"checkpoint.interval": "2", "state.filterBundles.enabled": "false"})
+    log = open_log(open_store(str(path)), options, engine=ENGINE)
+    snapshot = log.create(_action(metadata, Metadata))
+    assert snapshot is not None
+    splits: list[Add] = []
+    for number, lines in enumerate(versions[1:]):
+        adds = tuple(
+            _action({"add": _with_mapping(line["add"], versions)}, Add) for line in lines if "add" in line
+        )
+        skips = tuple(
+            MergeSkip(add.path, WHEN, "its footer is damaged", operation="merge", retry_after=SKIPPED_UNTIL)
+            for add in (splits if number == 1 else ())
+        )
+        draft = Draft(operation="STREAMING UPDATE", adds=adds, skips=skips, txns=(Txn(STREAM, number, WHEN),))
+        snapshot = log.commit(draft, snapshot)
+        splits += adds
+
+
+def _action(line: dict[str, Any], kind: type[T]) -> T:
+    (action,) = version_file.decode(json.dumps(line).encode(), "a line")
+    assert isinstance(action, kind)
+    return action
+
+
+def write_companion(path: Path) -> None:
+    """The index of a Delta table with the batches, synced after each of them; a copy of the source lies beside it.
+
+    The index names the place where the source was; the copy is read as a table root.
+    """
+    options = {**OPTIONS, "checkpoint.interval": "2"}
+    with tempfile.TemporaryDirectory() as folder:
+        source, index = Path(folder) / "source", Path(folder) / "index"
+        for batch in BATCHES:
+            deltalake.write_deltalake(source, pa.Table.from_pylist(batch, SCHEMA), mode="append")
+            indextables.companion(source, at=index, options=options)
+        shutil.copytree(folder, path)
+
+
 def _entry(add: dict[str, Any], version: int, **changes: object) -> dict[str, Any]:
     """An entry of a manifest with the fields of an `add` that manifests have."""
     fields = (
@@ -242,7 +309,13 @@ def write_table(folder: Path, form: str) -> None:
         case "json-checkpoint":
             write_rows(path, {"checkpoint.interval": "2", "state.format": "json"})
         case "avro-state":
+            write_rows(path, {"checkpoint.interval": "2", "state.filterBundles.enabled": "false"})
+        case "filter-bundles":
             write_rows(path, {"checkpoint.interval": "2"})
+        case "streamed":
+            write_streamed(path)
+        case "companion":
+            write_companion(path)
         case "quickwit-bundles":
             write_bundles(path)
         case _:
