@@ -5,9 +5,7 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.types.{BooleanType, StringType}
-import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * Makes a search of a comparison of a column of addresses with constants: `ip = '10.0.0.0/24'`, `ip < '10.0.0.30'`.
@@ -15,105 +13,101 @@ import org.apache.spark.unsafe.types.UTF8String
  * The planner says what a comparison means; columns of other tables are compared as Spark does.
  */
 object AddressComparisons extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
-    case node if node.resolved && node.children.nonEmpty && node.expressions.exists(_.exists(isComparison)) =>
-      node.transformExpressions(inlined(node)).transformExpressions {
-        case Not(original @ Comparison(column, op, values)) if isAddress(column, node) =>
-          search(column, op, values).map(condition => unlessNull(column, op, Not(condition))).getOrElse(Not(original))
-        case original @ Comparison(column, op, values) if isAddress(column, node) =>
-          search(column, op, values).map(condition => unlessNull(column, op, condition)).getOrElse(original)
-      }
-  }
+  private[indextables] val mirrored = Map("=" -> "=", "<=>" -> "<=>", "<" -> ">", "<=" -> ">=", ">" -> "<", ">=" -> "<=")
 
-  private def isComparison(expression: Expression): Boolean = expression match {
-    case With(_, definitions) => definitions.exists(_.child.isInstanceOf[Attribute])
-    case _ => Comparison.unapply(expression).nonEmpty
+  override def apply(plan: LogicalPlan): LogicalPlan =
+    if (!WholePlan.nodes(plan).exists(node => !node.analyzed && hasComparison(node))) plan
+    else {
+      val comparisons = new AddressComparisons(new AddressOrigins(plan))
+      WholePlan.rewritten(plan) { case node if hasComparison(node) => comparisons.searched(node) }
+    }
+
+  private def hasComparison(node: LogicalPlan): Boolean =
+    node.resolved && node.children.nonEmpty && node.expressions.exists(_.exists {
+      case comparison: BinaryComparison => mirrored.contains(comparison.symbol) && comparison.left.dataType == StringType
+      case In(value, _) => value.dataType == StringType
+      case _ => false
+    })
+}
+
+private class AddressComparisons(origins: AddressOrigins) {
+  import AddressComparisons.mirrored
+
+  def searched(node: LogicalPlan): LogicalPlan = node.transformExpressions(inlined).transformExpressions {
+    case Not(Comparison(value, op, condition)) => unlessNull(value, op, Not(condition))
+    case Comparison(value, op, condition) => unlessNull(value, op, condition)
   }
 
   /** BETWEEN computes its left side once; that is not needed for a column. */
-  private def inlined(node: LogicalPlan): PartialFunction[Expression, Expression] = {
-    case With(child, definitions) if definitions.forall(_.child match {
-          case column: Attribute => isAddress(column, node)
-          case _ => false
-        }) =>
+  private val inlined: PartialFunction[Expression, Expression] = {
+    case With(child, definitions) if definitions.forall(definition => origins.areAddresses(definition.child)) =>
       child.transform { case ref: CommonExpressionRef => definitions.find(_.id == ref.id).map(_.child).getOrElse(ref) }
   }
 
   /** A search is false for null, a comparison is unknown. */
-  private def unlessNull(column: Attribute, op: String, condition: Expression): Expression =
-    if (op == "<=>") condition else If(IsNull(column), Literal(null, BooleanType), condition)
+  private def unlessNull(value: Expression, op: String, condition: Expression): Expression =
+    if (op == "<=>") condition else If(IsNull(value), Literal(null, BooleanType), condition)
 
-  /** Whether a column is, in the end, a column of addresses of a table of ours. */
-  private def isAddress(column: Attribute, node: LogicalPlan): Boolean =
-    node.children.exists(origin(column, _).exists { case (table, name) => table.addresses(name.toLowerCase) })
-
-  private def origin(column: Attribute, plan: LogicalPlan): Option[(IndexTable, String)] = {
-    val inTable = plan.collectFirst {
-      case relation: DataSourceV2Relation if relation.output.exists(_.exprId == column.exprId) => relation
-    }
-    inTable match {
-      case Some(relation) => IndexTables.unapply(relation.table).map { case (table, _) =>
-        (table, relation.output.find(_.exprId == column.exprId).get.name)
-      }
-      case None => alias(column, plan).flatMap(origin(_, plan))
-    }
-  }
-
-  private def alias(column: Attribute, plan: LogicalPlan): Option[Attribute] =
-    plan.collect { case node => node.expressions }.flatten.collectFirst {
-      case named @ Alias(SameValue(inner), _) if named.exprId == column.exprId && inner.exprId != column.exprId => inner
-    }
-
-  /** A column, perhaps cast to the type that it has, as in a view. */
-  private object SameValue {
-    def unapply(expression: Expression): Option[Attribute] = expression match {
-      case column: Attribute => Some(column)
-      case cast: Cast if cast.child.dataType == cast.dataType => unapply(cast.child)
+  /** A comparison of addresses with constants: the addresses, the operator, and the comparison as a search. */
+  private object Comparison {
+    def unapply(expression: Expression): Option[(Expression, String, Expression)] = expression match {
+      case comparison: BinaryComparison if mirrored.contains(comparison.symbol) =>
+        compared(comparison.left, comparison.symbol, comparison.right)
+          .orElse(compared(comparison.right, mirrored(comparison.symbol), comparison.left))
+      case In(value, list) if value.dataType == StringType && list.exists(isConstant) && origins.areAddresses(value) =>
+        val (constants, others) = list.partition(isConstant)
+        search(value, "=", constants.map(literal)).map { condition =>
+          (value, "=", if (others.isEmpty) condition else Or(condition, In(value, others)))
+        }
       case _ => None
     }
+
+    private def compared(value: Expression, op: String, other: Expression): Option[(Expression, String, Expression)] =
+      if (value.dataType != StringType) None
+      else if (isConstant(other)) {
+        if (origins.areAddresses(value)) search(value, op, Seq(literal(other))).map((value, op, _)) else None
+      } else other match {
+        case _: ScalarSubquery if origins.areAddresses(value) => throw new Failure(
+          s"${value.sql} has the values of a column of addresses, which are compared with constants, but in ${value.sql} $op " +
+            s"(SELECT ...) the address is known only when the query runs; write the address as a constant, or compare texts: " +
+            s"${value.sql} IN (SELECT ...)")
+        case _ => None
+      }
   }
+
+  private def isConstant(expression: Expression): Boolean =
+    expression.resolved && expression.foldable && expression.dataType == StringType &&
+      !expression.exists(_.isInstanceOf[Unevaluable])
+
+  private def literal(constant: Expression): Literal = Literal(constant.eval(), StringType)
 
   /** The comparison as a search; None if it stays one of texts. */
-  private def search(column: Attribute, op: String, values: Seq[Literal]): Option[Expression] = {
-    val texts = values.filter(_.value != null).map(_.value.toString)
-    val reply = Rpc("addresses", Json.obj("column" -> column.name, "op" -> op, "values" -> texts.toArray)).json
-    Option(reply.get("query")).map { query =>
-      val condition = Search("indexquery", column, Literal(query.asText))
-      val others = reply.get("texts").asScala.map(text => Literal(text.asText)).toSeq ++ values.filter(_.value == null)
-      if (others.isEmpty) condition else Or(condition, In(column, others))
-    }
-  }
-
-  /** A column compared with constant texts. */
-  private object Comparison {
-    private val mirrored = Map("=" -> "=", "<=>" -> "<=>", "<" -> ">", "<=" -> ">=", ">" -> "<", ">=" -> "<=")
-
-    def unapply(expression: Expression): Option[(Attribute, String, Seq[Literal])] = expression match {
-      case comparison: BinaryComparison if mirrored.contains(comparison.symbol) => (comparison.left, comparison.right) match {
-        case (column: Attribute, Text(value)) => Some((column, comparison.symbol, Seq(value)))
-        case (Text(value), column: Attribute) => Some((column, mirrored(comparison.symbol), Seq(value)))
-        case _ => None
+  private def search(value: Expression, op: String, values: Seq[Literal]): Option[Expression] = {
+    val (nulls, texts) = values.partition(_.value == null)
+    if (texts.isEmpty) None
+    else {
+      val reply = Rpc("addresses", Json.obj(
+        "column" -> name(value), "op" -> op, "values" -> texts.map(_.value.toString).toArray)).json
+      Option(reply.get("query")).map { query =>
+        val written = s"${value.sql} " + (if (values.size > 1) values.map(_.sql).mkString("IN (", ", ", ")") else s"$op ${values.head.sql}")
+        val condition = Search("indexquery", column(value, written), Literal(query.asText), Some(written))
+        val others = reply.get("texts").asScala.map(text => Literal(text.asText)).toSeq ++ nulls
+        if (others.isEmpty) condition else Or(condition, In(value, others))
       }
-      case In(column: Attribute, list) if column.dataType == StringType =>
-        val values = list.collect { case Constant(value) => value }
-        if (values.size == list.size && values.exists(_.value != null)) Some((column, "=", values)) else None
-      case _ => None
     }
   }
 
-  /** A constant text that is not null. */
-  private object Text {
-    def unapply(expression: Expression): Option[Literal] = Constant.unapply(expression).filter(_.value != null)
+  private def name(value: Expression): String = value match {
+    case column: NamedExpression => column.name
+    case other => other.sql
   }
 
-  private object Constant {
-    def unapply(expression: Expression): Option[Literal] = expression match {
-      case literal if literal.resolved && literal.foldable && literal.dataType == StringType => literal.eval() match {
-        case null => Some(Literal(null, StringType))
-        case text: UTF8String => Some(Literal(text, StringType))
-        case _ => None
-      }
-      case _ => None
-    }
+  /** The column that a value is, perhaps cast to the type that it has, as in a view. */
+  private def column(value: Expression, written: String): Expression = value match {
+    case _: Attribute | _: OuterReference => value
+    case cast: Cast => column(cast.child, written)
+    case other => throw new Failure(
+      s"$written cannot be answered here: ${other.sql} chooses from a column of addresses, and only a column is compared as " +
+        "addresses; compare the column itself")
   }
 }

@@ -24,8 +24,12 @@ object CheckUnboundSearches extends SparkStrategy {
       case Some(name) => s"$name is not a column as a table of indextables has it"
       case None => "there is no table of indextables below it"
     }
-    s"${expression.shown} cannot be answered here: $why. A column of another source, of a cached or checkpointed " +
+    val (what, example) = expression match {
+      case Search(_, _, _, Some(written)) => (s"$written compares addresses, which an index does, and", written)
+      case other => (other.shown, "message INDEXQUERY 'words'")
+    }
+    s"$what cannot be answered here: $why. A column of another source, of a cached or checkpointed " +
       "DataFrame, or one that is computed has no index. Search the table itself, before it is cached or its column is " +
-      "changed: SELECT ... FROM (SELECT * FROM t WHERE message INDEXQUERY 'words')"
+      s"changed: SELECT ... FROM (SELECT * FROM t WHERE $example)"
   }
 }

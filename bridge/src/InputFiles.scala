@@ -2,7 +2,7 @@ package org.apache.spark.sql.indextables
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, GetStructField, InputFileName}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
+import org.apache.spark.sql.catalyst.plans.logical.{CTERelationDef, CTERelationRef, LogicalPlan, Project, Union}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability}
@@ -13,17 +13,28 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** `input_file_name()` over a table of ours: the path of the split that the row is in. */
 object InputFiles extends Rule[LogicalPlan] {
-  override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
-    case node if node.expressions.exists(_.exists(_.isInstanceOf[InputFileName])) && isOverTables(node) =>
-      node.transformExpressions { case _: InputFileName => GetStructField(FileMetadata(), 0, Some("file_path")) }
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    val nodes = WholePlan.nodes(plan)
+    if (!nodes.exists(node => !node.analyzed && asks(node))) plan
+    else {
+      val definitions = WholePlan.definitions(nodes)
+      WholePlan.rewritten(plan) {
+        case node if asks(node) && isOverTables(node, definitions) =>
+          node.transformExpressions { case _: InputFileName => GetStructField(FileMetadata(), 0, Some("file_path")) }
+      }
+    }
   }
 
-  /** Whether rows come from one table of ours, or from the union of several. */
-  private def isOverTables(node: LogicalPlan): Boolean = {
+  private def asks(node: LogicalPlan): Boolean = node.expressions.exists(_.exists(_.isInstanceOf[InputFileName]))
+
+  /** Whether rows come from one table of ours, or from the union of several; `above` are common table expressions. */
+  private def isOverTables(node: LogicalPlan, definitions: Map[Long, CTERelationDef], above: Set[Long] = Set.empty): Boolean = {
     val leaves = node.collectLeaves()
     val combined = node.collect { case several if several.children.size > 1 => several }
     leaves.nonEmpty && combined.forall(_.isInstanceOf[Union]) && leaves.forall {
       case relation: DataSourceV2Relation => IndexTables.unapply(relation.table).nonEmpty
+      case reference: CTERelationRef if !above(reference.cteId) => definitions.get(reference.cteId).exists(definition =>
+        isOverTables(definition.child, definitions, above + reference.cteId))
       case _ => false
     }
   }

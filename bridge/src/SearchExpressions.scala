@@ -39,8 +39,12 @@ object ConstantText {
   def value(text: Expression): String = text.eval().toString
 }
 
-/** `column INDEXQUERY 'query'` and its relatives: true or false for a row, never null. */
-case class Search(kind: String, column: Expression, query: Expression)
+/**
+ * `column INDEXQUERY 'query'` and its relatives: true or false for a row, never null.
+ *
+ * `comparison` is the comparison of addresses that it stands for, as it was written.
+ */
+case class Search(kind: String, column: Expression, query: Expression, comparison: Option[String] = None)
     extends BinaryExpression with IndexExpression with Unevaluable {
   override def left: Expression = column
   override def right: Expression = query
@@ -57,7 +61,7 @@ case class Search(kind: String, column: Expression, query: Expression)
     val named = if (column.isInstanceOf[AllFields]) None else path.map(_.toArray)
     Seq("kind" -> kind, "column" -> named, "query" -> ConstantText.value(query))
   }
-  override def shown: String = s"${column.sql} ${kind.toUpperCase(Locale.ROOT)} ${query.sql}"
+  override def shown: String = comparison.getOrElse(s"${column.sql} ${kind.toUpperCase(Locale.ROOT)} ${query.sql}")
   override def sql: String = s"$kind(${column.sql}, ${query.sql})"
   override protected def withNewChildrenInternal(newLeft: Expression, newRight: Expression): Expression =
     copy(column = newLeft, query = newRight)

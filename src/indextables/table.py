@@ -18,14 +18,13 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import OPENED, WRITTEN, Options, Where
 from indextables.options.maintenance import MAX_WAIT_SECONDS
-from indextables.predicate import Predicate, parse_condition
-from indextables.predicate.addresses import compare_addresses
+from indextables.predicate import Predicate
 from indextables.read.freshness import read_snapshot
 from indextables.read.spec import parse_aggregate
 from indextables.read.table_context import table_context
 from indextables.schema.calendar import epoch_milliseconds, hours_of
 from indextables.store import CredentialsProvider, open_store
-from indextables.table_properties import address_columns
+from indextables.table_properties import table_condition
 from indextables.version import ENGINE
 
 if TYPE_CHECKING:
@@ -228,7 +227,7 @@ class Table:
             self._log.store,
             self._options,
             columns=columns,
-            where=None if where is None else parse_condition(where, changed.schema),
+            where=None if where is None else table_condition(where, changed),
         )
 
     def follow(
@@ -601,9 +600,7 @@ class Table:
         )
 
     def _condition(self, where: str | None) -> Predicate | None:
-        if where is None:
-            return None
-        return compare_addresses(parse_condition(where, self.schema), address_columns(self._snapshot))
+        return None if where is None else table_condition(where, self._snapshot)
 
     def __repr__(self) -> str:
         """Show the URL and the version."""

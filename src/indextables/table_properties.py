@@ -10,7 +10,9 @@ from indextables.log.format.actions import Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
 from indextables.options.indexing import INDEXING_PREFIX
-from indextables.split.mapping import Field, Kind, mapping_for
+from indextables.predicate import Predicate, parse_condition
+from indextables.predicate.addresses import compare_addresses
+from indextables.split.mapping import Field, Kind, check_address_types, mapping_for
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.quickwit import bundle_mapping
 
@@ -49,6 +51,15 @@ def address_columns(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(field.column.lower() for field in mapping.fields if field.kind is Kind.IP)
 
 
+def table_condition(where: str, snapshot: Snapshot) -> Predicate:
+    """Return a SQL condition on rows of the table, in which columns of addresses compare as addresses.
+
+    Raises:
+        PredicateError: the condition cannot be parsed, or has no meaning for the table's columns.
+    """
+    return compare_addresses(parse_condition(where, snapshot.schema), address_columns(snapshot))
+
+
 def indexing_properties(metadata: Metadata) -> dict[str, str]:
     """Return the indexing options in a table's configuration."""
     properties = without_registry(metadata.configuration)
@@ -75,6 +86,7 @@ def check_indexing(snapshot: Snapshot, options: Options) -> None:
         SchemaError: the table has rows that are indexed in another way.
     """
     properties = indexing_options(snapshot)
+    check_address_types(snapshot.schema, options, snapshot.partition_columns)
     mapping = mapping_for(snapshot.schema, options.over(properties), snapshot.partition_columns)
     if snapshot.num_files:
         check_same_fields(snapshot, properties, mapping)

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 
 import indextables as it
-from indextables.errors import PredicateError, QuerySyntaxError
+from indextables.errors import OptionError, PredicateError, QuerySyntaxError
 from indextables.predicate.addresses import address_block, merge_blocks
 
 # Beside addresses: null, a text that is none, and an address with a zone, which has no place in the index.
@@ -57,6 +57,38 @@ def test_a_comparison_is_one_of_addresses(table, condition, ids):
     assert table.count(condition) == len(ids)
     groups = table.aggregate({"n": "count(*)"}, where=condition)
     assert groups["n"].to_pylist() == [len(ids)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("ip = '10.0.0.0/24'", [1, 2, 3]),
+        ("ip <> '10.0.0.0/24'", [4, 5, 7, 8]),
+        ("ip < '10.0.0.30'", [1, 2]),
+        ("ip IN ('10.0.0.0/28', '192.168.0.0/16')", [1, 2, 4]),
+        ("ip NOT IN ('10.0.0.0/28')", [3, 4, 5, 7, 8]),
+    ],
+)
+def test_changes_and_followed_rows_compare_addresses(table, condition, ids):
+    assert sorted(table.changes(-1, where=condition)["id"].to_pylist()) == ids
+    followed = list(table.follow(where=condition, since=-1, timeout=0))
+    assert sorted(id_ for rows in followed for id_ in rows["id"].to_pylist()) == ids
+
+
+@pytest.mark.parametrize("types", ["string,ip", "ip,text", "json,ip"])
+def test_a_column_is_ip_or_other_types(tmp_path, types):
+    with pytest.raises(
+        OptionError, match=f"'indexing.typemap.ip' is '{types}', but a column is either ip or"
+    ):
+        it.write(tmp_path / "t", [{"ip": "10.0.0.9"}], options={"indexing.typemap.ip": types})
+
+
+@pytest.mark.parametrize("option", [("indexing.typemap.IP", "ip"), ("indexing.typemap.ip", "n, ip")])
+def test_a_partition_column_is_not_ip(tmp_path, option):
+    rows = [{"n": "10.0.0.1", "ip": "10.0.0.9"}]
+    with pytest.raises(OptionError, match="'ip', but the table is partitioned by that column"):
+        it.write(tmp_path / "t", rows, partition_by=["ip"], options=dict([option]))
+    it.write(tmp_path / "t", rows, partition_by=["ip"], options={"indexing.typemap.n": "ip"})
 
 
 def test_a_long_list_of_addresses_and_blocks(table):

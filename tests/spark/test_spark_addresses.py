@@ -67,6 +67,98 @@ def test_it_is_one_wherever_it_stands(spark, hosts, query, expected):
     assert ids(spark, query) == expected
 
 
+# With an order of texts, each of these has another answer: '10.0.0.200' is before '10.0.0.30', and so on.
+FORMS = [
+    "WITH h AS (SELECT * FROM hosts) SELECT id FROM h WHERE {}",
+    "WITH h AS (SELECT id, ip AS ip FROM hosts), g AS (SELECT * FROM h) SELECT id FROM g WHERE {}",
+    "WITH h AS (SELECT * FROM hosts) SELECT a.id FROM h a JOIN h b USING (id) WHERE id IN (SELECT id FROM h WHERE {})",
+    "SELECT id FROM hosts o WHERE EXISTS (SELECT 1 FROM range(1) WHERE o.{})",
+    "SELECT id FROM hosts o WHERE NOT EXISTS (SELECT 1 FROM range(1) WHERE coalesce(NOT o.{}, true))",
+    "SELECT id FROM hosts o, LATERAL (SELECT 1 AS one WHERE o.{})",
+    "WITH h AS (SELECT * FROM hosts) SELECT id FROM h o WHERE EXISTS (SELECT 1 FROM range(1) WHERE o.{})",
+]
+CONDITIONS = {
+    "ip = '10.0.0.0/24'": "10.0.0.0/24",
+    "ip < '10.0.0.30'": "[* TO 10.0.0.30}",
+    "ip BETWEEN '10.0.0.2' AND '10.0.0.210'": "[10.0.0.2 TO 10.0.0.210]",
+    "ip IN ('10.0.0.0/28', '192.168.0.0/16')": "IN [10.0.0.0/28 192.168.0.0/16]",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_it_finds_the_rows_of_the_search_in_subqueries_and_common_table_expressions(
+    spark, hosts, form, condition
+):
+    query = f"SELECT id FROM hosts WHERE ip INDEXQUERY '{CONDITIONS[condition]}'"
+    expected = ids(spark, query)
+    assert expected
+    assert ids(spark, form.format(condition)) == expected
+
+
+def test_its_negation_finds_all_other_addresses_in_a_common_table_expression(spark, hosts):
+    for condition in ("ip <> '10.0.0.0/24'", "NOT ip = '10.0.0.0/24'", "ip NOT IN ('10.0.0.0/24')"):
+        query = f"WITH h AS (SELECT * FROM hosts) SELECT id FROM h WHERE {condition}"
+        assert ids(spark, query) == [4, 5, 7, 8]
+
+
+def test_a_list_of_addresses_and_columns(spark, hosts):
+    query = "SELECT id FROM hosts WHERE ip IN ('10.0.0.0/28', concat(substr(ip, 1, 4), '168.1.1'))"
+    assert ids(spark, query) == [1, 2, 4]
+
+
+@pytest.mark.parametrize("by", ["name", "path"])
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("ip = '10.0.0.0/24'", [1, 2, 3]), ("ip < '10.0.0.30'", [1, 2]), ("ip <> '10.0.0.0/24'", [4, 5, 7, 8])],
+)
+def test_streams_compare_addresses(spark, hosts, tmp_path, by, condition, expected):
+    spark.sql(f"CREATE TABLE streamed_hosts USING indextables LOCATION '{hosts}'")
+    try:
+        reader = spark.readStream
+        rows = reader.table("streamed_hosts") if by == "name" else reader.format("indextables").load(hosts)
+        writer = rows.where(condition).writeStream.format("memory").queryName("found_hosts")
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert ids(spark, "SELECT id FROM found_hosts") == expected
+    finally:
+        spark.sql("DROP TABLE streamed_hosts")
+
+
+RECURSIVE = """
+WITH RECURSIVE r AS (SELECT ip, 1 AS n FROM hosts UNION ALL SELECT ip, n + 1 FROM r WHERE n < 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT ip FROM hosts a FULL JOIN hosts b USING (ip) WHERE ip = '10.0.0.0/24'",
+            "ip = '10.0.0.0/24' compares addresses, which an index does, and cannot be answered here",
+        ),
+        ("SELECT id FROM hosts WHERE ip = (SELECT '10.0.0.0/24')", "write the address as a constant"),
+        ("SELECT id FROM hosts WHERE ip < (SELECT max(ip) FROM hosts)", "write the address as a constant"),
+        ("SELECT id FROM hosts WHERE coalesce(ip, '') = '10.0.0.0/24'", "compare the column itself"),
+        ("SELECT 1 WHERE (SELECT ip FROM hosts WHERE id = 1) = '10.0.0.0/24'", "compare the column itself"),
+        (
+            "SELECT * FROM (SELECT '-' AS ip UNION ALL SELECT ip FROM hosts) WHERE ip = '10.0.0.0/24'",
+            "cannot be answered here",
+        ),
+        (f"{RECURSIVE} SELECT * FROM r WHERE ip = '10.0.0.0/24'", "cannot be answered here"),
+    ],
+)
+def test_values_that_are_no_column_are_never_compared_as_texts_in_silence(spark, hosts, query, message):
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql(query).collect()
+    assert message in str(caught.value)
+    assert "INDEXQUERY" not in str(caught.value)
+
+
+def test_the_result_of_an_aggregate_is_compared_as_a_text(spark, hosts):
+    assert spark.sql("SELECT 1 WHERE (SELECT min_by(ip, id) FROM hosts) = '10.0.0.1'").count() == 1
+
+
 def test_data_frames_views_and_named_tables(spark, hosts):
     frame = spark.read.format("indextables").load(hosts)
     assert frame.where(F.col("ip").between("10.0.0.2", "10.0.0.30")).count() == 1

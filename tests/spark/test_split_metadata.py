@@ -47,6 +47,19 @@ def test_metadata_columns_tell_the_split_of_a_row(spark, paths, inline):
     )
 
 
+def test_input_file_name_above_a_common_table_expression_is_the_path_of_the_split(spark, paths):
+    load(spark, paths[0]).createOrReplaceTempView("split_rows")
+    expected = {
+        f"file://{paths[0]}/{path}" for path in indextables.open(paths[0]).files()["path"].to_pylist()
+    }
+    for query in (
+        "WITH x AS (SELECT * FROM split_rows) SELECT input_file_name() FROM x",
+        "WITH x AS (SELECT * FROM split_rows), y AS (SELECT * FROM x WHERE id >= 0) SELECT input_file_name() FROM y",
+        "WITH x AS (SELECT * FROM split_rows) SELECT explode((SELECT collect_set(input_file_name()) FROM x))",
+    ):
+        assert {row[0] for row in spark.sql(query).collect()} == expected
+
+
 def test_input_file_name_of_other_sources_is_theirs(spark, paths, tmp_path):
     spark.range(3).write.parquet(str(tmp_path / "p"))
     name = spark.read.parquet(str(tmp_path / "p")).selectExpr("input_file_name()").first()[0]

@@ -22,7 +22,7 @@ from indextables.schema.conversion import (
 )
 from indextables.schema.spark import from_arrow, to_arrow
 from indextables.split.mapping import Mapping as FieldMapping
-from indextables.split.mapping import mapping_for
+from indextables.split.mapping import check_address_types, mapping_for
 from indextables.table_properties import check_same_fields, indexing_options, indexing_properties
 
 
@@ -87,6 +87,7 @@ def new_table(
     )
     # What is stored is what later writes will find: types by their Spark names.
     stored = to_arrow(metadata.schema_string)
+    check_address_types(stored, options, partition_columns)
     return Target(stored, partition_columns, mapping_for(stored, options, partition_columns), metadata)
 
 
@@ -112,6 +113,7 @@ def existing_table(
         ) from None
     properties = indexing_options(snapshot)
     effective = options.over(properties)
+    check_address_types(schema, options, snapshot.partition_columns)
     mapping = mapping_for(schema, effective, snapshot.partition_columns)
     if mode is not Mode.OVERWRITE:
         check_same_fields(snapshot, properties, mapping)

@@ -11,7 +11,7 @@ from indextables.log.changes import are_of, changed_splits, check_columns, snaps
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.predicate import And, Predicate, Search, SearchKind, parse_condition
+from indextables.predicate import And, Predicate, Search, SearchKind
 from indextables.predicate.query_language import split_path
 from indextables.predicate.traversal import searches_of
 from indextables.predicate.tree import Column
@@ -21,6 +21,7 @@ from indextables.read.spec import Highlight, ScanSpec, VirtualColumn
 from indextables.read.table_context import plan_splits, table_context
 from indextables.records import dataclass
 from indextables.schema.calendar import epoch_milliseconds
+from indextables.table_properties import table_condition
 
 # The most versions whose splits are listed at once.
 _WINDOW = 100
@@ -173,7 +174,7 @@ def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:
         column = None if field is None else Column((field,) if is_column else split_path(field))
         parts.append(Search(SearchKind.INDEXQUERY, column, following.query))
     if following.where is not None:
-        parts.append(parse_condition(following.where, snapshot.schema))
+        parts.append(table_condition(following.where, snapshot))
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(tuple(parts))

@@ -243,6 +243,29 @@ def mapping_for(schema: pa.Schema, options: Options, partition_columns: Sequence
     return Mapping(tuple(fields))
 
 
+def check_address_types(schema: pa.Schema, options: Options, partition_columns: Sequence[str] = ()) -> None:
+    """Refuse the type `ip` for a column whose comparisons would still be those of texts.
+
+    Tables of earlier releases may have such columns, so that only options of a write are checked.
+
+    Raises:
+        OptionError: a column is `ip` and another type, or a partition column is `ip`.
+    """
+    indexing = _IndexingOptions(schema, options, frozenset(name.lower() for name in partition_columns))
+    for name, types in indexing.types.items():
+        if "ip" in types and len(types) > 1:
+            raise OptionError(
+                f"option '{TYPEMAP.key}.{name}' is '{','.join(types)}', but a column is either ip or other "
+                "types: what finds addresses cannot find texts; choose ip or the others"
+            )
+    if indexing.partitions_as_addresses:
+        raise OptionError(
+            f"option '{TYPEMAP.key}.{indexing.partitions_as_addresses[0]}' is 'ip', but the table is "
+            "partitioned by that column, and partition values are compared as texts; leave the option out, "
+            "or partition by another column"
+        )
+
+
 def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -> Options:
     """The options without indexing options that are defaults for other columns.
 
@@ -286,6 +309,7 @@ class _IndexingOptions:
     def __init__(self, schema: pa.Schema, options: Options, partitions: frozenset[str]) -> None:
         self.columns = {field.name.lower(): field for field in schema}
         self.partitions = partitions
+        self.partitions_as_addresses: list[str] = []
         # Names that are no column, with the option that has them.
         self._unknown: dict[str, str] = {}
         # Options of paths within columns, by the column.
@@ -410,9 +434,14 @@ class _IndexingOptions:
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
             )
         if not as_column and (as_list or (_parses(parse, suffix) and not is_name)):
-            named = [(self._column_or_path(name, key), parse(suffix)) for name in listed]
+            entries = [(name, parse(suffix)) for name in listed]
         else:
-            named = [(self._column_or_path(suffix, key), parse(text))]
+            entries = [(suffix, parse(text))]
+        if parse is parse_types:
+            self.partitions_as_addresses += [
+                n for n, types in entries if n in self.partitions and "ip" in types
+            ]
+        named = [(self._column_or_path(name, key), value) for name, value in entries]
         return [(name, value) for name, value in named if name is not None]
 
     def _check_agreement(self) -> None:

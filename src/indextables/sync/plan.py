@@ -42,6 +42,7 @@ from indextables.source.companion import (
 from indextables.source.description import column_identities, content_name, encode_columns
 from indextables.source.reader import METADATA_FILES
 from indextables.split.mapping import Mapping as FieldMapping
+from indextables.split.mapping import check_address_types
 from indextables.store.location import locate
 from indextables.table_properties import indexing_properties
 
@@ -312,6 +313,7 @@ class _Planner:
             _check_columns(named, schema)
             if own := [name for name in named if name.lower() in {p.lower() for p in partitions}]:
                 self._notes.append(f"{own[0]} is a partition column, which is not indexed in any case")
+        check_address_types(schema, Options(options), partitions)
         mapping = field_mapping(schema, indexing, self._merged, partitions)
         if not mapping.fields:
             raise OptionError(

@@ -31,7 +31,7 @@ from indextables.records import dataclass
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference, to_arrow
 from indextables.source.companion import check_index_of
-from indextables.split.mapping import Kind, applicable, mapping_for
+from indextables.split.mapping import Kind, applicable, check_address_types, mapping_for
 from indextables.store import Store, open_store
 from indextables.table_properties import check_indexing, indexing_options, indexing_properties
 from indextables.version import ENGINE
@@ -307,7 +307,9 @@ def _kept_options(request: Mapping[str, Any]) -> Options:
 def _check_declared(request: Mapping[str, Any]) -> None:
     """Reject indexing options of a catalog that do not fit the columns that it declares."""
     if "declared" in request:
-        mapping_for(to_arrow(request["declared"]), _kept_options(request), request["partitions"])
+        declared, partitions = to_arrow(request["declared"]), request["partitions"]
+        mapping_for(declared, _kept_options(request), partitions)
+        check_address_types(declared, _kept_options(request), partitions)
 
 
 def arrow_stream(table: pa.Table) -> bytes:
