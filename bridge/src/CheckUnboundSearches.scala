@@ -11,6 +11,7 @@ object CheckUnboundSearches extends SparkStrategy {
       case expression: IndexExpression if node.isInstanceOf[Command] => throw new Failure(
         s"${expression.shown} cannot choose the rows that a statement changes; select them first, and name them by a column")
       case expression: IndexExpression => throw new Failure(sentence(expression))
+      case column: UnindexedColumn => throw column.failure
       case _: AllFields => throw new Failure(
         "_indexall has no value of its own; it can only be searched: _indexall INDEXQUERY 'words'")
       case _ =>

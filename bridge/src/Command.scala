@@ -29,7 +29,13 @@ case class Command(
   override def run(session: SparkSession): Seq[Row] = {
     val classic = session.asInstanceOf[ClassicSession]
     val options = target.map(Command.optionsOf(classic, _)).getOrElse(SessionOptions.merged(CaseInsensitiveStringMap.empty))
-    val request = Json.obj("statement" -> statement, "options" -> options, "executors" -> Executors.names)
+    val conf = classic.sessionState.conf
+    val request = Json.obj(
+      "statement" -> statement,
+      "options" -> options,
+      "executors" -> Executors.names,
+      "zone" -> conf.sessionLocalTimeZone,
+      "infer_partitions" -> conf.partitionColumnTypeInferenceEnabled)
     ArrowAnswer.rows(new CommandExecution(classic, request, settings, empties).result())
   }
 }

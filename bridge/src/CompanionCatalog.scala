@@ -23,31 +23,33 @@ class CompanionCatalog extends TableCatalog {
   override def name(): String = catalogName
 
   override def loadTable(identifier: Identifier): Table = {
-    val options = new CaseInsensitiveStringMap(util.Map.of("path", indexPath(identifier)))
+    val options = new CaseInsensitiveStringMap(indexOptions(identifier).asJava)
     val provider = new Provider
     provider.getTable(provider.inferSchema(options), provider.inferPartitioning(options), options.asCaseSensitiveMap)
   }
 
-  private def indexPath(identifier: Identifier): String = {
+  private def indexOptions(identifier: Identifier): Map[String, String] = {
     val source = (identifier.namespace :+ identifier.name).mkString(".")
     if (identifier.namespace.length < 2) throw new Failure(
       s"$catalogName.$source names no source: give its catalog and namespace too, as $catalogName.spark_catalog.default.logs")
-    val properties = propertiesOf(identifier)
-    CompanionIndex.path(properties).getOrElse(
-      throw new Failure(s"$source has no companion index: its table property ${CompanionIndex.Root} does not name one"))
-  }
-
-  private def propertiesOf(identifier: Identifier): Map[String, String] = {
-    val manager = SparkSession.active.sessionState.catalogManager
-    val source = manager.catalog(identifier.namespace.head) match {
-      case tables: TableCatalog => tables.loadTable(Identifier.of(identifier.namespace.tail, identifier.name))
-      case other => throw new Failure(s"the catalog ${other.name} has no tables")
-    }
-    source match {
+    val loaded = load(identifier)
+    val properties = loaded match {
       case table: V1Table => table.v1Table.properties
       case table => table.properties.asScala.toMap
     }
+    val path = CompanionIndex.path(properties).getOrElse(
+      throw new Failure(s"$source has no companion index: its table property ${CompanionIndex.Root} does not name one"))
+    // A clone of a table has its properties, and with them the index of the other table.
+    val table = SourceTable.of(source, loaded).getOrElse(
+      throw new Failure(s"$source has no location, so that the companion index at $path cannot be that of its files"))
+    CompanionIndex.checked(table, path, Map.empty) + ("path" -> path)
   }
+
+  private def load(identifier: Identifier): Table =
+    SparkSession.active.sessionState.catalogManager.catalog(identifier.namespace.head) match {
+      case tables: TableCatalog => tables.loadTable(Identifier.of(identifier.namespace.tail, identifier.name))
+      case other => throw new Failure(s"the catalog ${other.name} has no tables")
+    }
 
   override def listTables(namespace: Array[String]): Array[Identifier] = Array.empty
 

@@ -1,30 +1,36 @@
 package org.apache.spark.sql.indextables
 
+import java.net.URI
 import java.util
+import java.util.Locale
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
-import org.apache.spark.sql.catalyst.catalog.{CatalogTable, HiveTableRelation}
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Union}
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogUtils, HiveTableRelation}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeReference, AttributeSet, LeafExpression, NamedExpression, Unevaluable}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{Identifier, Table, TableCatalog, V1Table}
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRelation, LogicalRelation, PartitioningAwareFileIndex}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
+import org.apache.spark.sql.types.DataType
 
 /**
  * Searches of a table of another format by its own name: its companion index takes its place.
  *
  * A property of the table says where its index is (CompanionIndex). The index answers as of the newest version of the table,
- * as the table itself does, unless the session sets `companion.freshness`. A table that is read at an earlier version, or with
- * options, keeps its place, so that the search is refused.
+ * as the table itself does, unless the session sets `companion.freshness`. A search is refused where the index could answer
+ * other rows: for an earlier version, for a table that is read with options, and for partitions of a catalog that are not the
+ * folders of the table.
  */
 object SearchedSources {
   private val Freshness = "companion.freshness"
 
-  /** A table of another format: its name, its properties, where it is, and its columns. */
-  private case class Source(name: String, properties: Map[String, String], location: String, output: Seq[Attribute])
+  /** A relation of another format: the table that it reads, and its columns. */
+  private case class Source(table: SourceTable, output: Seq[Attribute])
 
   /** A node with searches, above the indexes of the tables that it searches. */
   def replaced(node: LogicalPlan): LogicalPlan = {
@@ -64,42 +70,49 @@ object SearchedSources {
 
   private def index(relation: LogicalPlan): LogicalPlan = (for {
     source <- sourceOf(relation)
-    path <- CompanionIndex.path(source.properties)
+    path <- CompanionIndex.path(source.table.properties)
   } yield indexOf(source, path)).getOrElse(relation)
 
   private def indexOf(source: Source, path: String): LogicalPlan = {
     val session = SparkSession.active
     val latest =
       if (session.conf.contains(s"spark.indextables.$Freshness")) Map.empty[String, String] else Map(Freshness -> "latest")
-    val options = latest + ("path" -> path)
-    Rpc("companion", Json.obj(
-      "options" -> SessionOptions.merged(util.Collections.emptyMap(), options.asJava),
-      "name" -> source.name,
-      "location" -> source.location))
-    val loaded = session.read.format(Provider.Name).options(latest).load(path).queryExecution.analyzed.collectFirst {
+    val options = latest ++ CompanionIndex.checked(source.table, path, latest)
+    val loaded = session.read.format(Provider.Name).options(options).load(path).queryExecution.analyzed.collectFirst {
       case relation: DataSourceV2Relation => relation
     }.get
-    val types = loaded.output.map(column => column.name -> column.dataType.asNullable).toMap
-    source.output.find(column => !types.get(column.name).contains(column.dataType.asNullable)).foreach { column =>
-      throw new Failure(
-        s"${source.name} cannot be searched by its companion index at $path, which has no column ${column.name} of the type " +
-          s"${column.dataType.catalogString}: sync the index (BUILD INDEXTABLES COMPANION), or select other columns before the search")
-    }
-    loaded.copy(output = source.output.collect { case column: AttributeReference => column })
+    val matches = source.output.map(column => column -> ofIndex(column, loaded.output))
+    val same = matches.forall { case (column, indexed) => indexed.exists(_.name == column.name) }
+    if (same) loaded.copy(output = source.output.collect { case column: AttributeReference => column })
+    else Project(matches.map { case (column, indexed) =>
+      val value = indexed.getOrElse(UnindexedColumn(column.name, column.dataType, source.table.name, path))
+      Alias(value, column.name)(column.exprId, column.qualifier, Some(column.metadata)): NamedExpression
+    }, loaded)
+  }
+
+  /** The column of an index that has the values of a column of its source. */
+  private def ofIndex(column: Attribute, indexed: Seq[Attribute]): Option[Attribute] = {
+    val isSame = SparkSession.active.sessionState.conf.resolver
+    indexed.find(_.name == column.name).orElse(indexed.find(each => isSame(each.name, column.name)))
+      .filter(_.dataType.asNullable == column.dataType.asNullable)
   }
 
   private def sourceOf(plan: LogicalPlan): Option[Source] = plan match {
     case relation: DataSourceV2Relation if IndexTables.unapply(relation.table).isEmpty && relation.options.isEmpty => for {
       identifier <- relation.identifier if !isEarlierVersion(relation.table)
-      properties = relation.table.properties.asScala.toMap
-      location <- properties.get(TableCatalog.PROP_LOCATION)
-    } yield Source(nameOf(identifier), properties, location, relation.output)
+      table <- SourceTable.of(nameOf(identifier), relation.table)
+    } yield Source(table, relation.output)
     case relation: LogicalRelation if !relation.isStreaming => for {
       table <- relation.catalogTable if !isEarlierVersion(relation.relation) && Try(table.location).isSuccess
-    } yield Source(table.identifier.unquotedString, propertiesOf(table), table.location.toString, relation.output)
+    } yield {
+      val source = SourceTable.of(table, propertiesOf(table))
+      Source(relation.relation match {
+        case files: HadoopFsRelation => source.readAs(files)
+        case _ => source
+      }, relation.output)
+    }
     case relation: HiveTableRelation if Try(relation.tableMeta.location).isSuccess =>
-      val table = relation.tableMeta
-      Some(Source(table.identifier.unquotedString, table.properties, table.location.toString, relation.output))
+      Some(Source(SourceTable.of(relation.tableMeta, relation.tableMeta.properties), relation.output))
     case _ => None
   }
 
@@ -129,25 +142,132 @@ object SearchedSources {
    */
   private def isEarlierVersion(relation: AnyRef): Boolean = relation match {
     case files: HadoopFsRelation => files.location.getClass.getSimpleName match {
-      case "TahoeLogFileIndex" => member(files.location, "isTimeTravelQuery").forall(_ != java.lang.Boolean.FALSE)
+      case "TahoeLogFileIndex" => SourceTable.member(files.location, "isTimeTravelQuery").forall(_ != java.lang.Boolean.FALSE)
       case name => name.startsWith("Tahoe")
     }
     case table: Table =>
       // Iceberg names the snapshot that a table shows, also if it is the newest.
       val newest = Option(table.properties.get("current-snapshot-id"))
-      member(table, "branch").exists(_ != null) ||
-        member(table, "snapshotId").exists(id => id != null && !newest.contains(id.toString))
+      SourceTable.member(table, "branch").nonEmpty ||
+        SourceTable.member(table, "snapshotId").exists(id => !newest.contains(id.toString))
     case _ => false
   }
+}
 
-  private def member(owner: AnyRef, name: String): Option[AnyRef] =
-    owner.getClass.getMethods.find(method => method.getName == name && method.getParameterCount == 0).map(_.invoke(owner))
+/** A column of a source that its companion index does not have; as long as no query reads it, nothing is missing. */
+case class UnindexedColumn(column: String, dataType: DataType, source: String, index: String)
+    extends LeafExpression with Unevaluable {
+  override def nullable: Boolean = true
+  override def toString: String = column
+
+  def failure: Failure = new Failure(
+    s"$source cannot be searched by its companion index at $index, which has no column $column of the type " +
+      s"${dataType.catalogString}. Leave the column out of the query, or build the index again (BUILD INDEXTABLES COMPANION): " +
+      s"as it is for a table that got columns, with MERGE SCHEMA for columns that only some files of a folder have, with " +
+      s"PARTITION TYPES ('$column':'${dataType.catalogString}') for a partition column of a folder")
+}
+
+/**
+ * A table of another format that has a companion index.
+ *
+ * @param format its format, if it is known
+ * @param partitions those that a catalog lists: where they are, and their values; None if they are the folders of the table
+ * @param metadataFile the current metadata file of an Iceberg table, which its catalog knows
+ * @param problem why no index can answer what Spark would read
+ */
+case class SourceTable(
+    name: String,
+    properties: Map[String, String],
+    location: String,
+    format: Option[String],
+    partitions: Option[Seq[(URI, Map[String, String])]] = None,
+    metadataFile: Option[String] = None,
+    problem: Option[String] = None) {
+  /** The table as a relation of files reads it. */
+  def readAs(files: HadoopFsRelation): SourceTable = {
+    val given = files.options.filterNot { case (key, value) => SourceTable.isNeutral(key, value) }.keys.toSeq.sorted
+    val refused =
+      if (given.isEmpty) None
+      else Some(s"it is read with the ${if (given.size == 1) "option" else "options"} ${given.mkString(", ")}, which the index " +
+        "does not know; leave them out, or set the property on a table without them")
+    files.location match {
+      case index if index.getClass.getSimpleName.startsWith("Tahoe") => copy(format = Some("delta"), partitions = None)
+      case _: CatalogFileIndex => copy(problem = problem.orElse(refused))
+      case index: PartitioningAwareFileIndex =>
+        // What is listed has the partitions of the folders, and not those of the catalog.
+        val isListed = index.rootPaths.map(CompanionIndex.plain) == Seq(CompanionIndex.plain(new Path(location)))
+        val elsewhere =
+          if (isListed || partitions.nonEmpty) None
+          else Some(s"it reads ${index.rootPaths.mkString(", ")}, and not its folder")
+        copy(problem = problem.orElse(refused).orElse(elsewhere), partitions = partitions.filter(_ => !isListed))
+      case index => copy(problem = Some(s"it reads its files by ${index.getClass.getSimpleName}, which is not known here"))
+    }
+  }
+}
+
+object SourceTable {
+  private val Neutral = Set("path", "serialization.format")
+  // What Spark's conversion of Hive tables adds.
+  private val MergeSchema = "mergeschema"
+
+  def isNeutral(key: String, value: String): Boolean = {
+    val lower = key.toLowerCase(Locale.ROOT)
+    Neutral(lower) || (lower == MergeSchema && value.equalsIgnoreCase("false"))
+  }
+
+  /** A table that a catalog loaded; None if it has no location. */
+  def of(name: String, table: Table): Option[SourceTable] = table match {
+    case v1: V1Table if Try(v1.v1Table.location).isSuccess => Some(of(v1.v1Table, v1.v1Table.properties).copy(name = name))
+    case _ =>
+      val properties = table.properties.asScala.toMap
+      for (location <- properties.get(TableCatalog.PROP_LOCATION)) yield {
+        val format = properties.get(TableCatalog.PROP_PROVIDER).map(_.toLowerCase(Locale.ROOT)).filter(Formats)
+        SourceTable(
+          name, properties, location, format, metadataFile = if (format.contains("iceberg")) metadataFile(table) else None)
+      }
+  }
+
+  private val Formats = Set("delta", "iceberg", "parquet")
+
+  /** A table of the session catalog, as its own entry says. */
+  def of(table: CatalogTable, properties: Map[String, String]): SourceTable = {
+    val provider = table.provider.getOrElse("hive").toLowerCase(Locale.ROOT)
+    val format = if (provider == "hive" && table.storage.serde.exists(_.contains("parquet"))) "parquet" else provider
+    val options = table.storage.properties.filterNot { case (key, value) => isNeutral(key, value) }.keys.toSeq.sorted
+    val isParquet = format == "parquet"
+    val partitions =
+      if (!isParquet || table.partitionColumnNames.isEmpty || !(table.tracksPartitionsInCatalog || provider == "hive")) None
+      else Some(SparkSession.active.sessionState.catalog.listPartitions(table.identifier).map(each => (each.location, each.spec)))
+    val problem =
+      if (!isParquet || options.isEmpty) None
+      else Some(s"it has the ${if (options.size == 1) "option" else "options"} ${options.mkString(", ")}, which the index does " +
+        "not know; set the property on a table without options")
+    SourceTable(
+      table.identifier.unquotedString, properties, CatalogUtils.URIToString(table.location), Some(format), partitions, None, problem)
+  }
+
+  /** The metadata file that an Iceberg table was loaded from; Iceberg's classes are not known here. */
+  private def metadataFile(table: Table): Option[String] = for {
+    iceberg <- member(table, "table")
+    operations <- member(iceberg, "operations")
+    current <- member(operations, "current")
+    file <- member(current, "metadataFileLocation")
+  } yield file.toString
+
+  /** What a method without parameters of an object of another library returns, if it has one. */
+  def member(owner: AnyRef, name: String): Option[AnyRef] = for {
+    method <- owner.getClass.getMethods.find(each => each.getName == name && each.getParameterCount == 0)
+    // The class may not be public.
+    value <- { method.setAccessible(true); Option(method.invoke(owner)) }
+  } yield value
 }
 
 /** Where the companion index of a table is, by the table's properties, as in IndexTables for Scala. */
 object CompanionIndex {
   val Root = "indextables.companion.indexroot"
   private val RelativePath = "indextables.companion.tableroot.relativepath"
+  private val MetadataFile = "companion.sourceMetadataFile"
+  private val Region = "fs.s3a.endpoint.region"
 
   def path(properties: Map[String, String]): Option[String] = {
     val root = regions.map(region => s"$Root.$region").collectFirst { case key if properties.contains(key) => properties(key) }
@@ -156,8 +276,41 @@ object CompanionIndex {
     }
   }
 
-  private def regions: Seq[String] = Seq(
-    SparkSession.active.conf.getOption("spark.indextables.aws.region"),
-    Option(System.getenv("AWS_DEFAULT_REGION")),
-    Option(System.getenv("AWS_REGION"))).flatten
+  /**
+   * Fails unless the index answers what Spark reads of the table; the options to read it with.
+   *
+   * @param options those of the read, beside the session's
+   */
+  def checked(table: SourceTable, path: String, options: Map[String, String]): Map[String, String] = {
+    table.problem.foreach { problem =>
+      throw new Failure(s"${table.name} cannot be searched by its companion index at $path: $problem")
+    }
+    val file = table.metadataFile.map(MetadataFile -> _)
+    Rpc("companion", Json.obj(
+      "options" -> SessionOptions.merged(util.Collections.emptyMap(), (options ++ file + ("path" -> path)).asJava),
+      "name" -> table.name,
+      "location" -> table.location,
+      "format" -> table.format,
+      "zone" -> SparkSession.active.sessionState.conf.sessionLocalTimeZone,
+      "partitions" -> table.partitions.map(_.map { case (location, values) =>
+        Json.obj("path" -> plain(new Path(location)), "values" -> values.asJava)
+      }.toArray)))
+    file.toMap
+  }
+
+  /** A path as text, without escapes and without the scheme of local files. */
+  def plain(path: Path): String = {
+    val text = path.toString
+    if (text.startsWith("file:")) new Path(path.toUri.getPath).toString else text
+  }
+
+  private def regions: Seq[String] = {
+    val session = SparkSession.active
+    Seq(
+      session.conf.getOption("spark.indextables.aws.region"),
+      Option(session.sessionState.newHadoopConf().getTrimmed(Region)).filter(_.nonEmpty),
+      Option(System.getProperty("aws.region")),
+      Option(System.getenv("AWS_DEFAULT_REGION")),
+      Option(System.getenv("AWS_REGION"))).flatten
+  }
 }

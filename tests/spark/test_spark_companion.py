@@ -235,9 +235,216 @@ def test_a_source_whose_index_is_not_its_own_is_not_searched(spark, named, tmp_p
         with pytest.raises(PySparkException, match=says):
             spark.sql(search).collect()
     change(named)
-    spark.sql("ALTER TABLE named_source ADD COLUMNS (level STRING)")
-    with pytest.raises(PySparkException, match="has no column level of the type string: sync the index"):
-        spark.sql(search).collect()
     spark.sql("ALTER TABLE named_source UNSET TBLPROPERTIES ('indextables.companion.indexroot')")
     with pytest.raises(PySparkException, match="cannot be answered here"):
         spark.sql(search).collect()
+
+
+@pytest.fixture
+def catalogued(spark, tmp_path):
+    """Makes Parquet tables of the session catalog with companion indexes; takes names and frames."""
+    names = []
+
+    def make(name: str, frame, *partitions: str, clauses: str = "", statement: str = "") -> Path:
+        names.append(name)
+        place, index = tmp_path / name, tmp_path / f"{name}_index"
+        if statement:
+            frame.coalesce(1).write.parquet(str(place))
+            spark.sql(f"{statement} LOCATION '{place}'")
+        else:
+            writer = frame.coalesce(1).write.option("path", str(place)).format("parquet")
+            writer.partitionBy(*partitions).saveAsTable(name)
+        build(spark, place, index, clauses)
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')")
+        return place
+
+    yield make
+    for name in names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def rows_of(spark, query: str) -> list[tuple]:
+    return sorted(map(tuple, spark.sql(query).collect()), key=str)
+
+
+def disks(spark, rows: int = 8, *more: str):
+    return spark.range(rows).selectExpr("id", "concat('disk ', id) AS message", *more)
+
+
+def test_a_source_whose_catalog_has_other_partitions_than_folders_is_not_searched(
+    spark, catalogued, tmp_path
+) -> None:
+    place = catalogued("parted", disks(spark, 8, "concat('d', id % 2) AS day"), "day")
+    search = "SELECT id, day FROM parted WHERE message INDEXQUERY 'disk'"
+    assert rows_of(spark, search) == rows_of(spark, "SELECT id, day FROM parted")
+    spark.sql("ALTER TABLE parted DROP PARTITION (day = 'd0')")
+    assert (place / "day=d0").exists()
+    with pytest.raises(PySparkException, match="the catalog has no partition for the folder day=d0"):
+        spark.sql(search).collect()
+    spark.sql("MSCK REPAIR TABLE parted")
+    assert rows_of(spark, search) == rows_of(spark, "SELECT id, day FROM parted")
+    disks(spark, 3).write.parquet(str(tmp_path / "elsewhere"))
+    spark.sql(f"ALTER TABLE parted ADD PARTITION (day = 'd7') LOCATION '{tmp_path}/elsewhere'")
+    with pytest.raises(PySparkException, match=r"the partition day=d7 of the catalog is at .*elsewhere"):
+        spark.sql(search).collect()
+    spark.sql("ALTER TABLE parted DROP PARTITION (day = 'd7')")
+    spark.sql(f"ALTER TABLE parted PARTITION (day = 'd1') SET LOCATION '{place}/day=d0'")
+    with pytest.raises(PySparkException, match=r"the partition day=d1 of the catalog is at .*day=d0"):
+        spark.sql(search).collect()
+
+
+def test_a_source_that_is_read_with_options_is_not_searched(spark, catalogued) -> None:
+    place = catalogued("globbed", disks(spark))
+    disks(spark).write.mode("append").parquet(str(place))
+    spark.sql("REFRESH TABLE globbed")
+    (name, *_) = (path.name for path in place.glob("*.parquet"))
+    search = "message INDEXQUERY 'disk'"
+    assert spark.table("globbed").where(search).count() == 16
+    # Spark lists the files of a table again only if it does not know them.
+    spark.sql("REFRESH TABLE globbed")
+    narrow = spark.read.option("pathGlobFilter", name).table("globbed")
+    assert 0 < narrow.count() < 16
+    with pytest.raises(PySparkException, match="(?i)it is read with the option pathGlobFilter"):
+        narrow.where(search).count()
+    statement = (
+        "CREATE TABLE deep (id BIGINT, message STRING) USING parquet OPTIONS (recursiveFileLookup 'true')"
+    )
+    place = catalogued("deep", disks(spark), statement=statement)
+    disks(spark).write.parquet(str(place / "below"))
+    spark.sql("REFRESH TABLE deep")
+    assert spark.table("deep").count() == 16
+    with pytest.raises(PySparkException, match="it has the option recursiveFileLookup"):
+        spark.table("deep").where(search).count()
+
+
+def test_columns_that_a_query_does_not_use_may_be_missing_in_the_index(spark, catalogued, tmp_path) -> None:
+    place = catalogued("added", disks(spark))
+    spark.sql("ALTER TABLE added ADD COLUMNS (level STRING)")
+    assert rows_of(spark, "SELECT id FROM added WHERE message INDEXQUERY 'disk'") == [
+        (number,) for number in range(8)
+    ]
+    assert spark.sql("SELECT count(*) AS n FROM added WHERE * INDEXQUERY 'disk' AND id > 1").first().n == 6
+    for query in (
+        "SELECT * FROM added WHERE message INDEXQUERY 'disk'",
+        "SELECT id FROM added WHERE message INDEXQUERY 'disk' AND level IS NULL",
+    ):
+        with pytest.raises(PySparkException, match=r"has no column level of the type string.*MERGE SCHEMA"):
+            spark.sql(query).collect()
+    spark.sql("INSERT INTO added VALUES (100, 'disk x', 'high')")
+    assert (100,) in rows_of(spark, "SELECT id FROM added WHERE message INDEXQUERY 'disk'")
+    build(spark, place, tmp_path / "added_index", "MERGE SCHEMA")
+    assert rows_of(spark, "SELECT * FROM added WHERE message INDEXQUERY 'disk'") == rows_of(
+        spark, "SELECT * FROM added"
+    )
+
+
+def test_columns_are_compared_without_regard_to_case(spark, catalogued) -> None:
+    statement = "CREATE TABLE cased (id BIGINT, message STRING, level STRING) USING parquet"
+    frame = spark.range(6).selectExpr(
+        "id AS ID", "concat('disk ', id) AS Message", "IF(id % 2 = 0, 'high', 'low') AS LEVEL"
+    )
+    catalogued("cased", frame, statement=statement)
+    search = spark.sql("SELECT * FROM cased WHERE message INDEXQUERY 'disk' AND level = 'high'")
+    assert search.columns == ["id", "message", "level"]
+    assert sorted(map(tuple, search.collect())) == [(n, f"disk {n}", "high") for n in (0, 2, 4)]
+    groups = spark.table("cased").where("message INDEXQUERY 'disk'").groupBy("level").count()
+    assert sorted(map(tuple, groups.collect())) == [("high", 3), ("low", 3)]
+    scored = spark.sql(
+        "SELECT highlight(message) AS h, score() AS s FROM cased WHERE message INDEXQUERY 'disk'"
+    )
+    assert scored.first().s > 0
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(PySparkException, match="has no column message of the type string"):
+            spark.sql("SELECT message FROM cased WHERE message INDEXQUERY 'disk'").collect()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_partition_columns_of_texts_that_look_like_dates_are_searched(spark, catalogued, tmp_path) -> None:
+    frame = disks(spark, 6, "concat('2026-05-0', 1 + id % 2) AS day")
+    place = catalogued("dated", frame, "day")
+    search = "SELECT id, day FROM dated WHERE message INDEXQUERY 'disk' AND day = '2026-05-01'"
+    expected = [(number, "2026-05-01") for number in (0, 2, 4)]
+    # A query that does not use the column has its answer from any index.
+    assert spark.sql("SELECT id FROM dated WHERE message INDEXQUERY 'disk'").count() == 6
+    with pytest.raises(PySparkException, match=r"PARTITION TYPES \('day':'string'\)"):
+        spark.sql(search).collect()
+    build(spark, place, tmp_path / "dated_index", "PARTITION TYPES ('day':'string')")
+    assert rows_of(spark, search) == expected
+    assert build(spark, place, tmp_path / "dated_index")["status"] == "no_action"
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    try:
+        build(spark, place, tmp_path / "other_index")
+        texts = spark.read.parquet(str(place)).dtypes
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionColumnTypeInference.enabled")
+    assert spark.read.format("indextables").load(str(tmp_path / "other_index")).dtypes == texts
+    with pytest.raises(PySparkException, match="is not the type of a partition column"):
+        build(spark, place, tmp_path / "third_index", "PARTITION TYPES ('day':'words')")
+
+
+def test_times_of_partitions_are_in_the_zone_of_the_session(spark, catalogued, tmp_path) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    frame = disks(spark, 2, "TIMESTAMP '2026-05-01 10:00:00' + make_interval(0,0,0,0,id) AS t")
+    query = "SELECT id, unix_timestamp(t) FROM zoned WHERE {}"
+    try:
+        place = catalogued("zoned", frame, "t")
+        index = spark.read.format("indextables").load(str(tmp_path / "zoned_index"))
+        expected = rows_of(spark, query.format("true"))
+        found = index.selectExpr("id", "unix_timestamp(t)").collect()
+        assert sorted(map(tuple, found)) == expected == [(0, 1777644000), (1, 1777647600)]
+        assert rows_of(spark, query.format("message INDEXQUERY 'disk'")) == expected
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        with pytest.raises(PySparkException, match="in the time zone America/New_York, and this session"):
+            spark.sql(query.format("message INDEXQUERY 'disk'")).collect()
+        # What is not given is as in the last sync; another zone means other values in all splits.
+        assert build(spark, place, tmp_path / "zoned_index")["status"] == "no_action"
+        again = build(spark, place, tmp_path / "zoned_index", "TIME ZONE 'UTC'")
+        assert "another time zone" in again["message"]
+        assert rows_of(spark, query.format("message INDEXQUERY 'disk'")) == rows_of(
+            spark, query.format("true")
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_the_catalog_of_indexes_does_not_answer_for_a_clone(spark, catalogued, tmp_path) -> None:
+    catalogued("cloned", disks(spark))
+    spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
+    named = "SELECT count(*) AS n FROM companions.spark_catalog.default.{}"
+    assert spark.sql(named.format("cloned")).first().n == 8
+    spark.sql(
+        f"CREATE TABLE clone USING parquet TBLPROPERTIES ('indextables.companion.indexroot' = "
+        f"'{tmp_path}/cloned_index') AS SELECT * FROM cloned WHERE id < 3"
+    )
+    try:
+        with pytest.raises(PySparkException, match=r"it is the index of the table at .*cloned"):
+            spark.sql(named.format("clone")).collect()
+    finally:
+        spark.sql("DROP TABLE clone")
+
+
+def test_the_region_of_an_index_may_come_from_hadoop(spark, catalogued, tmp_path) -> None:
+    catalogued("regional", disks(spark))
+    index = tmp_path / "regional_index"
+    spark.sql(
+        "ALTER TABLE regional SET TBLPROPERTIES ('indextables.companion.indexroot' = '/nothing', "
+        f"'indextables.companion.indexroot.eu-test-1' = '{index}')"
+    )
+    search = "SELECT id FROM regional WHERE message INDEXQUERY 'disk'"
+    with pytest.raises(PySparkException, match="no table"):
+        spark.sql(search).collect()
+    spark.conf.set("spark.hadoop.fs.s3a.endpoint.region", "eu-test-1")
+    spark.conf.set("fs.s3a.endpoint.region", "eu-test-1")
+    try:
+        assert spark.sql(search).count() == 8
+    finally:
+        spark.conf.unset("spark.hadoop.fs.s3a.endpoint.region")
+        spark.conf.unset("fs.s3a.endpoint.region")
+    system = spark._jvm.System
+    system.setProperty("aws.region", "eu-test-1")
+    try:
+        assert spark.sql(search).count() == 8
+    finally:
+        system.clearProperty("aws.region")

@@ -413,3 +413,33 @@ def test_older_readers_refuse_a_companion_index_by_name(source, tmp_path, monkey
     )
     with pytest.raises(ProtocolError, match=COMPANION_SPLITS):
         indextables.open(tmp_path / "index")
+
+
+def test_texts_that_are_not_utf_8_are_read_as_spark_shows_them(tmp_path):
+    """Spark shows U+FFFD for bytes that are not UTF-8."""
+    broken = pa.array([b"\xff\xfe disk", b"all well", None, b"disk \xe2\x82"]).view(pa.string())
+    nested = pa.StructArray.from_arrays([broken], names=["text"])
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3, 4], broken)
+    source = tmp_path / "source"
+    source.mkdir()
+    pq.write_table(pa.table({"message": broken, "nested": nested, "texts": lists}), source / "part.parquet")
+    indextables.companion(source, at=tmp_path / "index", modes={"message": "text"})
+    index = indextables.open(tmp_path / "index")
+    shown = ["\ufffd\ufffd disk", "all well", None, "disk \ufffd"]
+    assert index.scan().to_pylist() == [
+        {"message": text, "nested": {"text": text}, "texts": [text]} for text in shown
+    ]
+    assert index.count("message INDEXQUERY 'disk'") == 2
+    assert index.search("disk", columns=["message"]).num_rows == 2
+    assert index.count("message LIKE '%disk'") == 1
+
+
+def test_columns_of_nulls_alone_are_integers_as_in_spark(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "nothing": pa.nulls(2)}), source / "part.parquet")
+    indextables.companion(source, at=tmp_path / "index")
+    index = indextables.open(tmp_path / "index")
+    assert index.schema.field("nothing").type == pa.int32()
+    assert index.scan().to_pylist() == [{"id": 1, "nothing": None}, {"id": 2, "nothing": None}]
+    assert (index.count("nothing IS NULL"), index.count("nothing = 1")) == (2, 0)

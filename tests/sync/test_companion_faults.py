@@ -11,6 +11,7 @@ import pytest
 
 import indextables
 from indextables.errors import OptionError, SourceError
+from indextables.split.index.builder import IndexBuilder
 from indextables.sync import run
 
 # What a process does that is killed before or after the nth call of a function of a sync.
@@ -18,6 +19,7 @@ KILLED = """
 import os, signal, sys
 import indextables
 from indextables.log.transaction_log import TransactionLog
+from indextables.split.index.builder import IndexBuilder
 from indextables.sync import run
 
 place, moment, number, source, index = sys.argv[1:]
@@ -125,3 +127,15 @@ def test_table_roots_are_other_places_of_the_source(tmp_path):
     indextables.write(tmp_path / "table", [{"id": 1}])
     with pytest.raises(SourceError, match="is not a companion index, so it has no table roots"):
         indextables.open(tmp_path / "table").roots()
+
+
+def test_an_error_of_a_build_names_the_file(tmp_path, monkeypatch):
+    source = folder(tmp_path / "source", 1)
+
+    def add(*_):
+        raise ZeroDivisionError("a defect of a library")
+
+    monkeypatch.setattr(IndexBuilder, "add", add)
+    with pytest.raises(SourceError, match=r"part-1\.parquet cannot be indexed \(ZeroDivisionError"):
+        indextables.companion(source, at=tmp_path / "index")
+    assert not list((tmp_path / "index").rglob("*.split"))

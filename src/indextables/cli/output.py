@@ -199,10 +199,14 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - any value of a result
 
 
 class ProgressBar:
-    """A progress bar on standard error while a command runs; nothing if it is not a terminal."""
+    """A progress bar on standard error while a command runs; nothing if it is not a terminal.
+
+    What a command reports that does not end is written there in any case, unless it is to be quiet.
+    """
 
     def __init__(self, description: str, *, quiet: bool = False) -> None:
         self._description = description
+        self._quiet = quiet
         self._enabled = not quiet and sys.stderr.isatty()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -220,6 +224,15 @@ class ProgressBar:
             self._task = self._progress.add_task(self._description, total=total or None)
             self._progress.start()
         self._progress.update(self._task, completed=done, total=total or None)
+
+    def report(self, sentence: str) -> None:
+        """Write one line, and begin a new bar."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = self._task = None
+        if not self._quiet:
+            sys.stderr.write(f"{text_of(sentence)}\n")
+            sys.stderr.flush()
 
     def __enter__(self) -> Self:
         return self

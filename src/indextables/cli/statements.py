@@ -39,7 +39,7 @@ def run_command(command: Command, settings: Settings, path: str | None, values: 
         result = run_in_background(statement, options)
     else:
         with ProgressBar(command.program, quiet=settings.quiet) as progress:
-            result = execute_statement(statement, options, progress=progress)
+            result = execute_statement(statement, options, progress=progress, report=progress.report)
     if settings.format is OutputFormat.TABLE and command.program in _VIEWS:
         result = _VIEWS[command.program](result)
     return _write(result, settings, is_list=command.program in _LISTS)
@@ -49,7 +49,7 @@ def run_sql(text: str, settings: Settings) -> int:
     """Run a command of SQL and write its result."""
     options = Options.parse(settings.options, {Where.COMMAND})
     with ProgressBar("working", quiet=settings.quiet) as progress:
-        result = execute(text, options, progress=progress)
+        result = execute(text, options, progress=progress, report=progress.report)
     return _write(result, settings)
 
 

@@ -18,10 +18,10 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.jobs import TaskSet
 from indextables.options import Options
 from indextables.store import open_store
-from indextables.sync import build_options
+from indextables.sync import build_options, catalog_of, source_version
 from indextables.sync.build import BuildContext, BuildTask, discard, run_build_task
 from indextables.sync.plan import SyncRequest
-from indextables.sync.roots import set_root, table_roots, unset_root
+from indextables.sync.roots import set_root, set_roots, table_roots, unset_root
 from indextables.sync.run import RunningSync, SyncResult, begin, finish, follow
 from indextables.version import ENGINE
 
@@ -42,8 +42,17 @@ _BUILD = pa.schema(
 )
 _STATUS = pa.schema({"status": pa.string()})
 _ROOTS = pa.schema({"root_name": pa.string(), "root_path": pa.string(), "set_timestamp": pa.string()})
-# Clauses that only one format of sources has.
-_FORMATS = {"schema_file": ("parquet",), "merge_schema": ("parquet",), "version": ("delta", "iceberg")}
+# Clauses that only some formats of sources have.
+_FORMATS = {
+    "schema_file": ("SCHEMA SOURCE", ("parquet",)),
+    "merge_schema": ("MERGE SCHEMA", ("parquet",)),
+    "partition_types": ("PARTITION TYPES", ("parquet",)),
+    "version": ("FROM VERSION", ("delta", "iceberg")),
+    "snapshot": ("FROM SNAPSHOT", ("iceberg",)),
+    "catalog": ("CATALOG", ("iceberg",)),
+    "catalog_type": ("TYPE", ("iceberg",)),
+    "warehouse": ("WAREHOUSE", ("iceberg",)),
+}
 
 
 def _build(context: CommandContext, arguments: Arguments) -> pa.Table | TaskSet:
@@ -89,8 +98,7 @@ def _tasks(
 
 def _result(log: TransactionLog, arguments: Arguments, result: SyncResult) -> pa.Table:
     if result.status != "dry_run":
-        for name, path in (arguments.get("roots") or {}).items():
-            set_root(log, name, path)
+        set_roots(log, arguments.get("roots") or {})
     values = asdict(result)
     version = result.source_version
     message = result.message
@@ -123,10 +131,28 @@ def _follow(
             "(indextables companion --every), indextables.companion(every=...), or repeat the statement"
         )
     with _stop_on_signals() as stop:
-        last = follow(log, request, options, seconds=arguments["every"], stop=stop)
+        last = follow(
+            log,
+            request,
+            options,
+            seconds=arguments["every"],
+            stop=stop,
+            roots=arguments.get("roots") or {},
+            progress=context.progress,
+            report=lambda result: context.report(_sentence(result)),
+        )
     if last is None:
         raise CommandError("the command was interrupted before its first sync")
     return _result(log, arguments, last)
+
+
+def _sentence(result: SyncResult) -> str:
+    """What a sync did, for people who watch it."""
+    return (
+        f"version {result.version}: {result.files_indexed} files indexed, {result.splits_created} splits "
+        f"created, {result.splits_invalidated} splits left the index; version {result.source_version} of the "
+        f"source; {result.duration_ms / 1000:.1f} s"
+    )
 
 
 @contextmanager
@@ -147,29 +173,32 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 def _request(context: CommandContext, arguments: Arguments) -> tuple[SyncRequest, Options]:
     """What a statement requests, and the options of the build."""
     kind = arguments.get("format")
-    for name, formats in _FORMATS.items():
+    for name, (keywords, formats) in _FORMATS.items():
         if name in arguments and kind is not None and kind not in formats:
-            keywords = {
-                "schema_file": "SCHEMA SOURCE",
-                "merge_schema": "MERGE SCHEMA",
-                "version": "FROM VERSION",
-            }
-            raise CommandError(f"{keywords[name]} is for sources of the format {' or '.join(formats)} only")
+            raise CommandError(f"{keywords} is for sources of the format {' or '.join(formats)} only")
     if "every" in arguments and "dry_run" in arguments:
         raise CommandError("DRY RUN and WITH STREAMING exclude each other; leave one of them out")
     with condition(arguments) as where:
         request = SyncRequest(
             source=arguments["path"],
             format=kind,
-            version=arguments.get("version"),
+            version=source_version(kind, arguments.get("version"), arguments.get("snapshot")),
             where=where,
             include=arguments.get("include"),
             exclude=arguments.get("exclude"),
             rebuild=arguments.get("rebuild", False),
             dry_run=arguments.get("dry_run", False),
+            relocate=arguments.get("relocate"),
+            allowed_locations=arguments.get("allowed_locations"),
             time_zone=arguments.get("time_zone"),
             merge_schema=arguments.get("merge_schema"),
             schema_file=arguments.get("schema_file"),
+            partition_types=arguments.get("partition_types"),
+            catalog=catalog_of(
+                arguments.get("catalog"), arguments.get("catalog_type"), arguments.get("warehouse")
+            ),
+            default_time_zone=context.zone or "UTC",
+            default_partition_types={} if context.infer_partitions else {"*": "string"},
         )
     options = build_options(
         context.options,

@@ -507,10 +507,6 @@ _FIELDS_REFUSAL = (
     "which values the index holds in columns follows indexing.fastfields and indexing.nonfastfields, so this "
     "clause is not accepted; leave it out"
 )
-_CATALOG_REFUSAL = (
-    "tables are opened by their path, so this clause is not accepted; give the table's folder, or of an "
-    "Iceberg table its current metadata file"
-)
 _COMPANION = (
     Command(
         openings=(
@@ -565,7 +561,24 @@ examples:
                 "FROM VERSION", "version", ValueKind.NUMBER, "the version or snapshot of the source to index"
             ),
             Clause(
-                "FROM SNAPSHOT", "version", ValueKind.NUMBER, "the version or snapshot of the source to index"
+                "FROM SNAPSHOT", "snapshot", ValueKind.NUMBER, "the snapshot of an Iceberg table to index"
+            ),
+            Clause(
+                "CATALOG",
+                "catalog",
+                ValueKind.TEXT,
+                "the Iceberg catalog in which the source has its name",
+                placeholder="'name'",
+            ),
+            Clause(
+                "TYPE",
+                "catalog_type",
+                ValueKind.TEXT,
+                "the type of the catalog: rest, hive, glue, dynamodb, sql",
+                placeholder="'type'",
+            ),
+            Clause(
+                "WAREHOUSE", "warehouse", ValueKind.TEXT, "the warehouse of the catalog", placeholder="'name'"
             ),
             Clause(
                 "SCHEMA SOURCE",
@@ -579,7 +592,28 @@ examples:
                 "TIME ZONE",
                 "time_zone",
                 ValueKind.TEXT,
-                "the zone of partition values without one (default UTC)",
+                "the zone of partition values without one (default Spark's session zone, else UTC)",
+            ),
+            Clause(
+                "PARTITION TYPES",
+                "partition_types",
+                ValueKind.PAIRS,
+                "folders: types of partition columns that are not inferred",
+                placeholder="('column':'type', ...)",
+            ),
+            Clause(
+                "RELOCATE",
+                "relocate",
+                ValueKind.PAIRS,
+                "where files are now, by prefixes of the paths that the source recorded",
+                placeholder="('old'='new', ...)",
+            ),
+            Clause(
+                "ALLOWED LOCATIONS",
+                "allowed_locations",
+                ValueKind.NAMES,
+                "other locations that recorded paths may lead to",
+                placeholder="('location', ...)",
             ),
             Clause(
                 "TABLE ROOTS",
@@ -597,8 +631,6 @@ examples:
             ),
             Clause("FASTFIELDS MODE", "fast_fields", ValueKind.FLAG, refusal=_FIELDS_REFUSAL),
             Clause("HASHED FASTFIELDS", "hashed_fields", ValueKind.FLAG, refusal=_FIELDS_REFUSAL),
-            Clause("CATALOG", "catalog", ValueKind.FLAG, refusal=_CATALOG_REFUSAL),
-            Clause("WAREHOUSE", "warehouse", ValueKind.FLAG, refusal=_CATALOG_REFUSAL),
         ),
         opening_argument="format",
     ),

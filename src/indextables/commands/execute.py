@@ -1,7 +1,7 @@
 """The code of a command (plan, tasks, finish), and how it runs in this process, without Spark."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +20,10 @@ from indextables.store import CredentialsProvider, Store, open_store
 from indextables.version import ENGINE
 
 
+def _no_report(sentence: str) -> None:
+    del sentence
+
+
 @dataclass(frozen=True, slots=True)
 class CommandContext:
     """The table and the options that a command runs with.
@@ -34,6 +38,10 @@ class CommandContext:
         settings: the settings of Spark and of Hadoop, for a command that lists them.
         elsewhere: how many values other processes of the driver removed from their caches, for a command that
             empties caches.
+        zone: the time zone of Spark's session, if there is one.
+        infer_partitions: whether types of partition columns are inferred, as Spark's session says.
+        progress: called as a command that does not end is at work.
+        report: called with a sentence each time that such a command changed something.
     """
 
     options: Options
@@ -44,6 +52,10 @@ class CommandContext:
     credentials: CredentialsProvider | None = None
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     elsewhere: int = 0
+    zone: str | None = None
+    infer_partitions: bool = True
+    progress: Callable[[int, int], None] | None = None
+    report: Callable[[str], None] = _no_report
 
     @property
     def log(self) -> TransactionLog:
@@ -97,6 +109,7 @@ def execute(
     *,
     resolve: Resolve | None = None,
     progress: Progress | None = None,
+    report: Callable[[str], None] = _no_report,
     credentials: CredentialsProvider | None = None,
 ) -> pa.Table:
     """Run a command, and return its result.
@@ -106,6 +119,7 @@ def execute(
         options: the options it runs with.
         resolve: returns the path of a table by its name; without it, tables are given by their paths.
         progress: called with the number of finished tasks and the number of all.
+        report: called with a sentence each time that a command that does not end changed something.
         credentials: a callable that returns credentials (docs/operations/storage.md).
 
     Raises:
@@ -114,7 +128,9 @@ def execute(
     statement = parse_statement(text)
     if statement is None:
         raise CommandError(f"this is not a command of indextables: {text[:200]}", position=0)
-    return execute_statement(statement, options, resolve=resolve, progress=progress, credentials=credentials)
+    return execute_statement(
+        statement, options, resolve=resolve, progress=progress, report=report, credentials=credentials
+    )
 
 
 def sql(
@@ -139,10 +155,11 @@ def execute_statement(
     *,
     resolve: Resolve | None = None,
     progress: Progress | None = None,
+    report: Callable[[str], None] = _no_report,
     credentials: CredentialsProvider | None = None,
 ) -> pa.Table:
     """Run a command that is parsed already, and return its result."""
-    context = _context(statement, options, resolve, credentials)
+    context = replace(_context(statement, options, resolve, credentials), progress=progress, report=report)
     implementation = implementation_of(statement.command)
     planned = implementation.plan(context, statement.arguments)
     store = None if context.table is None else context.store

@@ -38,12 +38,59 @@ TABLE_ROOT: Option[str | None] = option(
     where=_READ,
     default_text="the place at which the source was indexed",
 )
+METADATA_FILE: Option[str | None] = option(
+    "companion.sourceMetadataFile",
+    optional_text,
+    None,
+    "The current metadata file of an Iceberg table, which companion.freshness = latest reads. Only the "
+    "catalog of the table knows it; a search of the table by its own name in Spark sets it.",
+    where=_READ,
+    default_text="that of the folder, or of the catalog that the index was built with",
+)
 TARGET_INPUT_SIZE = option(
     "companion.targetInputSize",
     size,
     2 << 30,
     "Source files of one partition are indexed together, in one split, up to this size.",
     where=_BUILD,
+)
+ICEBERG_CATALOG_TYPE: Option[str | None] = option(
+    "iceberg.catalogType",
+    optional_text,
+    None,
+    "Type of the Iceberg catalog of a companion index's source: rest, hive, glue, dynamodb or sql; the "
+    "clause TYPE.",
+    default_text="pyiceberg's configuration of the catalog",
+)
+ICEBERG_URI: Option[str | None] = option(
+    "iceberg.uri",
+    optional_text,
+    None,
+    "URI of the Iceberg catalog of a companion index's source. It is not recorded in the index.",
+    default_text="pyiceberg's configuration of the catalog",
+)
+ICEBERG_TOKEN: Option[str | None] = option(
+    "iceberg.token",
+    optional_text,
+    None,
+    "Token for the Iceberg catalog of a companion index's source.",
+    secret=True,
+    default_text="pyiceberg's configuration of the catalog",
+)
+ICEBERG_CREDENTIAL: Option[str | None] = option(
+    "iceberg.credential",
+    optional_text,
+    None,
+    "Client id and secret (id:secret) for the Iceberg catalog of a companion index's source.",
+    secret=True,
+    default_text="pyiceberg's configuration of the catalog",
+)
+ICEBERG_WAREHOUSE: Option[str | None] = option(
+    "iceberg.warehouse",
+    optional_text,
+    None,
+    "Warehouse of the Iceberg catalog of a companion index's source; the clause WAREHOUSE.",
+    default_text="pyiceberg's configuration of the catalog",
 )
 MAX_ERRORS = option(
     "companion.stream.maxConsecutiveErrors",

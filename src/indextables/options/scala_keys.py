@@ -50,7 +50,7 @@ _ALWAYS = "that is always done"
 _NO_DOCUMENTS = "rows are read from Parquet in batches; see read.batchSize"
 _COMPLETE = "all rows are returned; give a limit in the query"
 _COMPANION = "a sync compares the files of the source with those of the index; see companion.*"
-_ICEBERG = "tables are opened by their path, not through an Iceberg catalog"
+_ICEBERG = "files of a table are read with aws.* or companion.parquet.aws.*, whatever its catalog is"
 
 for _reason, _keys in {
     # reading
@@ -162,11 +162,6 @@ for _reason, _keys in {
     "see s3.maxConcurrency": ("s3.maxQueueSize",),
     "the memory of an index that is built is indexWriter.heapSize": ("native.memory.enabled",),
     _ICEBERG: (
-        "iceberg.catalogType",
-        "iceberg.uri",
-        "iceberg.token",
-        "iceberg.credential",
-        "iceberg.warehouse",
         "iceberg.s3Endpoint",
         "iceberg.s3PathStyleAccess",
         "iceberg.uc.tableId",

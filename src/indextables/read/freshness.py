@@ -16,7 +16,7 @@ from indextables.log.format.files import from_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
-from indextables.options.companion import FRESHNESS, LATEST
+from indextables.options.companion import FRESHNESS, LATEST, METADATA_FILE
 from indextables.read.table_context import UNINDEXED_TAG
 from indextables.schema.values import format_values
 from indextables.split.footer import PARQUET_TAG
@@ -59,11 +59,11 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
 
     properties = CompanionProperties.of(snapshot)
     assert properties is not None
-    if properties.source.endswith(METADATA_FILES):
+    if properties.source.endswith(METADATA_FILES) and options.get(METADATA_FILE) is None:
         raise SourceError(
             f"the companion index at {snapshot.url} was built from the metadata file {properties.source}; "
-            "only the catalog of that table knows which one is the newest: sync again with that, or leave "
-            f"{FRESHNESS.key} = {LATEST} out"
+            f"only the catalog of that table knows which one is the newest: name it in {METADATA_FILE.key}, "
+            f"sync again with it or with the catalog, or leave {FRESHNESS.key} = {LATEST} out"
         )
     source = open_companion_source(store, properties, options)
     _check_columns(snapshot, properties, source)

@@ -303,6 +303,8 @@ def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:
     source = array.type
     if uuid:
         return _uuid_text(array)
+    if pa.types.is_string(target):
+        return _valid_text(array if source == target else array.cast(pa.binary()).view(target))
     if source == target:
         return array
     if pa.types.is_timestamp(target) and pa.types.is_timestamp(source):
@@ -311,11 +313,22 @@ def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:
             array = pc.floor_temporal(array, unit="microsecond") if source.unit == "ns" else array
             array = array.cast(pa.timestamp("us", source.tz))
         return array.view(target)
-    if pa.types.is_string(target) and not pa.types.is_string(source):
-        return array.cast(pa.binary()).view(target)
     if pa.types.is_binary(target) and pa.types.is_string(source):
         return array.view(target)
     return array.cast(target)
+
+
+def _valid_text(array: pa.Array) -> pa.Array:
+    """Texts with U+FFFD for bytes that are not UTF-8, which Spark shows so."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = [
+            None if value is None else value.decode(errors="replace")
+            for value in array.view(pa.binary()).to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+    return array
 
 
 def _uuid_text(array: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
 """Companion tables: their properties, their source, and what is indexed of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -14,13 +14,16 @@ from indextables.log.conflict import without_registry
 from indextables.log.format.actions import Metadata, is_companion
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
-from indextables.options.companion import TABLE_ROOT
+from indextables.options.companion import FRESHNESS, LATEST, METADATA_FILE, TABLE_ROOT
 from indextables.options.indexing import STORE_ONLY_FIELDS
 from indextables.predicate import columns_of, evaluate, parse_condition
 from indextables.predicate.traversal import has_search
 from indextables.records import dataclass
-from indextables.source.description import SourceDescription
-from indextables.source.reader import open_source
+from indextables.schema.calendar import is_utc
+from indextables.schema.type_info import UTC_TIMESTAMP
+from indextables.source.description import SourceDescription, relative_path
+from indextables.source.partition_values import NULL_PARTITION, folder_values
+from indextables.source.reader import catalog_table, open_source
 from indextables.source.snapshot import SourceFile, SourceSnapshot
 from indextables.split.mapping import Mapping as FieldMapping
 from indextables.split.mapping import mapping_for
@@ -59,6 +62,9 @@ class CompanionProperties:
         time_zone: Spark's time zone for partition values that name none.
         merge_schema: folders: whether the columns of all files are united.
         schema_file: folders: the file whose columns are the table's.
+        partition_types: folders: types of partition columns that are not inferred (`*` means all others).
+        catalog: the Iceberg catalog that knows the source: its name, type and warehouse. `source` is the
+            name of the table then.
         roots: named places at which the files of the source can be read.
     """
 
@@ -77,6 +83,8 @@ class CompanionProperties:
     time_zone: str = "UTC"
     merge_schema: bool = False
     schema_file: str | None = None
+    partition_types: Mapping[str, str] = field(default_factory=dict)
+    catalog: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, TableRoot] = field(default_factory=dict)
 
     def configuration(self) -> dict[str, str]:
@@ -158,6 +166,8 @@ _TYPES: dict[str, Any] = {
     "relocate": dict[str, str],
     "allowed": tuple[str, ...],
     "merge_schema": bool,
+    "partition_types": dict[str, str],
+    "catalog": dict[str, str],
 }
 
 
@@ -199,33 +209,121 @@ def refuse_companion(snapshot: Snapshot, operation: str) -> None:
         )
 
 
-def check_index_of(snapshot: Snapshot, name: str, location: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class SearchedTable:
+    """A table of Spark that is searched by its own name.
+
+    Attributes:
+        name: the table's name, for errors.
+        location: where it is.
+        format: "delta", "iceberg" or "parquet", if Spark says it.
+        zone: the time zone of the session that searches it.
+        partitions: the folders and values of the partitions that a catalog lists; None if the folders that
+            exist are the partitions.
+    """
+
+    name: str
+    location: str
+    format: str | None = None
+    zone: str = "UTC"
+    partitions: Sequence[tuple[str, Mapping[str, str | None]]] | None = None
+
+
+def check_index_of(snapshot: Snapshot, table: SearchedTable, store: Store, options: Options) -> None:
     """Check that a table is a companion index with which searches of its source, by name, are complete.
 
     Args:
         snapshot: the index, to which the properties of the source lead.
-        name: the source's name, for errors.
-        location: where the source is.
+        table: the source.
+        store: the store of the index.
+        options: the options with which the index is read.
 
     Raises:
-        SourceError: it is another table, the index of another one, or that of some files only.
+        SourceError: it is another table, the index of another one, that of some files only, or one that has
+            other partitions than a catalog says.
     """
     properties = CompanionProperties.of(snapshot)
     if properties is None:
         raise SourceError(
-            f"the table at {snapshot.url} is not a companion index, but a property of {name} says so; build "
-            "one (BUILD INDEXTABLES COMPANION), or change the property"
+            f"the table at {snapshot.url} is not a companion index, but a property of {table.name} says so; "
+            "build one (BUILD INDEXTABLES COMPANION), or change the property"
         )
-    problem = None
-    if locate(properties.location).url != locate(location).url:
-        problem = f"it is the index of the table at {properties.location}"
-    elif properties.where is not None:
-        problem = f"it only has the files with {properties.where}"
+    problem = _mismatch(snapshot, properties, table)
+    if problem is None and table.partitions is not None:
+        folders = _covered_folders(snapshot, properties, store, options)
+        problem = _partition_mismatch(properties, table.partitions, folders)
     if problem is not None:
         raise SourceError(
-            f"{name} at {location} cannot be searched by the companion index at {snapshot.url}: {problem}; "
-            "search the index itself, by its path"
+            f"{table.name} at {table.location} cannot be searched by the companion index at {snapshot.url}: "
+            f"{problem}; search the index itself, by its path"
         )
+
+
+def _mismatch(snapshot: Snapshot, properties: CompanionProperties, table: SearchedTable) -> str | None:
+    """Why an index cannot be that of a table, by what both record."""
+    if locate(properties.location).url != locate(table.location).url:
+        return f"it is the index of the table at {properties.location}"
+    if table.format is not None and table.format != properties.format:
+        return f"it is the index of a table of the format {properties.format}, not {table.format}"
+    if properties.where is not None:
+        return f"it only has the files with {properties.where}"
+    moments = [
+        name for name in snapshot.partition_columns if snapshot.schema.field(name).type == UTC_TIMESTAMP
+    ]
+    if moments and properties.format != "iceberg" and not _is_same_zone(properties.time_zone, table.zone):
+        return (
+            f"it reads the partition column {moments[0]} in the time zone {properties.time_zone}, and this "
+            f"session reads it in {table.zone} (spark.sql.session.timeZone); set that zone, or build the "
+            f"index again with TIME ZONE '{table.zone}'"
+        )
+    return None
+
+
+def _is_same_zone(one: str, other: str) -> bool:
+    return one == other or (is_utc(one) and is_utc(other))
+
+
+def _covered_folders(
+    snapshot: Snapshot, properties: CompanionProperties, store: Store, options: Options
+) -> set[str]:
+    """The folders, relative to the source, with the files that the index answers."""
+    if options.get(FRESHNESS) == LATEST:
+        source = open_companion_source(store, properties, options)
+        names = [relative_path(file.url, source.url) for file in source.files]
+    else:
+        names = [
+            content.partition("\n")[0].rpartition("#")[0]
+            for contents in snapshot.files()["companionSourceFiles"].to_pylist()
+            for content in contents or ()
+        ]
+    return {name.rpartition("/")[0] for name in names}
+
+
+def _partition_mismatch(
+    properties: CompanionProperties,
+    partitions: Sequence[tuple[str, Mapping[str, str | None]]],
+    folders: set[str],
+) -> str | None:
+    """How the partitions of a catalog differ from the folders that an index covers."""
+    listed = set()
+    base = locate(properties.location).url
+    for path, values in partitions:
+        folder = relative_path(locate(path).url, base)
+        named = {name.lower(): text for name, text in folder_values(folder)}
+        own = {
+            name.lower(): NULL_PARTITION if text is None or text == "" else text
+            for name, text in values.items()
+        }
+        if named != own:
+            shown = ", ".join(f"{name}={text}" for name, text in values.items())
+            return f"the partition {shown} of the catalog is at {path}, which is not its folder in the table"
+        listed.add(folder)
+    if missing := sorted(folders - listed):
+        return (
+            f"the catalog has no partition for the folder {missing[0] or '.'}; MSCK REPAIR TABLE adds it, or "
+            "delete its files"
+        )
+    return None
 
 
 def open_companion_source(
@@ -234,11 +332,23 @@ def open_companion_source(
     options: Options,
     version: int | str | datetime | None = None,
 ) -> SourceSnapshot:
-    """Open the source of a companion index at a version, by default its newest."""
+    """Open the source of a companion index at a version, by default its newest.
+
+    Which metadata file of an Iceberg table is the newest says its catalog, or the option
+    `companion.sourceMetadataFile`.
+    """
+    location, metadata_file = properties.source, options.get(METADATA_FILE)
+    if metadata_file is not None and properties.format == "iceberg":
+        location = properties.location
+    elif properties.catalog:
+        location, metadata_file = catalog_table(properties.catalog, properties.source, options)
+    else:
+        metadata_file = None
     return open_source(
         properties.format,
-        properties.source,
+        location,
         options,
+        metadata_file=metadata_file,
         version=version,
         open_base=store.source_store,
         relocate=properties.relocate,
@@ -246,6 +356,7 @@ def open_companion_source(
         time_zone=properties.time_zone,
         merge_schema=properties.merge_schema,
         schema_file=properties.schema_file,
+        partition_types=properties.partition_types,
     )
 
 

@@ -1,15 +1,24 @@
 """A folder of Parquet files as a source: listed, partitioned and typed as Spark's Parquet reader does."""
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import ObjectMissingError, SourceError, SourceNotFoundError, UnsupportedSourceError
+from indextables.errors import (
+    IndexTablesError,
+    ObjectMissingError,
+    OptionError,
+    SourceError,
+    SourceNotFoundError,
+    UnsupportedSourceError,
+)
 from indextables.schema.spark import to_arrow
-from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
+from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP, info_of
 from indextables.source.columns import char_type, columns_by_name
 from indextables.source.locations import Locations
 from indextables.source.parquet_file import FileBytes, ParquetFile, leaf_count
@@ -20,6 +29,7 @@ from indextables.store import ObjectInfo
 _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _SUMMARIES = ("_common_metadata", "_metadata")
 _FOOTER_THREADS = 16
+_TYPE_NAMES = {"int": "integer", "bigint": "long", "smallint": "short", "tinyint": "byte"}
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
 _SAME = (
     pa.bool_(),
@@ -41,6 +51,7 @@ def open_folder(
     merge_schema: bool = False,
     schema_file: str | None = None,
     time_zone: str = "UTC",
+    partition_types: Mapping[str, str] = MappingProxyType({}),
 ) -> SourceSnapshot:
     """The Parquet files of a folder as a table.
 
@@ -49,13 +60,16 @@ def open_folder(
         merge_schema: unite the columns of all files, Spark's option `mergeSchema`; else of one file.
         schema_file: a file whose columns are the table's, as a path relative to the folder or a URL.
         time_zone: Spark's session time zone, for times in folder names.
+        partition_types: types of partition columns that are not inferred, by column in Spark's names of
+            types; that of `*` is the type of all others.
     """
     listed = _listing(locations)
     data = {path: info for path, info in listed.items() if _is_data(path) and info.size}
     if not data:
         raise SourceNotFoundError(f"no Parquet files at {locations.url}; Spark cannot infer a schema either")
     folders = sorted({path.rpartition("/")[0] for path in listed if _is_data(path)})
-    spec = discover(folders, time_zone, locations.url)
+    types = {name.lower(): _partition_type(name, text) for name, text in partition_types.items()}
+    spec = discover(folders, time_zone, locations.url, types)
     if spec is None:
         members = {path: info for path, info in data.items() if "/" not in path}
         summaries = [path for path in listed if "/" not in path]
@@ -89,6 +103,22 @@ def open_folder(
         locations,
         max((info.modified_ms for info in members.values()), default=None),
     )
+
+
+def _partition_type(column: str, text: str) -> pa.DataType:
+    """The type that a partition column has instead of an inferred one."""
+    name = _TYPE_NAMES.get(text.strip().lower(), text.strip().lower())
+    field = {"name": column, "type": name, "nullable": True, "metadata": {}}
+    try:
+        kind = to_arrow(json.dumps({"type": "struct", "fields": [field]})).field(0).type
+    except IndexTablesError:
+        kind = None
+    if kind is None or not info_of(kind).partitionable:
+        raise OptionError(
+            f"{text!r} is not the type of a partition column ({column}); expected string, int, bigint, date, "
+            "timestamp, decimal(10,2) or another simple type of Spark"
+        )
+    return kind
 
 
 def _file(locations: Locations, info: ObjectInfo, partition: Any) -> SourceFile:  # noqa: ANN401 - values by name
@@ -187,6 +217,9 @@ def _spark_type(kind: pa.DataType, file: ParquetFile, leaf: int, path: str) -> p
         return pa.list_(pa.field("element", _spark_type(kind.value_type, file, leaf, f"{path}.element")))
     if kind in _UNSIGNED:
         return _UNSIGNED[kind]
+    if pa.types.is_null(kind):
+        # Columns of nulls alone, as pandas writes them, are INT32 in the file.
+        return pa.int32()
     if kind == pa.uint64():
         return pa.decimal128(20, 0)
     if pa.types.is_decimal128(kind):

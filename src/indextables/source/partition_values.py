@@ -6,15 +6,14 @@ Partition columns that folders name, `year=2024/team=a%2Fb`, are found and typed
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from indextables.errors import SourceError
-from indextables.schema.calendar import format_date, parse_date, parse_timestamp
+from indextables.schema.calendar import format_date, parse_date, parse_timestamp, to_utc
 from indextables.schema.type_info import LOCAL_TIMESTAMP, UTC_TIMESTAMP
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -26,7 +25,6 @@ _ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 _INT, _LONG = 1 << 31, 1 << 63
 _NULL, _STRING, _DOUBLE_TYPE = pa.null(), pa.string(), pa.float64()
 _INTEGER_DIGITS = {pa.int32(): 10, pa.int64(): 20}
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of times without a zone
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _BOOLEANS = {"true": True, "false": False}
 
@@ -47,10 +45,29 @@ def unescape(name: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
 
 
-def discover(folders: Sequence[str], zone: str, url: str) -> PartitionSpec | None:
+def folder_values(folder: str) -> list[tuple[str, str]]:
+    """The partition columns that a folder of a table names, with the texts of their values.
+
+    >>> folder_values("day=2026-05-01/team=a%2Fb")
+    [('day', '2026-05-01'), ('team', 'a/b')]
+    """
+    parts = [part.partition("=") for part in folder.split("/")]
+    return [(unescape(name), unescape(value)) for name, sign, value in parts if sign]
+
+
+def discover(
+    folders: Sequence[str],
+    zone: str,
+    url: str,
+    types: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> PartitionSpec | None:
     """The partitions that folders (relative to the table) name; None if the table has none.
 
-    Raises SourceError where Spark raises: folders of different depth or with other columns.
+    `types` are those of columns whose types are not inferred, by name in lower case; that of `*` is the type
+    of all others.
+
+    Raises SourceError where Spark raises: folders of different depth or with other columns, and for values
+    that are none of their type.
     """
     values_by_column: dict[str, list[tuple[str, str]]] = {}
     bases = set()
@@ -74,10 +91,17 @@ def discover(folders: Sequence[str], zone: str, url: str) -> PartitionSpec | Non
     fields, values = [], {folder: dict[str, pa.Scalar]() for folder in values_by_column}
     for number, name in enumerate(own):
         texts = {folder: columns[number][1] for folder, columns in values_by_column.items()}
-        kind = _common_type([_inferred(text, zone) for text in dict.fromkeys(texts.values())])
+        chosen = types.get(name.lower(), types.get("*"))
+        kind = chosen or _common_type([_inferred(text, zone) for text in dict.fromkeys(texts.values())])
         fields.append(pa.field(name, kind))
         for folder, text in texts.items():
-            values[folder][name] = _value(text, kind, zone)
+            if chosen is None:
+                values[folder][name] = _value(text, kind, zone)
+            elif text == NULL_PARTITION:
+                values[folder][name] = pa.scalar(None, kind)
+            else:
+                where = f"the value of the partition column {name} in the folder {folder!r} of {url}"
+                values[folder][name] = parse_value(unescape(text), kind, zone, where)
     return PartitionSpec(fields, values)
 
 
@@ -222,8 +246,6 @@ def timestamp_micros(text: str, zone: str) -> int | None:
     local = parse_timestamp(text, zoned=False)
     if local is None:
         return parse_timestamp(text, zoned=True)
-    if zone == "UTC" or not -62_135_596_800_000_000 <= local < 253_402_300_800_000_000:
+    if not -62_135_596_800_000_000 <= local < 253_402_300_800_000_000:
         return local
-    moment = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=ZoneInfo(zone))
-    offset = moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH
-    return offset // timedelta(microseconds=1)
+    return to_utc(local, zone)

@@ -41,6 +41,8 @@ def open_source(  # noqa: PLR0913 - what a source may need
     time_zone: str = "UTC",
     merge_schema: bool = False,
     schema_file: str | None = None,
+    partition_types: Mapping[str, str] | None = None,
+    metadata_file: str | None = None,
 ) -> SourceSnapshot:
     """Open a table at one version; data files are not read.
 
@@ -57,6 +59,9 @@ def open_source(  # noqa: PLR0913 - what a source may need
         time_zone: Spark's session time zone, for times in partition values that name none.
         merge_schema: folders: unite the columns of all files, as Spark's `mergeSchema`.
         schema_file: folders: a file whose columns are the table's.
+        partition_types: folders: types of partition columns that are not inferred, by column in Spark's names
+            of types; those of `*` are the types of all others.
+        metadata_file: Iceberg: the metadata file to read, of the table at `url`.
 
     Raises:
         SourceNotFoundError: there is no such table, or not the version.
@@ -64,8 +69,7 @@ def open_source(  # noqa: PLR0913 - what a source may need
         SourceError: the table is damaged.
     """
     kind = kind.lower()
-    metadata_file = None
-    if kind == "iceberg" and url.endswith(METADATA_FILES):
+    if kind == "iceberg" and metadata_file is None and url.endswith(METADATA_FILES):
         metadata_file, url = url, url.rpartition("/metadata/")[0] or url.rpartition("/")[0]
     opener = open_base or partial(open_store, options=options)
     locations = Locations(url, opener, relocate=relocate, allowed=allowed_locations)
@@ -79,14 +83,37 @@ def open_source(  # noqa: PLR0913 - what a source may need
     if kind == "parquet":
         if version is not None:
             raise SourceError(f"{url} is a folder of Parquet files, which has no versions; leave it out")
-        return open_folder(locations, merge_schema=merge_schema, schema_file=schema_file, time_zone=time_zone)
+        return open_folder(
+            locations,
+            merge_schema=merge_schema,
+            schema_file=schema_file,
+            time_zone=time_zone,
+            partition_types=partition_types or {},
+        )
     raise SourceError(f"{kind!r} is not a kind of source; expected one of {', '.join(KINDS)}")
 
 
-def _iceberg() -> ModuleType:
-    """The module that reads Iceberg tables, which needs pyiceberg."""
+def catalog_table(catalog: Mapping[str, str], name: str, options: Options) -> tuple[str, str]:
+    """The folder and the current metadata file of a table of an Iceberg catalog.
+
+    Args:
+        catalog: the catalog: its name, and perhaps its type and warehouse.
+        name: the table's name in the catalog, with its namespace.
+        options: `iceberg.*` options say where the catalog is, and have the credentials for it.
+
+    Raises:
+        SourceNotFoundError: the catalog has no such table.
+        SourceError: the catalog does not answer.
+    """
+    module = _iceberg("indextables.source.iceberg.metadata")
+    place: tuple[str, str] = module.table_of_catalog(catalog, name, options)
+    return place
+
+
+def _iceberg(module: str = "indextables.source.iceberg.table") -> ModuleType:
+    """A module that reads Iceberg tables, which needs pyiceberg."""
     try:
-        return importlib.import_module("indextables.source.iceberg.table")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("pyiceberg", "pyroaring"):
             raise MissingExtraError("iceberg", "pyiceberg") from None

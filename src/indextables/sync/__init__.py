@@ -17,7 +17,7 @@ from indextables.options.companion import TARGET_INPUT_SIZE
 from indextables.options.indexing import HEAP_SIZE, TYPEMAP
 from indextables.store import CredentialsProvider, open_store
 from indextables.sync.plan import SyncRequest
-from indextables.sync.roots import set_root
+from indextables.sync.roots import set_roots
 from indextables.sync.run import SyncResult, follow, sync
 from indextables.version import ENGINE
 
@@ -33,6 +33,7 @@ def companion(  # noqa: PLR0913 - what a source may need
     at: str | os.PathLike[str],
     format: str | None = None,  # noqa: A002 - Spark's word
     version: int | str | datetime | None = None,
+    snapshot: int | None = None,
     where: str | None = None,
     include: Sequence[str] | None = None,
     exclude: Sequence[str] | None = None,
@@ -46,6 +47,10 @@ def companion(  # noqa: PLR0913 - what a source may need
     time_zone: str | None = None,
     merge_schema: bool | None = None,
     schema_file: str | None = None,
+    partition_types: Mapping[str, str] | None = None,
+    catalog: str | None = None,
+    catalog_type: str | None = None,
+    warehouse: str | None = None,
     roots: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
     credentials: CredentialsProvider | None = None,
@@ -60,11 +65,12 @@ def companion(  # noqa: PLR0913 - what a source may need
     sync.
 
     Args:
-        source: the table's folder; of an Iceberg table also a metadata file.
+        source: the table's folder; of an Iceberg table also a metadata file, or with `catalog` its name.
         at: where the index is, or is to be built.
         format: "delta", "iceberg" or "parquet"; recognised without it.
         version: the version to index: the number of a Delta version; the id of an Iceberg snapshot, or the
             name of a branch or tag; a time. By default the newest.
+        snapshot: the id of the snapshot of an Iceberg table to index; `version` takes it, too.
         where: a condition on partition columns: only files that meet it are indexed.
         include: the columns to index; by default all. Conditions on others are evaluated on the rows.
         exclude: columns not to index.
@@ -78,10 +84,17 @@ def companion(  # noqa: PLR0913 - what a source may need
         time_zone: Spark's time zone, for times in partition values that name none.
         merge_schema: folders of Parquet files: unite the columns of all files, as Spark's `mergeSchema`.
         schema_file: folders of Parquet files: a file whose columns are the table's.
+        partition_types: folders of Parquet files: types of partition columns that are not inferred from the
+            names of folders, by column, such as {"day": "string"}; those of "*" are the types of all others.
+        catalog: the name of the Iceberg catalog that knows the table. Where it is and who reads it say the
+            options `iceberg.uri`, `iceberg.token` and `iceberg.credential`, which are not recorded, or
+            pyiceberg's configuration of the catalog.
+        catalog_type: the type of the catalog: rest, hive, glue, dynamodb or sql.
+        warehouse: the warehouse of the catalog.
         roots: other places of the source's files, by name (`companion.tableRootDesignator`).
         options: `spark.indextables.*` options of indexing and storage, with or without the prefix.
         credentials: a callable that returns credentials, as in `open`.
-        progress: called with the number of finished splits and the number of all.
+        progress: called with the number of finished splits and the number of all, in each sync.
         every: sync again after so many seconds, until `stop` is set; a sync that has begun is finished.
         stop: set by another thread or a signal handler to end a call with `every`.
 
@@ -98,7 +111,7 @@ def companion(  # noqa: PLR0913 - what a source may need
     request = SyncRequest(
         source=os.fspath(source),
         format=format,
-        version=version,
+        version=source_version(format, version, snapshot),
         where=where,
         include=None if include is None else tuple(include),
         exclude=None if exclude is None else tuple(exclude),
@@ -109,18 +122,51 @@ def companion(  # noqa: PLR0913 - what a source may need
         time_zone=time_zone,
         merge_schema=merge_schema,
         schema_file=schema_file,
+        partition_types=partition_types,
+        catalog=catalog_of(catalog, catalog_type, warehouse),
     )
     log = open_log(open_store(at, parsed, credentials=credentials), parsed, engine=ENGINE)
-    if every is None:
-        result = sync(log, request, parsed, progress=progress)
-    elif stop is None or every <= 0:
+    if every is not None and (stop is None or every <= 0):
         raise OptionError("every needs a number of seconds above 0, and an Event as stop that ends the call")
-    else:
-        result = follow(log, request, parsed, seconds=every, stop=stop) or sync(log, request, parsed)
-    if not dry_run:
-        for name, path in (roots or {}).items():
-            set_root(log, name, path)
-    return result
+    if every is None or stop is None:
+        result = sync(log, request, parsed, progress=progress)
+        if not dry_run:
+            set_roots(log, roots or {})
+        return result
+    last = follow(log, request, parsed, seconds=every, stop=stop, roots=roots or {}, progress=progress)
+    if last is None:
+        last = sync(log, request, parsed, progress=progress)
+        set_roots(log, roots or {})
+    return last
+
+
+def catalog_of(name: str | None, kind: str | None, warehouse: str | None) -> Mapping[str, str] | None:
+    """What an index records of a catalog.
+
+    Raises:
+        OptionError: the catalog has no name.
+    """
+    more = {key: text for key, text in (("type", kind), ("warehouse", warehouse)) if text is not None}
+    if name is None and more:
+        raise OptionError("a type and a warehouse describe a catalog; give the catalog's name, too")
+    return None if name is None else {"name": name, **more}
+
+
+def source_version(
+    kind: str | None, version: int | str | datetime | None, snapshot: int | None
+) -> int | str | datetime | None:
+    """The version of a source that a build names in either way.
+
+    Raises:
+        OptionError: two versions are given, or a snapshot of a table that has none.
+    """
+    if snapshot is None:
+        return version
+    if version is not None:
+        raise OptionError("a version and a snapshot exclude each other; leave one of them out")
+    if kind not in (None, "iceberg"):
+        raise OptionError(f"snapshots are those of Iceberg tables; a source of the format {kind} has none")
+    return snapshot
 
 
 def build_options(

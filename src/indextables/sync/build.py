@@ -1,25 +1,29 @@
 """Builds companion splits: source files are read, their rows indexed, and their positions stored."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, cast
 
 import msgspec
 import pyarrow as pa
 
 from indextables.data_files import add_action, delete_uncommitted, split_path
+from indextables.errors import IndexTablesError, SourceError
 from indextables.log.environment import local_time_ms
 from indextables.log.format.actions import Add
 from indextables.options import Options
 from indextables.records import dataclass
 from indextables.schema.conversion import cast_batch
-from indextables.source import SourceReader
+from indextables.source import SourceFile, SourceReader
 from indextables.source.description import SourceDescription, indexed_file
 from indextables.split.footer import POSITION_COLUMN
 from indextables.split.mapping import Mapping
 from indextables.split.writer import CompanionSplitWriter
 from indextables.store import Store, StoreWithCredentials
 from indextables.sync.plan import SourceGroup, SyncPlan
+
+_SHOWN_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +88,54 @@ def build_split(
         ) as writer,
     ):
         for file in plan.files:
-            before = writer.num_records
-            for batch in reader.read(file, position_column=POSITION_COLUMN):
-                *columns, positions = batch.columns
-                names = batch.schema.names[:-1]
-                rows = cast_batch(pa.RecordBatch.from_arrays(columns, names=names), context.schema)
-                writer.write_rows(rows, positions.to_numpy())
-            writer.end_file(
-                indexed_file(
-                    file,
-                    context.source.url,
-                    records=reader.open(file).num_rows,
-                    rows=writer.num_records - before,
-                )
-            )
+            with _errors_of((file,)):
+                _index_file(file, reader, writer, context)
             if progress is not None:
                 progress(file.size)
-        built = writer.finish()
+        # Rows are indexed in batches, the last of them now.
+        with _errors_of(plan.files):
+            built = writer.finish()
     add = add_action(path, built, data_change=True, started_ms=started_ms)
     version = context.version if isinstance(context.version, int) else None
     return msgspec.structs.replace(
         add, companion_source_files=list(plan.contents), companion_delta_version=version
     )
+
+
+def _index_file(
+    file: SourceFile, reader: SourceReader, writer: CompanionSplitWriter, context: BuildContext
+) -> None:
+    """Add the rows of a source file to a split."""
+    before = writer.num_records
+    for batch in reader.read(file, position_column=POSITION_COLUMN):
+        *columns, positions = batch.columns
+        names = batch.schema.names[:-1]
+        rows = cast_batch(pa.RecordBatch.from_arrays(columns, names=names), context.schema)
+        writer.write_rows(rows, positions.to_numpy())
+    writer.end_file(
+        indexed_file(
+            file,
+            context.source.url,
+            records=reader.open(file).num_rows,
+            rows=writer.num_records - before,
+        )
+    )
+
+
+@contextmanager
+def _errors_of(files: Sequence[SourceFile]) -> Iterator[None]:
+    """Raise what libraries raise for the values of files as an error that names the files."""
+    try:
+        yield
+    except (IndexTablesError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        names = ", ".join(file.url for file in files[:_SHOWN_FILES])
+        more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
+        raise SourceError(
+            f"{names}{more} cannot be indexed ({type(error).__name__}: {error}); rewrite the rows in the "
+            "source, or exclude the column that it is about"
+        ) from error
 
 
 def discard(store: Store, adds: list[Add]) -> None:

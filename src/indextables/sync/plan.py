@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from indextables.options.indexing import (
 from indextables.records import dataclass
 from indextables.schema.conversion import check_names, storage_schema
 from indextables.schema.spark import from_arrow, to_arrow
-from indextables.schema.type_info import info_of, is_collated
+from indextables.schema.type_info import UTC_TIMESTAMP, info_of, is_collated
 from indextables.schema.values import format_values
 from indextables.source import SourceFile, SourceReader, SourceSnapshot
 from indextables.source.columns import Column, Projection
@@ -75,6 +75,11 @@ class SyncRequest:
         time_zone: Spark's time zone for partition values that name none.
         merge_schema: folders: whether to unite the columns of all files.
         schema_file: folders: a file whose columns are the table's.
+        partition_types: folders: types of partition columns, by column; `*` means all others.
+        catalog: the name, type and warehouse of the Iceberg catalog that knows the source, whose name in that
+            catalog `source` is.
+        default_time_zone: the time zone of a new index, if none is given.
+        default_partition_types: the types of partition columns of a new index of a folder, if none are given.
     """
 
     source: str
@@ -90,6 +95,10 @@ class SyncRequest:
     time_zone: str | None = None
     merge_schema: bool | None = None
     schema_file: str | None = None
+    partition_types: Mapping[str, str] | None = None
+    catalog: Mapping[str, str] | None = None
+    default_time_zone: str = "UTC"
+    default_partition_types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +184,29 @@ def _merged(
     log: TransactionLog, before: CompanionProperties | None, request: SyncRequest
 ) -> CompanionProperties:
     """The properties of the index after the sync, but for what the source says."""
-    source = locate(request.source).url
-    kind = (request.format or (before.format if before else _recognised(log, source))).lower()
+    catalog = _catalog(before, request)
+    source = request.source if catalog else locate(request.source).url
+    recorded = "iceberg" if catalog else before.format if before else None
+    kind = (request.format or recorded or _recognised(log, source)).lower()
     if kind not in FORMATS:
         raise OptionError(f"{kind!r} is not a format of sources; expected one of {', '.join(FORMATS)}")
+    if catalog and kind != "iceberg":
+        raise OptionError(f"a catalog is for sources of the format iceberg only, not for {kind}")
     if before is not None and (before.format, _folder(before.source)) != (kind, _folder(source)):
         raise SourceError(
             f"the companion index at {log.store.url} is that of the {before.format} table at "
             f"{before.source}, not of the {kind} table at {source}; choose another location for the index"
         )
-    old = before or CompanionProperties(format=kind, source=source, location=source)
+    old = before or CompanionProperties(
+        format=kind,
+        source=source,
+        location=source,
+        time_zone=request.default_time_zone,
+        partition_types=dict(request.default_partition_types) if kind == "parquet" else {},
+    )
+    types = old.partition_types if request.partition_types is None else dict(request.partition_types)
+    if types and kind != "parquet":
+        raise OptionError(f"types of partition columns are for folders of Parquet files only, not for {kind}")
     include = old.include if request.include is None else request.include
     exclude = old.exclude if request.exclude is None else request.exclude
     if include and exclude:
@@ -200,7 +222,16 @@ def _merged(
         time_zone=old.time_zone if request.time_zone is None else request.time_zone,
         merge_schema=old.merge_schema if request.merge_schema is None else request.merge_schema,
         schema_file=old.schema_file if request.schema_file is None else request.schema_file,
+        partition_types=types,
+        catalog=catalog,
     )
+
+
+def _catalog(before: CompanionProperties | None, request: SyncRequest) -> Mapping[str, str]:
+    """The catalog of a source; that of the last sync, if the source has the same name."""
+    if request.catalog is not None:
+        return dict(request.catalog)
+    return before.catalog if before is not None and before.source == request.source else {}
 
 
 def _folder(source: str) -> str:
@@ -334,6 +365,10 @@ class _Planner:
             return "the source was replaced by another table"
         if self._snapshot.partition_columns != partitions:
             return "the source is partitioned by other columns"
+        if self._before.time_zone != self._merged.time_zone and any(
+            self._source.schema.field(name).type == UTC_TIMESTAMP for name in self._source.partition_columns
+        ):
+            return "times in partition values are read in another time zone"
         indexed = {name.lower(): (name, text) for name, text in self._before.indexed.items()}
         for name, text in identities.items():
             old = indexed.get(name.lower())

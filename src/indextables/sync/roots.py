@@ -1,6 +1,6 @@
 """Table roots: named places at which the files of a companion index's source can be read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from indextables.errors import CommitConflictError, SourceError
 from indextables.log.conflict import Draft
@@ -21,6 +21,12 @@ def set_root(log: TransactionLog, name: str, path: str) -> str:
     root = TableRoot(locate(path).url, local_time_ms())
     _change(log, "SET TABLE ROOT", lambda old: old.with_root(name, root))
     return f"the table root '{name}' is {root.path}"
+
+
+def set_roots(log: TransactionLog, roots: Mapping[str, str]) -> None:
+    """Name several places."""
+    for name, path in roots.items():
+        set_root(log, name, path)
 
 
 def unset_root(log: TransactionLog, name: str) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event
+from types import MappingProxyType
 
 from indextables.errors import CommitConflictError, IndexTablesError, OptionError
 from indextables.ingest.plan import took_long
@@ -16,8 +17,10 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
 from indextables.records import dataclass
+from indextables.source.reader import METADATA_FILES
 from indextables.sync.build import BuildContext, build_split, discard
 from indextables.sync.plan import SourceGroup, SyncPlan, SyncRequest, plan_sync
+from indextables.sync.roots import set_roots
 
 OPERATION = "SYNC COMPANION"
 # In the log's `txn`: each sync has the number after that of the sync before, so that two never both stand.
@@ -120,6 +123,8 @@ def follow(
     *,
     seconds: float,
     stop: Event,
+    roots: Mapping[str, str] = MappingProxyType({}),
+    progress: Progress | None = None,
     report: Callable[[SyncResult], None] | None = None,
 ) -> SyncResult | None:
     """Sync a companion index with its source again and again, until `stop` is set.
@@ -133,22 +138,34 @@ def follow(
         options: the options of the build.
         seconds: the pause between two syncs.
         stop: set to end.
-        report: called with the result of each sync.
+        roots: table roots, set after the first sync.
+        progress: called as splits are built, in each sync.
+        report: called with the result of each sync that changed the index.
 
     Returns:
         The result of the last sync that succeeded.
 
     Raises:
-        IndexTablesError: that of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
+        OptionError: the request names one version of the source.
+        Exception: that of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
     """
     if request.version is not None or request.dry_run:
         raise OptionError("a companion index that follows its source has no fixed version and no dry run")
+    if request.source.endswith(METADATA_FILES) and not request.catalog:
+        raise OptionError(
+            f"{request.source} is the metadata file of one version of an Iceberg table, which never changes, "
+            "so a companion index cannot follow it; give the table's name and its catalog, or the folder of "
+            "a table of a Hadoop catalog"
+        )
     last: SyncResult | None = None
     errors = 0
     while not stop.is_set():
         try:
-            last = sync(log, request, options)
-        except IndexTablesError as error:
+            result = sync(log, request, options, progress=progress)
+            if last is None:
+                set_roots(log, roots)
+        except Exception as error:
+            # What a library raises for one state of the source may be over with the next one.
             errors += 1
             if errors >= options.get(MAX_ERRORS):
                 raise
@@ -156,11 +173,11 @@ def follow(
         else:
             # The rebuild that was requested is done once.
             request = replace(request, rebuild=False)
-            errors = 0
+            last, errors = result, 0
             _logger.info(
                 "companion index %s: %s, version %s", log.store.url, last.status, last.source_version
             )
-            if report is not None:
+            if report is not None and last.status != "no_action":
                 report(last)
         pause = seconds * options.get(BACKOFF_MULTIPLIER) ** errors
         stop.wait(min(pause, max(seconds, _LONGEST_PAUSE)))

@@ -2,9 +2,12 @@
 
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -28,7 +31,21 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from indextables.errors import ObjectMissingError, SourceChangedError, UnsupportedSourceError
+from indextables.errors import (
+    ObjectMissingError,
+    SourceChangedError,
+    SourceError,
+    SourceNotFoundError,
+    UnsupportedSourceError,
+)
+from indextables.options import Options
+from indextables.options.companion import (
+    ICEBERG_CATALOG_TYPE,
+    ICEBERG_CREDENTIAL,
+    ICEBERG_TOKEN,
+    ICEBERG_URI,
+    ICEBERG_WAREHOUSE,
+)
 from indextables.schema.spark import to_arrow
 from indextables.source.columns import Column
 from indextables.source.locations import Locations
@@ -46,6 +63,49 @@ _SPARK = {
     UUIDType(): "string",
     BinaryType(): "binary",
 }
+
+
+# Properties of pyiceberg's catalogs, and the options with the same meaning.
+_CATALOG_OPTIONS = {
+    "type": ICEBERG_CATALOG_TYPE,
+    "uri": ICEBERG_URI,
+    "token": ICEBERG_TOKEN,
+    "credential": ICEBERG_CREDENTIAL,
+    "warehouse": ICEBERG_WAREHOUSE,
+}
+
+
+def table_of_catalog(catalog: Mapping[str, str], name: str, options: Options) -> tuple[str, str]:
+    """The folder and the current metadata file of a table, as its catalog knows them.
+
+    Args:
+        catalog: the catalog's name, and perhaps its type and warehouse.
+        name: the table's name in the catalog, with its namespace.
+        options: where the catalog is, and the credentials for it; what they do not say is in pyiceberg's
+            own configuration, under the catalog's name.
+
+    Raises:
+        SourceNotFoundError: the catalog has no such table.
+        SourceError: the catalog does not answer, or is not known.
+    """
+    values = {key: options.get(option) for key, option in _CATALOG_OPTIONS.items()}
+    recorded = {key: catalog[key] for key in ("type", "warehouse") if key in catalog}
+    properties = {key: value for key, value in {**values, **recorded}.items() if value is not None}
+    shown = f"the Iceberg catalog {catalog['name']!r}"
+    try:
+        table = load_catalog(catalog["name"], **properties).load_table(name)
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise SourceNotFoundError(
+            f"{shown} has no table {name!r} ({error}); give namespace and name"
+        ) from None
+    except Exception as error:
+        # Each kind of catalog raises the errors of its own client library.
+        raise SourceError(
+            f"{shown} cannot be asked for the table {name!r} ({type(error).__name__}: {error}); iceberg.uri, "
+            "iceberg.token and iceberg.credential say where it is and who reads it, or pyiceberg's "
+            f"configuration of the catalog {catalog['name']!r}"
+        ) from error
+    return table.location(), table.metadata_location
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -120,7 +120,12 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
         settings = request.get("settings") or {}
         elsewhere = request.get("elsewhere", 0)
         context = CommandContext(
-            session_options(options), owner=os.getppid(), settings=settings, elsewhere=elsewhere
+            session_options(options),
+            owner=os.getppid(),
+            settings=settings,
+            elsewhere=elsewhere,
+            zone=request.get("zone"),
+            infer_partitions=request.get("infer_partitions", True),
         )
         return implementation, statement.arguments, context
     if statement.target.path is not None:

@@ -30,7 +30,7 @@ from indextables.read.table_context import partition_values
 from indextables.records import dataclass
 from indextables.schema.calendar import parse_timestamp_literal
 from indextables.schema.spark import column_difference, to_arrow
-from indextables.source.companion import check_index_of
+from indextables.source.companion import SearchedTable, check_index_of
 from indextables.split.mapping import Kind, applicable, check_address_types, mapping_for
 from indextables.store import Store, open_store
 from indextables.table_properties import check_indexing, indexing_options, indexing_properties
@@ -239,7 +239,15 @@ def companion(
     """Check that the table is the companion index of a source that is searched by its own name."""
     del blobs
     table = locate_table(request)
-    check_index_of(table.log.snapshot(), request["name"], request["location"])
+    partitions = request.get("partitions")
+    searched = SearchedTable(
+        name=request["name"],
+        location=request["location"],
+        format=request.get("format"),
+        zone=request.get("zone", "UTC"),
+        partitions=None if partitions is None else [(each["path"], each["values"]) for each in partitions],
+    )
+    check_index_of(table.log.snapshot(), searched, table.store, table.options)
     return {}, ()
 
 
