@@ -10,11 +10,14 @@ import pytest
 import indextables as it
 from indextables import read
 from indextables.errors import OptionError, SchemaError
+from indextables.log import segment, transaction_log
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.read.stream import Offset, StreamError, TableStream
 from indextables.store import open_store
+from tests.log_tables.build import a_log
+from tests.log_tables.watched import WatchedStore
 
 
 def append(path: Path, *ids: int, **options: object) -> None:
@@ -328,3 +331,22 @@ def test_starts_and_offsets_that_are_none_are_refused(path):
     ):
         with pytest.raises(StreamError, match="no offset of a stream"):
             Offset.from_json(text)
+
+
+def test_a_look_for_new_versions_lists_the_log_a_few_times_and_never_whole(path, monkeypatch):
+    """However many versions there are; of each listing only what follows the stream's place is looked at."""
+    append(path, 0)
+    source = stream(path)
+    place = source.latest(source.start(None))
+    for n in range(1, 25):
+        append(path, n)
+    place = source.latest(place)
+    append(path, 25)
+    store = WatchedStore(open_store(str(path)))
+    watched = TableStream(a_log(store), Options())
+    for module in (segment, transaction_log):
+        monkeypatch.setattr(module, "full_listing", lambda *_: pytest.fail("the whole log is listed"))
+    latest, end, backlog = watched.progress(place)
+    assert (latest.version, end.version, backlog.versions) == (27, 27, 0)
+    assert len(store.watch.of("list")) <= 4
+    assert watched.snapshot(place, latest).files().num_rows == 1

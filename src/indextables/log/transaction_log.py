@@ -11,6 +11,7 @@ import pyarrow as pa
 from indextables.errors import (
     CommitConflictError,
     CorruptLogError,
+    HistoryExpiredError,
     OptionError,
     StateExpiredError,
     TableNotFoundError,
@@ -56,6 +57,7 @@ from indextables.log.segment import (
     Stamp,
     current_segment,
     full_listing,
+    listing_from,
     progress_since,
     reachable,
     segments_at,
@@ -196,6 +198,11 @@ class TransactionLog:
         Raises:
             HistoryExpiredError: a version cannot be described any more.
         """
+        # Versions that were committed lately are listed without those before them.
+        listing = listing_from(self._loader.log, first)
+        if all(version in listing.versions for version in range(first, last + 1)):
+            with suppress(CorruptLogError, HistoryExpiredError):
+                return read_changes(self._loader, listing, first, last)
         return self._retry_if_cleaned(lambda listing: read_changes(self._loader, listing, first, last))
 
     def earliest_changes(self) -> int | None:

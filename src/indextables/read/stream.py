@@ -190,16 +190,31 @@ class TableStream:
 
     def end(self) -> Offset:
         """The offset behind the newest version."""
-        newest = self._log.snapshot()
-        return Offset.start(newest.metadata.id, newest.version + 1)
+        return _behind(self._log.snapshot())
 
-    def latest(self, start: Offset, *, unlimited: bool = False, until: int | None = None) -> Offset:
+    def progress(
+        self, start: Offset, *, unlimited: bool = False, until: int | None = None
+    ) -> tuple[Offset, Offset, Backlog]:
+        """What `latest`, `end` and `backlog` behind the latest offset return, by one look at the table."""
+        newest = self._log.snapshot()
+        latest = self.latest(start, unlimited=unlimited, until=until, newest=newest)
+        return latest, _behind(newest), self.backlog(latest, newest)
+
+    def latest(
+        self,
+        start: Offset,
+        *,
+        unlimited: bool = False,
+        until: int | None = None,
+        newest: Snapshot | None = None,
+    ) -> Offset:
         """The offset at which the next micro-batch ends; `start` itself if there is nothing new.
 
         Args:
             start: where it begins.
             unlimited: whether the limits of the options are ignored.
             until: the last version to read; by default the newest one.
+            newest: the newest version, if it was read already.
 
         Raises:
             StreamError: a version deleted or replaced rows, or cannot be read any more, or the table is
@@ -212,7 +227,7 @@ class TableStream:
         end = start
         count = taken_size = 0
         try:
-            for number, unit in enumerate(self._units(start, until)):
+            for number, unit in enumerate(self._units(start, until, newest)):
                 if number == versions:
                     break
                 sizes = unit.sizes
@@ -229,11 +244,11 @@ class TableStream:
                 raise
         return end
 
-    def backlog(self, offset: Offset) -> Backlog:
+    def backlog(self, offset: Offset, newest: Snapshot | None = None) -> Backlog:
         """What there is to read behind an offset; versions that stop the stream count, too."""
         splits = size = versions = 0
         lenient = TableStream(self._log, _lenient(self._options))
-        for unit in lenient._units(offset, None):
+        for unit in lenient._units(offset, None, newest):
             if unit.is_lost:
                 continue
             sizes = unit.sizes[unit.offset.index :]
@@ -315,8 +330,9 @@ class TableStream:
         Raises:
             StreamError: the version cannot be read any more, and no option allows that.
         """
+        same = offset.version == newest.version
         try:
-            snapshot = self._log.snapshot(version=offset.version)
+            snapshot = newest if same else self._log.snapshot(version=offset.version)
         except VersionNotFoundError as error:
             if self._options.get(streaming.FAIL_ON_DATA_LOSS):
                 raise StreamError(
@@ -408,6 +424,10 @@ class TableStream:
             f"the columns of the table at {newest.url} were changed by version {changes.version}: {problem}; "
             f"{remedy}"
         )
+
+
+def _behind(newest: Snapshot) -> Offset:
+    return Offset.start(newest.metadata.id, newest.version + 1)
 
 
 def _replaced(url: str) -> StreamError:

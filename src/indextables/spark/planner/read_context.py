@@ -5,6 +5,7 @@ The operations `stream_start` and `stream_latest`, too.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -134,6 +135,9 @@ Answer: TypeAlias = tuple[Mapping[str, Any], Sequence[bytes]]
 _MAX_RUNTIME_VALUES = 1000
 _MAX_CACHED = 32
 _tables: Cache[tuple[object, ...], TableContext] = Cache(_MAX_CACHED)
+# Without their readers, which have open files and credentials; the batches of a few queries.
+_MAX_CACHED_BATCHES = 8
+_batches: Cache[tuple[object, ...], Snapshot] = Cache(_MAX_CACHED_BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +244,13 @@ def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
     del blobs
     table = _streamed_table(request)
     stream = TableStream(table.log, table.options, request.get("table_schema"))
-    newest = stream.end()
     if "start" not in request:
+        newest = stream.end()
         return {"newest": newest.to_json(), "version": newest.version - 1}, ()
     start = Offset.from_json(request["start"])
-    end = stream.latest(start, unlimited=request.get("unlimited", False), until=request.get("until"))
-    backlog = stream.backlog(end)
+    end, newest, backlog = stream.progress(
+        start, unlimited=request.get("unlimited", False), until=request.get("until")
+    )
     return {
         "offset": end.to_json(),
         "newest": newest.to_json(),
@@ -258,7 +263,18 @@ def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 
 def batch_snapshot(table: TableLocation, request: Request) -> Snapshot:
-    """The splits of the micro-batch that a read request names."""
-    batch = request["batch"]
-    stream = TableStream(table.log, table.options, request.get("table_schema"))
-    return stream.snapshot(Offset.from_json(batch["start"]), Offset.from_json(batch["end"]))
+    """The splits of the micro-batch that a read request names: the same in all calls that plan the batch."""
+    batch, log = request["batch"], table.log
+    key = (
+        table.store.cache_scope,
+        batch["start"],
+        batch["end"],
+        request.get("table_schema"),
+        *sorted(table.options.public().values.items()),
+    )
+    if (cached := _batches.get(key)) is not None:
+        return log.adopt(cached)
+    stream = TableStream(log, table.options, request.get("table_schema"))
+    snapshot = stream.snapshot(Offset.from_json(batch["start"]), Offset.from_json(batch["end"]))
+    _batches.put(key, replace(snapshot, reader=None))
+    return snapshot
