@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from indextables.log.pruning import columns, metrics_evaluator
 from indextables.log.pruning.metrics_evaluator import (
     bounds_may_match,
     evaluate_metrics,
@@ -501,3 +502,49 @@ def test_the_null_partition_among_foreign_bounds_is_no_bound():
     bounds = {"c": ("5", "__HIVE_DEFAULT_PARTITION__")}
     assert bounds_may_match(c(Op.GT, 100), bounds, schema, ["c"], ordered=False)
     assert not bounds_may_match(c(Op.LT, 5), bounds, schema, ["c"], ordered=False)
+
+
+def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch):
+    schema = pa.schema([("c", pa.int64())])
+    files = table_of([File([{"c": v} for v in held], {}, "ours").entry(None, schema, ()) for held in INTS])
+    parsed = []
+    parse = columns.parse_values
+    monkeypatch.setattr(
+        columns, "parse_values", lambda *args, **more: parsed.append(1) or parse(*args, **more)
+    )
+    assert prune(files, c(Op.EQ, 6), schema, ()).to_pylist() == [False, True, False, False]
+    assert prune(files, c(Op.EQ, 11), schema, ()).to_pylist() == [False, False, True, False]
+    assert evaluate_metrics(files, c(Op.GE, 6), schema, ()).strict.to_pylist() == [False, True, True, False]
+    assert len(parsed) == 2, "least and greatest values"
+
+
+def test_a_list_is_evaluated_with_the_schema_and_partitions_of_each_query():
+    integers, texts = pa.schema([("c", pa.int64())]), pa.schema([("c", pa.string())])
+    files = table_of([File([{"c": v} for v in (5, 10)], {}, "ours").entry(None, integers, ())])
+    for _ in range(2):
+        assert prune(files, c(Op.EQ, 7), integers, ()).to_pylist() == [True]
+        assert prune(files, c(Op.EQ, "7"), texts, ()).to_pylist() == [False], "as texts 10 is before 5"
+        assert prune(files, c(Op.EQ, 70), integers, ()).to_pylist() == [False]
+
+
+def test_the_entries_of_a_list_are_released_with_it():
+    schema = pa.schema([("c", pa.int64())])
+    before = len(metrics_evaluator._read_entries)
+    files = table_of([File([{"c": 1}], {}, "ours").entry(None, schema, ())])
+    prune(files, c(Op.EQ, 1), schema, ())
+    assert len(metrics_evaluator._read_entries) == before + 1
+    del files
+    assert len(metrics_evaluator._read_entries) == before
+
+
+def test_many_entries_and_columns_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(columns, "_MAX_METRICS", 6)
+    names = [f"c{n}" for n in range(9)]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    rows = [File([dict.fromkeys(names, v)], {}, "ours").entry(None, schema, ()) for v in range(3)]
+    files = table_of(rows)
+    for name in names * 2:
+        condition = Compare(Op.EQ, column(name), pa.scalar(1))
+        assert prune(files, condition, schema, ()).to_pylist() == [False, True, False]
+    (entries,) = metrics_evaluator._read_entries[id(files)].batches
+    assert len(entries._metrics) <= 3

@@ -26,6 +26,8 @@ _FOREIGN_TYPES = (
     *(pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")),
 )
+# The metrics of so many columns and entries are kept in memory.
+_MAX_METRICS = 2_000_000
 # It cut every text at this length, and so also numbers, which then are wrong.
 _FOREIGN_CUT = 32
 # It ordered texts by UTF-16, which differs from UTF-8 only if such a character is in the bound.
@@ -86,6 +88,8 @@ class Entries:
         if (metrics := self._metrics.get(column.name)) is None:
             partitioned = any(column.name.lower() == name.lower() for name in self.partition_columns)
             metrics = self._partition(column) if partitioned else self._statistics(column)
+            if len(self._metrics) * self.count > _MAX_METRICS:
+                self._metrics.clear()
             self._metrics[column.name] = metrics
         return metrics
 

@@ -7,6 +7,7 @@ its writer may have cut or left a NaN out of, bounds nothing.
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -94,11 +95,40 @@ def _evaluate(
         return MetricsEvaluation(every, every)
     may = [np.zeros(0, dtype=np.bool_)]
     must = [np.zeros(0, dtype=np.bool_)]
-    for batch in files.select([name for name in _READ if name in files.column_names]).to_batches():
-        verdict = evaluate(predicate, Entries(batch, schema, partition_columns), nulls=certain)
+    for entries in _entries_of(files, schema, partition_columns):
+        verdict = evaluate(predicate, entries, nulls=certain)
         may.append(verdict.true)
         must.append(verdict.true & ~verdict.false & ~verdict.null)
     return MetricsEvaluation(pa.array(np.concatenate(may)), pa.array(np.concatenate(must)))
+
+
+class _ReadEntries(NamedTuple):
+    """The entries of a file list, whose metrics are parsed once for all conditions."""
+
+    files: "ref[pa.Table]"
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    batches: list[Entries]
+
+
+# By the identity of the list, as long as it lives.
+_read_entries: dict[int, _ReadEntries] = {}
+
+
+def _entries_of(files: pa.Table, schema: pa.Schema, partition_columns: Sequence[str]) -> list[Entries]:
+    key, columns = id(files), tuple(partition_columns)
+    read = _read_entries.get(key)
+    if (
+        read is None
+        or read.files() is not files
+        or read.schema is not schema
+        or read.partition_columns != columns
+    ):
+        batches = files.select([name for name in _READ if name in files.column_names]).to_batches()
+        listed = ref(files, lambda _: _read_entries.pop(key, None))
+        read = _ReadEntries(listed, schema, columns, [Entries(batch, schema, columns) for batch in batches])
+        _read_entries[key] = read
+    return read.batches
 
 
 def _joined(parts: list[Predicate]) -> Predicate | None:
