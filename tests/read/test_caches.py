@@ -1,19 +1,24 @@
 """Caches of reading: seen and emptied."""
 
+import importlib
 import multiprocessing
 import pickle
+import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 import indextables
 from indextables import diagnostics, read
 from indextables.log.snapshot_cache import invalidate
+from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import parse_condition
-from indextables.read import Aggregate, Function
+from indextables.read import Aggregate, Function, table_context
 from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
+from indextables.split.index import cache
 from indextables.split.index.cache import index_cache
 from indextables.store import Store
 from tests.read.read_tables import opened
@@ -109,3 +114,73 @@ def test_an_aggregation_is_pickled_without_secrets_and_its_parts_can_be_added(ta
         for batch in read.execute(spec, part, table.store):
             totals.update({row["k"]: row["sum(id)"] for row in batch.to_pylist()})
     assert totals == {"a": 2, "b": 4}
+
+
+CONDITIONS = (
+    None,
+    "id >= 3",
+    "k = 'a'",
+    "k = 'b' AND id < 5",
+    "id > 100",
+    "t INDEXQUERY 'all'",
+    "t INDEXQUERY 'word5'",
+)
+
+
+@pytest.mark.parametrize("limit", [0, 5_000])
+def test_a_plan_of_cached_splits_equals_one_that_is_made_anew(tmp_path, monkeypatch, limit):
+    for n in range(9):
+        rows = [{"id": n, "k": "ab"[n % 2], "t": f"word{n} all"}]
+        # Two mappings: later splits have a further column.
+        more = [{**row, "m": n} for row in rows] if n > 5 else rows
+        options = {**TEXT, "mergeSchema": "true"}
+        indextables.write(tmp_path / "t", more, partition_by=["k"], options=options)
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    table.snapshot.files()
+    off = Options.parse({"transaction.cache.enabled": "false"})
+    anew = TransactionLog(table.store, off, engine="test").snapshot()
+    monkeypatch.setattr(table_context, "_MAX_PLANNED", limit)
+    for text in CONDITIONS * 2:
+        where = None if text is None else parse_condition(text, table.snapshot.schema)
+        expected = plan_splits(anew, where, table.options)
+        for files in (None, table.snapshot.files(where)):
+            plan = plan_splits(table.snapshot, where, table.options, files)
+            assert plan.files == expected.files, text
+            assert len(plan.splits) == plan.files.num_rows
+            for ref, other in zip(plan.splits, expected.splits, strict=True):
+                assert replace(ref, mapping=0) == replace(other, mapping=0), text
+                assert plan.table.mappings[ref.mapping] == expected.table.mappings[other.mapping]
+
+
+def test_a_plan_follows_commits_and_other_options(tmp_path):
+    options = {**TEXT, "cache.disk.path": str(tmp_path / "cache")}
+    for n in range(5):
+        indextables.write(tmp_path / "t", [{"id": n, "t": "word all"}], options=options)
+        table = indextables.open(tmp_path / "t", options=options)
+        assert table.count("t INDEXQUERY 'all'") == n + 1
+        assert indextables.open(tmp_path / "t").count("t INDEXQUERY 'word'") == n + 1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1 << 18])
+def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads(table, monkeypatch, rows):
+    monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_GRAIN_ROWS", rows)
+    monkeypatch.setattr(importlib.import_module("indextables.read.execute"), "_MERGED_ROWS", rows)
+    for _ in range(2):  # closed, and open
+        assert found(table, "all") == 4
+        groups = read.aggregate(
+            table.snapshot, table.store, table.options, aggregates=[Aggregate(Function.COUNT)], group_by=["k"]
+        )
+        assert sorted(map(tuple, (row.values() for row in groups.to_pylist()))) == [("a", 2), ("b", 2)]
+
+
+def test_the_files_of_an_open_index_are_looked_at_once_a_second(table, monkeypatch):
+    assert found(table, "all") == 4
+    looks = []
+    monkeypatch.setattr(cache, "are_unchanged", lambda *_: looks.append(1) or True)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert found(table, "all") == found(table, "word1") * 4 == 4
+    assert not looks
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * cache.CURRENT_S)
+    assert found(table, "all") == found(table, "all") == 4
+    assert len(looks) == 4

@@ -156,6 +156,8 @@ MANIFEST_ID_LENGTH = 32
 
 # A list in more pieces is put together: each piece costs every later step a little.
 _MAX_CHUNKS = 32
+# A list of fewer splits is always put together.
+_SMALL_LIST = 10_000
 
 # Manifests of fewer entries, on a local disk, are read one after the other: threads would cost more.
 _FEW_ENTRIES = 1000
@@ -352,14 +354,24 @@ class Snapshot:
 
         Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
         """
+        listed, mask = self.select(where)
+        return listed if mask is None else listed.filter(mask)
+
+    def select(self, where: Predicate | None) -> tuple[pa.Table, pa.BooleanArray | None]:
+        """Live splits, and which of them can hold a row for which the condition is true; None for all."""
         listed = self._cached_files()
         if listed is None:
             listed, is_whole = self._read(where)
             if is_whole and self.lists:
                 self.lists.put(self.key, listed)
         if where is None or listed.num_rows == 0:
-            return listed
-        return listed.filter(prune(listed, where, self.schema, self.partition_columns))
+            return listed, None
+        mask = prune(listed, where, self.schema, self.partition_columns)
+        return listed, None if mask.true_count == len(mask) else mask
+
+    def is_cached(self, listed: pa.Table) -> bool:
+        """Whether this is the list of all live splits, and in the cache."""
+        return self.lists is not None and self.lists.has(self.key) and self.lists.get(self.key) is listed
 
     def then(
         self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None = None
@@ -545,7 +557,9 @@ def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> 
             listed = listed.filter(pc.invert(is_removed))
     if delta.added:
         listed = pa.concat_tables([listed, delta.files()])
-    return listed.combine_chunks() if listed["path"].num_chunks > _MAX_CHUNKS else listed
+    chunks = listed["path"].num_chunks
+    few = _MAX_CHUNKS if listed.num_rows > _SMALL_LIST else 1
+    return listed.combine_chunks() if chunks > few else listed
 
 
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:

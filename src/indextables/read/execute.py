@@ -1,7 +1,8 @@
 """Scans, counts and aggregations over a table, and their execution over some splits."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -12,11 +13,14 @@ from indextables.predicate import Predicate
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial, split_partial
 from indextables.read.aggregation.partials import Partial, merge, result_table
-from indextables.read.parallel import each, in_order, open_readers, parallelism
+from indextables.read.parallel import each, in_order, open_readers, parallelism, splits_at_once
 from indextables.read.spec import Aggregate, AggregateSpec, Group, ScanSpec, aggregate_spec
+from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import scan_splits
-from indextables.read.table_context import SplitRef, plan_splits
+from indextables.read.table_context import SplitRef, TableContext, plan_splits
 from indextables.store import Store
+
+T = TypeVar("T")
 
 
 def execute(
@@ -66,7 +70,10 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
     if spec.limit is not None and spec.limit <= 0:
         return
     at_once = parallelism(spec.table.options)
-    groups = split_groups(spec, sufficient_splits(spec, splits), at_once, store)
+    chosen = sufficient_splits(spec, splits)
+    if spec.where is not None and sum(ref.num_records or _GRAIN_ROWS for ref in chosen) < _FEW_ROWS:
+        at_once = 1 if splits_at_once(store, chosen, spec.table) == 1 else at_once
+    groups = split_groups(spec, chosen, at_once, store)
     scans = min(at_once, len(groups))
     works = [partial(execute, spec, group, store, scans=scans) for group in groups]
     left = spec.limit
@@ -124,17 +131,55 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     ]
     total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
     rest = [ref for ref, done in zip(plan.splits, counted, strict=True) if not done]
-    works = (partial(reader.count, where) for reader in open_readers(store, rest, plan.table, where))
-    return int(total) + sum(each(works, _at_once(options, len(rest))))
+    counts = _of_splits(store, rest, plan.table, where, lambda reader: reader.count(where))
+    return int(total) + sum(counts)
 
 
-def _at_once(options: Options, splits: int) -> int:
-    return min(parallelism(options), splits)
+def _of_splits(
+    store: Store,
+    splits: Sequence[SplitRef],
+    table: TableContext,
+    where: Predicate | None,
+    compute: Callable[[SplitReader], T],
+) -> Iterator[T]:
+    """What is computed of each split, in several threads if there is enough work for them."""
+    # Opening a split takes longer than searching few rows.
+    most = _GRAIN_ROWS if splits_at_once(store, splits, table) == 1 else 1
+    grains = max(1, -(-sum(ref.num_records or most for ref in splits) // most))
+    works = (
+        partial(_compute, grain, compute)
+        for grain in _grains(open_readers(store, splits, table, where), most)
+    )
+    for results in each(works, min(parallelism(table.options), len(splits), grains)):
+        yield from results
+
+
+def _grains(readers: Iterable[SplitReader], most: int) -> Iterator[list[SplitReader]]:
+    """Splits in groups that have so many rows that a thread for them pays."""
+    grain: list[SplitReader] = []
+    rows = 0
+    for reader in readers:
+        grain.append(reader)
+        rows += reader.ref.num_records or most
+        if rows >= most:
+            yield grain
+            grain, rows = [], 0
+    if grain:
+        yield grain
+
+
+def _compute(readers: Sequence[SplitReader], compute: Callable[[SplitReader], T]) -> list[T]:
+    return [compute(reader) for reader in readers]
 
 
 _SPLITS_IN_GROUP = 64
-# So many partial results are merge at once.
-_MERGED_AT_ONCE = 32
+# A filtered scan of fewer rows, all of whose splits are open, takes less time than threads to begin.
+_FEW_ROWS = 100_000
+# Over fewer rows an index is searched faster than another thread begins.
+_GRAIN_ROWS = 1 << 18
+# Partial results are merged when they have so many groups together, or there are so many of them.
+_MERGED_ROWS = 100_000
+_MERGED_AT_ONCE = 1024
 
 
 def aggregate(
@@ -167,9 +212,7 @@ def aggregate_files(
     """The result over some splits; `files` are their entries in the log, in the same order."""
     statistics, answered = from_log(files, spec)
     rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
-    readers = open_readers(store, rest, spec.table, spec.where)
-    works = (partial(split_partial, reader, spec) for reader in readers)
-    partials = each(works, _at_once(spec.table.options, len(rest)))
+    partials = _of_splits(store, rest, spec.table, spec.where, lambda reader: split_partial(reader, spec))
     return result_table([merge_partials(spec, [] if statistics is None else [statistics], partials)], spec)
 
 
@@ -183,8 +226,10 @@ def merge_partials(spec: AggregateSpec, first: Sequence[Partial], more: Iterable
     """Partial aggregates as one, in bounded memory; without any, that of no rows."""
     keys = len(spec.groups)
     parts = [empty_partial(spec), *first]
-    for more_rows in more:
-        parts.append(more_rows)
-        if len(parts) >= _MERGED_AT_ONCE:
-            parts = [merge(parts, keys)]
+    rows = 0
+    for part in more:
+        parts.append(part)
+        rows += part.groups.num_rows + sum(table.num_rows for table in part.distinct.values())
+        if len(parts) >= _MERGED_AT_ONCE or rows >= _MERGED_ROWS:
+            parts, rows = [merge(parts, keys)], 0
     return merge(parts, keys)

@@ -10,7 +10,8 @@ from collections.abc import Mapping as DictOf
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import cached_property, lru_cache, partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from indextables.errors import PredicateError, SchemaError, SplitError, StoreErr
 from indextables.log.format.actions import is_companion
 from indextables.log.format.files import has_tag
 from indextables.log.format.state_manifest import FilterBundle
-from indextables.log.snapshot import Snapshot
+from indextables.log.snapshot import Snapshot, SnapshotKey
 from indextables.options import Options, reading
 from indextables.predicate import Predicate, Search, columns_of
 from indextables.predicate.traversal import fold_constants, has_search, searches_of
@@ -55,6 +56,8 @@ from indextables.store import CacheScope, Store
 
 if TYPE_CHECKING:
     from indextables.source.description import SourceDescription
+
+T = TypeVar("T")
 
 # Splits that were skipped by their term filters.
 SKIPPED = "indextables.read.splits_skipped_by_terms"
@@ -274,27 +277,20 @@ _pages: Cache[tuple[CacheScope, str, int], Bits] = Cache(weigh=lambda page: int(
 
 
 def forget_bundles() -> None:
-    """Release what was read of bundles."""
+    """Release what was read of bundles, and plans."""
     _bundles.clear()
     _pages.clear()
+    _plans.clear()
 
 
 class BundledFilters:
     """The filter bundles of a snapshot, for some of its splits."""
 
-    def __init__(
-        self, log: Store, bundles: Sequence[FilterBundle], files: pa.Table, options: Options
-    ) -> None:
-        """Prepare to test splits.
-
-        Args:
-            log: The log folder.
-            bundles: The bundles of the snapshot's state.
-            files: The entries of the splits.
-            options: Options of the read.
-        """
-        self._log = log
-        self._bundles = [bundle for bundle in bundles if bundle.is_valid]
+    def __init__(self, snapshot: Snapshot, files: pa.Table, options: Options, keys: Keys | None) -> None:
+        """`files` are the entries of the splits; `keys` their keys (`split_keys`), if they are known."""
+        self._keys = keys
+        self._log = snapshot.log
+        self._bundles = [bundle for bundle in snapshot.filter_bundles if bundle.is_valid]
         self._files = files
         self._at_once = options.get(reading.CONCURRENT_OPENS)
 
@@ -314,9 +310,12 @@ class BundledFilters:
         }
         if not requirements or not self._pays():
             return result
-        keys = split_keys(self._files)
+        keys = split_keys(self._files) if self._keys is None else self._keys
         mapping_of = np.array(own, np.int64)
         works = [partial(self._test, bundle, keys, mapping_of, requirements) for bundle in self._bundles]
+        read = (_bundles.get((self._log.cache_scope, bundle.path)) for bundle in self._bundles)
+        if len(works) < 2 or all(bundle is not None and bundle.data for bundle in read):
+            return reduce(operator.and_, (work() for work in works), result)
         with ThreadPoolExecutor(min(self._at_once, len(works)), "indextables-filters") as pool:
             return reduce(operator.and_, pool.map(operator.call, works), result)
 
@@ -490,21 +489,88 @@ def plan_splits(
         QuerySyntaxError: A search is malformed.
         PredicateError: A search names an unknown field.
     """
-    files = snapshot.files(where) if files is None else files
-    mappings, own = _mappings(snapshot, files)
-    if not mappings:
-        mappings = _registered(snapshot)
-    table = _context(snapshot, mappings, options)
+    rows: Rows | None = None
+    if files is None:
+        listed, selected = snapshot.select(where)
+        whole = _whole_plan(snapshot, listed)
+        files = listed if selected is None else listed.filter(selected)
+        rows = None if selected is None else np.flatnonzero(selected.to_numpy(zero_copy_only=False))
+    else:
+        whole, rows = _plan_with(snapshot, files)
+    if whole is not None:
+        mappings, own, keys = whole.mappings, _of_rows(whole.own, rows), whole.keys
+        keys = keys if rows is None else keys[rows]
+    else:
+        mappings, own = _mappings(snapshot, files)
+        keys = None
+    table = _context(snapshot, mappings or _registered(snapshot), options)
     for search in searches_of(where):
         table.bound_query(search)
-    bundles = snapshot.filter_bundles
-    filters = BundledFilters(snapshot.log, bundles, files, options) if bundles and files.num_rows else None
+    filters = None
+    if snapshot.filter_bundles and files.num_rows:
+        filters = BundledFilters(snapshot, files, options, keys)
     mask = _with_terms(table, filters, own, where) if by_terms and where is not None else None
     if mask is not None and not mask.all():
         files = files.filter(pa.array(mask))
         own = [number for number, stays in zip(own, mask.tolist(), strict=True) if stays]
+        rows = np.flatnonzero(mask) if rows is None else rows[mask]
         filters = None
-    return SplitPlan(table, files, _refs(files, own, table), filters)
+    refs = (
+        _refs(files, own, table.schema, table.partition_columns)
+        if whole is None
+        else _of_rows(whole.refs, rows)
+    )
+    return SplitPlan(table, files, refs, filters)
+
+
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
+# Lists of more splits are planned anew by each query: their references would take much memory.
+_MAX_PLANNED = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class _WholePlan:
+    """All splits of a snapshot, whose file list is in the cache, as every plan needs them."""
+
+    listed: "ref[pa.Table]"
+    mappings: tuple[Mapping, ...]
+    own: list[int]
+    keys: Keys
+    refs: list[SplitRef]
+
+
+_plans: Cache[tuple[CacheScope, SnapshotKey], _WholePlan] = Cache(16)
+
+
+def _whole_plan(snapshot: Snapshot, listed: pa.Table) -> _WholePlan | None:
+    """The plan of all splits of a snapshot; None if the list is large, not in the cache, or not readable."""
+    if not 0 < listed.num_rows <= _MAX_PLANNED or not snapshot.is_cached(listed):
+        return None
+    key = (snapshot.log.cache_scope, snapshot.key)
+    plan = _plans.get(key)
+    if plan is None or plan.listed() is not listed:
+        mappings, own = _mappings(snapshot, listed)
+        try:
+            refs = _refs(listed, own, snapshot.schema, snapshot.partition_columns)
+        except SchemaError:
+            return None  # of a partition that the query need not read
+        plan = _WholePlan(ref(listed), mappings, own, split_keys(listed), refs)
+        _plans.put(key, plan)
+    return plan
+
+
+def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, Rows | None]:
+    """The plan of all splits, if it is in the cache and has these; the rows of these are None for all."""
+    plan = _plans.get((snapshot.log.cache_scope, snapshot.key))
+    listed = None if plan is None else plan.listed()
+    if plan is None or listed is None or not files.num_rows:
+        return None, None
+    rows = pc.index_in(files["path"], value_set=listed["path"].combine_chunks()).combine_chunks()
+    return (None, None) if rows.null_count else (plan, rows.to_numpy().astype(np.int64))
+
+
+def _of_rows(values: list[T], rows: Rows | None) -> list[T]:
+    return list(values) if rows is None else [values[row] for row in rows.tolist()]
 
 
 def _with_terms(
@@ -521,7 +587,9 @@ def _with_terms(
 
 def table_context(snapshot: Snapshot, options: Options) -> TableContext:
     """The table as a whole, whichever of its splits are read."""
-    mappings, _ = _mappings(snapshot, snapshot.files())
+    listed = snapshot.files()
+    whole = _whole_plan(snapshot, listed)
+    mappings = _mappings(snapshot, listed)[0] if whole is None else whole.mappings
     return _context(snapshot, mappings or _registered(snapshot), options)
 
 
@@ -544,13 +612,12 @@ def _source(snapshot: Snapshot, options: Options) -> "SourceDescription | None":
     return None if companion is None else companion.description(options)
 
 
-def _refs(files: pa.Table, own: list[int], table: TableContext) -> list[SplitRef]:
-    values = partition_values(files, table.schema, table.partition_columns)
+def _refs(files: pa.Table, own: list[int], schema: pa.Schema, names: Sequence[str]) -> list[SplitRef]:
+    values = partition_values(files, schema, names)
     columns = [files[name].to_pylist() for name in ("path", "size", "footerStartOffset", "numRecords")]
     parquet = are_parquet(files).to_pylist()
     unindexed = has_tag(files, UNINDEXED_TAG).to_pylist()
     sources = files["companionSourceFiles"].to_pylist() if any(unindexed) else []
-    names = table.partition_columns
     return [
         SplitRef(
             path, size, start, records,

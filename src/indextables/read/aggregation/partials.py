@@ -23,6 +23,8 @@ from indextables.schema.type_info import NESTED, TypeKind, kind_of
 _WHOLE = pa.decimal128(38, 0)
 _SIGN = np.int64(-(1 << 63))
 _NAN_ORDER = np.int64((1 << 63) - 1)
+# Fewer rows are grouped faster in one thread.
+_MANY_ROWS = 1 << 16
 _LONG = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -122,7 +124,8 @@ def merge(partials: Sequence[Partial], keys: int) -> Partial:
     """Several partial results as one."""
     if len(partials) == 1:
         return partials[0]
-    groups = _reduce(pa.concat_tables([p.groups for p in partials]), keys)
+    # Arrow groups each chunk on its own first.
+    groups = _reduce(pa.concat_tables([p.groups for p in partials]).combine_chunks(), keys)
     distinct = {i: pairs(pa.concat_tables([p.distinct[i] for p in partials])) for i in partials[0].distinct}
     return Partial(groups, distinct)
 
@@ -159,7 +162,10 @@ def _reduce(table: pa.Table, keys: int) -> pa.Table:
     for name in rest:
         work = work.append_column(name, table[name])
     work = work.append_column("_first", pa.array(np.arange(table.num_rows)))
-    done = work.group_by(flat.column_names).aggregate([*functions_by_column, ("_first", "min")])
+    threads = table.num_rows > _MANY_ROWS
+    done = work.group_by(flat.column_names, use_threads=threads).aggregate(
+        [*functions_by_column, ("_first", "min")]
+    )
     columns = {name: table[name].take(done["_first_min"]) for name in names}
     for name, function in functions_by_column:
         result = done[f"{name}_{function}"]

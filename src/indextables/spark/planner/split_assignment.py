@@ -143,7 +143,8 @@ def select_splits(snapshot: Snapshot, where: Predicate | None) -> SplitSelection
     considered = listed.num_rows if partition is None else max(_live(snapshot), listed.num_rows)
     files = listed
     if where is not None and listed.num_rows:
-        files = listed.filter(prune(listed, where, snapshot.schema, snapshot.partition_columns))
+        mask = prune(listed, where, snapshot.schema, snapshot.partition_columns)
+        files = listed if mask.true_count == len(mask) else listed.filter(mask)
     return SplitSelection(files, considered, listed.num_rows)
 
 
