@@ -75,12 +75,12 @@ def max_open_files(most: int) -> int:
 
 @lru_cache(maxsize=1)
 def max_mapped_files() -> int:
-    """The number of files that may stay mapped into memory."""
+    """The number of files that may stay mapped into memory: half of what the system allows."""
     try:
         most = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
     except (OSError, ValueError):
         most = _MAPS
-    return max(_LEAST, most // 4)
+    return max(_LEAST, most // 2)
 
 
 def is_resource_exhausted(error: BaseException | None) -> bool:

@@ -34,6 +34,7 @@ from indextables.predicate import (
     TextMatch,
     TextMatchKind,
 )
+from indextables.schema.values import parse_values
 from tests.log.prunable import UTC, File, column, table_of
 
 
@@ -508,7 +509,7 @@ def test_the_bounds_of_a_list_are_parsed_once_for_all_conditions(monkeypatch):
     schema = pa.schema([("c", pa.int64())])
     files = table_of([File([{"c": v} for v in held], {}, "ours").entry(None, schema, ()) for held in INTS])
     parsed = []
-    parse = columns.parse_values
+    parse = parse_values
     monkeypatch.setattr(
         columns, "parse_values", lambda *args, **more: parsed.append(1) or parse(*args, **more)
     )

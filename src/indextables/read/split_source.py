@@ -39,7 +39,9 @@ from indextables.store import CacheScope, Store
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-_MAX_CACHED = 512
+_MAX_CACHED = 1024
+# So many splits that were open once are remembered: their indexes are in the disk cache.
+_MAX_READ = 100_000
 # Pages of a split have few rows: rows that are spread evenly lie in all of them above this share.
 DENSE = 0.01
 
@@ -292,6 +294,7 @@ os.register_at_fork(after_in_child=_progress.reset)
 
 
 _splits: Cache[tuple[CacheScope, str, int], ParquetSplitState | QuickwitSplitState] = Cache()
+_were_open: Cache[tuple[CacheScope, str, int], bool] = Cache(_MAX_READ)
 
 
 def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
@@ -310,12 +313,18 @@ def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
                 raise
             read = _read(store, ref)
         state = _splits.put_if_absent(key, read, capacity=max_open_splits())
+        _were_open.put(key, True)
     return state.open(store, ref, table)
 
 
 def is_open(store: Store, ref: SplitRef) -> bool:
     """Whether the footer of a split was read before."""
     return _splits.has((store.cache_scope, ref.path, ref.size))
+
+
+def was_open(store: Store, ref: SplitRef) -> bool:
+    """Whether a split was open in this process before, so that its index need not be fetched."""
+    return _were_open.has((store.cache_scope, ref.path, ref.size))
 
 
 def max_open_splits() -> int:
@@ -330,6 +339,7 @@ def _read(store: Store, ref: SplitRef) -> ParquetSplitState | QuickwitSplitState
 def close_splits() -> int:
     """Close all splits and indexes that this process has open; returns the number of splits."""
     count = len(_splits.clear())
+    _were_open.clear()
     # Without a file handle left, nothing can be imported; and what was not imported has opened nothing.
     sources = sys.modules.get("indextables.source.description")
     if sources is not None:

@@ -3,7 +3,9 @@
 import json
 import math
 import pickle
+import threading
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import indextables
+from indextables import diagnostics
 from indextables.errors import PredicateError
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
@@ -26,6 +29,7 @@ from indextables.spark.planner.read_context import microseconds
 from indextables.spark.planner.split_assignment import assign_splits
 from indextables.spark.planner.write import _stream_options
 from indextables.store import open_store
+from tests.read.many_splits import ROWS, many_splits
 
 SCHEMA = pa.schema(
     [
@@ -211,7 +215,7 @@ def test_a_malformed_search_is_refused_before_anything_is_planned(table):
 def test_a_small_answer_is_in_the_plan_itself(table):
     schema = '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     request = {"columns": ["id"], "schema": schema, "filters": [op("=", col("id"), lit("long", 2))]}
-    reply, blobs = ask("plan", request, table)
+    reply, blobs = ask("plan", request, table, **{"read.inline.maxtime": "60000"})
     assert [part["kind"] for part in reply["partitions"]] == ["answer"]
     assert pa.ipc.open_stream(blobs[1]).read_all().to_pydict() == {"id": [2]}
     assert reply["metrics"]["splitsRead"] == 1
@@ -291,13 +295,93 @@ def test_large_splits_are_opened_by_the_planner_only_within_its_time(tmp_path, m
     monkeypatch.setattr(inline, "_tasks_ran", True)
     local, remote = open_store(tmp_path), open_store("memory://planner")
     budget = inline._Budget(Options(), 2)
-    assert budget.allows(local, large(2, 90 << 20)), "a quarter of a second, once"
-    assert not budget.allows(local, large(2, 900 << 20))
-    assert budget.allows(local, large(100, 2 << 20))
-    assert not budget.allows(local, large(10_000, 2 << 20))
-    assert budget.allows(remote, large(8, 2 << 20))
-    assert not budget.allows(remote, large(8, 90 << 20)), "too many bytes to fetch"
-    assert not budget.allows(remote, large(100, 2 << 20)), "too many requests"
+    assert budget.allows(local, large(2, 90 << 20), 1)
+    assert budget.allows(local, large(2, 900 << 20), 1), "the terms of one column"
+    assert not budget.allows(local, large(2, 900 << 20), 12), "a quarter of all bytes"
+    assert budget.allows(local, large(100, 2 << 20), 2)
+    assert not budget.allows(local, large(10_000, 2 << 20), 1)
+    assert budget.allows(remote, large(8, 2 << 20), 1)
+    assert budget.allows(remote, large(8, 90 << 20), 1)
+    assert not budget.allows(remote, large(8, 90 << 20), 12), "too many bytes to fetch"
+    assert budget.allows(remote, large(100, 2 << 20), 1)
+    assert not budget.allows(remote, large(1_000, 2 << 20), 1), "too many requests"
+
+
+def test_an_index_in_the_disk_cache_need_not_be_fetched(tmp_path, monkeypatch):
+    splits = [SplitRef(f"{i}.split", 90 << 20, None, 1, (), True, 0) for i in range(8)]
+    remote, budget = open_store("memory://planner"), inline._Budget(Options(), 2)
+    assert not budget.allows(remote, splits, 12)
+    monkeypatch.setattr(inline, "was_open", lambda store, ref: True)
+    assert budget.allows(remote, splits, 12)
+
+
+@pytest.fixture
+def thousand(tmp_path, monkeypatch):
+    """A table of 1,000 splits, whose files are links to one; nothing pauses in the background."""
+    monkeypatch.setattr(inline, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(inline, "_tasks_ran", True)
+    many_splits(tmp_path / "t", 1_000)
+    diagnostics.flush_searchers()
+    yield tmp_path / "t"
+    diagnostics.flush_searchers()
+
+
+WORD = {
+    **SEARCH,
+    "virtual": [{"name": "v1", "kind": "indexquery", "column": ["m"], "query": "word3 AND beta"}],
+}
+WORD_ROWS = sum(i % 3 == 0 and i % 7 == 3 for i in range(ROWS))
+COUNT = {"groups": [], "functions": [{"function": "count"}]}
+
+
+def kinds_and_rows(table, **options):
+    reply, blobs = ask("plan", {**WORD, "parallelism": 2}, table, **options)
+    kinds = {part["kind"] for part in reply["partitions"]}
+    return kinds, pa.ipc.open_stream(blobs[1]).read_all().num_rows if kinds == {"answer"} else None
+
+
+def test_the_planner_opens_splits_that_tasks_read_and_answers_the_next_query(thousand, tmp_path, monkeypatch):
+    options = {"cache.disk.path": str(tmp_path / "cache"), "read.inline.maxrows": "2000"}
+    assert kinds_and_rows(thousand, **options) == ({"task"}, None)
+    inline._background.wait()
+    # However slow the machine is; what is estimated does not depend on it.
+    options["read.inline.maxtime"] = "60000"
+    monkeypatch.setattr(inline, "_OPEN_MS", 1e9)
+    assert kinds_and_rows(thousand, **options) == ({"answer"}, 1_000 * WORD_ROWS)
+    request = {**WORD, "aggregate": COUNT, "parallelism": 2}
+    assert ask("aggregate", request, thousand, **options)[0]["complete"]
+
+
+@pytest.mark.parametrize("option", [{"read.inline.openSplits": "999"}, {"cache.maxSize": "1K"}])
+def test_options_bound_what_is_opened_in_the_background(thousand, tmp_path, option):
+    options = {"cache.disk.path": str(tmp_path / "cache"), "read.inline.maxrows": "2000", **option}
+    assert kinds_and_rows(thousand, **options) == ({"task"}, None)
+    assert inline._background._thread is None
+
+
+def test_opening_in_the_background_ends_with_the_step_that_is_under_way(monkeypatch):
+    steps, begun, more = [], threading.Event(), threading.Event()
+
+    def work(name, steps=steps):
+        for number in range(3):
+            steps.append((name, number))
+            begun.set()
+            yield more.wait(timeout=60)
+
+    background = inline._Background()
+    background.run(partial(work, "a"))
+    assert begun.wait(timeout=60)
+    background.run(partial(work, "b"))
+    more.set()
+    background.wait()
+    assert steps == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
+    begun.clear(), more.clear()
+    background.run(partial(work, "c"))
+    assert begun.wait(timeout=60)
+    background.stop()
+    more.set()
+    background.wait()
+    assert steps[4:] == [("c", 0)]
 
 
 def test_a_limit_is_answered_from_the_first_splits(many):

@@ -8,6 +8,7 @@ from typing import Any
 from indextables import diagnostics, metrics
 from indextables.errors import IndexTablesError
 from indextables.spark.planner.commands import command_finish, command_plan, command_schema, job_progress
+from indextables.spark.planner.inline import stop_opening
 from indextables.spark.planner.pushdown import accept, aggregate, buckets, estimate, order
 from indextables.spark.planner.read_context import stream_latest, stream_start
 from indextables.spark.planner.scan_plan import plan
@@ -41,6 +42,8 @@ class _Caches:
 
 def renew(*, closings: int, invalidations: int) -> None:
     """Empty what other processes emptied since the last call: open splits, cached logs."""
+    if closings > _Caches.closings:
+        stop_opening()
     closed = diagnostics.flush_searchers() if closings > _Caches.closings else 0
     dropped = diagnostics.invalidate_log_cache().values if invalidations > _Caches.invalidations else 0
     _Caches.closings, _Caches.invalidations = closings, invalidations

@@ -1,13 +1,17 @@
 """Small results that the planner computes itself, because starting a task would take longer."""
 
+import logging
+import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from indextables.cache import Cache
+from indextables.errors import IndexTablesError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import to_sql
@@ -19,7 +23,7 @@ from indextables.read.parallel import each, open_readers, parallelism
 from indextables.read.spec import AggregateSpec, ScanSpec
 from indextables.read.split_reader import SplitReader
 from indextables.read.split_rows import ranked_search, scan_readers
-from indextables.read.split_source import is_open, max_open_splits
+from indextables.read.split_source import is_open, max_open_splits, was_open
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.records import dataclass
 from indextables.spark.planner.aggregation import sums_fit_doubles
@@ -31,18 +35,27 @@ _MAX_FETCHED_BYTES = 64 << 20
 _MAX_ROWS_READ = 100_000
 _MAX_ANSWER_BYTES = 4 << 20
 _MAX_CACHED = 16
+_LONGEST_PAUSE_S = 1.0
 
 # Estimates in milliseconds. A split whose footer was read is searched; another one is opened first, which
-# takes a request and a part of its bytes.
-_SEARCH_MS = 0.3
+# takes a request and, unless its index is in the disk cache, a part of its bytes: for each column of the
+# query its terms, and never more than all of the index.
+_SEARCH_MS = 0.1
 _OPEN_MS = 3.0
 _REMOTE_OPEN_MS = 70.0
-_PART_READ = 0.25
+_PART_OF_COLUMN = 0.02
+_MOST_READ = 0.25
+# The share of `cache.maxSize` that is fetched in the background.
+_BACKGROUND_SHARE = 4
+# Requests of the background at the same time.
+_BACKGROUND_OPENS = "8"
 _LOCAL_BYTES_PER_MS = 200_000
 _REMOTE_BYTES_PER_MS = 50_000
 # Starting tasks takes so long, and the first ones of a session, which start processes, longer.
 _TASKS_MS = 150.0
 _FIRST_TASKS_MS = 1500.0
+
+_logger = logging.getLogger(__name__)
 
 _answers: Cache[tuple[object, ...], pa.Table] = Cache(_MAX_CACHED)
 _tasks_ran = False
@@ -71,25 +84,153 @@ class _Budget:
         self._opens = options.get(reading.CONCURRENT_OPENS)
         self._end = time.monotonic() + 2 * self._most_ms / 1000
 
-    def allows(self, store: Store, splits: Sequence[SplitRef]) -> bool:
-        """Whether reading these splits here is estimated to be faster than tasks, and fast enough."""
+    def allows(self, store: Store, splits: Sequence[SplitRef], columns: int) -> bool:
+        """Whether reading these splits here is estimated to be faster than tasks, and fast enough.
+
+        Args:
+            store: The table's store.
+            splits: The splits to read.
+            columns: How many columns of their indexes are needed.
+        """
         closed = [ref for ref in splits if not is_open(store, ref)]
-        unread = sum(ref.size for ref in closed) * _PART_READ
+        unread = _index_bytes([ref for ref in closed if not was_open(store, ref)], columns)
         if store.is_local:
             opening = _OPEN_MS * len(closed) + unread / _LOCAL_BYTES_PER_MS
         else:
             opening = _REMOTE_OPEN_MS * -(-len(closed) // self._opens) + unread / _REMOTE_BYTES_PER_MS
-        searching = _SEARCH_MS * len(splits)
+        searching = self._searching(splits)
         if searching + opening > self._most_ms or (unread > _MAX_FETCHED_BYTES and not store.is_local):
             return False
         # Splits stay open for later queries, unless there are too many.
-        work = searching if len(splits) <= max_open_splits() else searching + opening
-        return work <= (_TASKS_MS if _tasks_ran else _FIRST_TASKS_MS) + work / self._cores
+        return self._beats_tasks(searching if len(splits) <= max_open_splits() else searching + opening)
+
+    def allows_open(self, splits: Sequence[SplitRef]) -> bool:
+        """Whether reading these splits here would be faster than tasks if they were open."""
+        return len(splits) <= max_open_splits() and self._beats_tasks(self._searching(splits))
+
+    def _searching(self, splits: Sequence[SplitRef]) -> float:
+        return _SEARCH_MS * len(splits)
+
+    def _beats_tasks(self, work: float) -> bool:
+        tasks = _TASKS_MS if _tasks_ran else _FIRST_TASKS_MS
+        return work <= min(self._most_ms, tasks + work / self._cores)
 
     def check(self) -> None:
         """Raise _TooSlowError after twice the longest time."""
         if time.monotonic() > self._end:
             raise _TooSlowError
+
+
+def _index_bytes(splits: Sequence[SplitRef], columns: int) -> float:
+    """An estimate of the bytes that a query reads of the indexes of splits that are not in the disk cache."""
+    return sum(ref.size for ref in splits) * min(_MOST_READ, _PART_OF_COLUMN * columns)
+
+
+def _columns_read(spec: ScanSpec | AggregateSpec) -> int:
+    """How many columns of the index a query needs."""
+    columns = set() if spec.where is None else set(spec.table.facts_of(spec.where).columns)
+    if isinstance(spec, AggregateSpec):
+        columns.update(spec.columns)
+    return len(columns)
+
+
+# --- the background ---------------------------------------------------------------------------------
+
+
+class _Background:
+    """One thread that opens splits which tasks read. The newest query counts."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew, as in a forked child, which has no thread."""
+        self._lock = threading.Lock()
+        self._next: Callable[[], Iterator[object]] | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Callable[[], Iterator[object]]) -> None:
+        """Do some work step by step, in place of other work that is under way."""
+        with self._lock:
+            self._next = work
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="indextables-open", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the work that is under way after its current step."""
+        with self._lock:
+            self._next = _nothing
+
+    def wait(self) -> None:
+        """Wait until nothing is under way."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _is_replaced(self) -> bool:
+        return self._next is not None
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                work, self._next = self._next, None
+                if work is None:
+                    self._thread = None
+                    return
+            began = time.monotonic()
+            try:
+                for _ in work():
+                    if self._is_replaced():
+                        break
+                    # Calls of the planner come first: they have half of the interpreter's time at least.
+                    time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
+                    began = time.monotonic()
+            except (IndexTablesError, OSError) as error:
+                _logger.debug("splits were not opened in the background: %s", error)
+
+
+def _nothing() -> Iterator[object]:
+    return iter(())
+
+
+_background = _Background()
+os.register_at_fork(after_in_child=_background.reset)
+
+
+def stop_opening() -> None:
+    """End opening splits in the background."""
+    _background.stop()
+
+
+def open_ahead(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store, cores: int) -> None:
+    """Open splits that tasks read now in the background, if later queries are then answered here."""
+    options = spec.table.options
+    most_bytes = options.get(reading.OPEN_INDEXES_SIZE) / _BACKGROUND_SHARE
+    unread = [ref for ref in splits if not was_open(store, ref)]
+    if (
+        options.get(reading.INLINE_ROWS)
+        and (isinstance(spec, AggregateSpec) or spec.where is not None)
+        and len(splits) <= options.get(reading.INLINE_OPEN_SPLITS)
+        and not all(is_open(store, ref) for ref in splits)
+        and _Budget(options, cores).allows_open(splits)
+        and _index_bytes(unread, max(1, _columns_read(spec))) <= most_bytes
+    ):
+        few = Options.parse({reading.CONCURRENT_OPENS.key: _BACKGROUND_OPENS}).over(options)
+        own = replace(spec, table=replace(spec.table, options=few))
+        _background.run(partial(_open_each, own, splits, store))
+
+
+def _open_each(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[object]:
+    """Open splits and what their indexes need for a query."""
+    for reader in open_readers(store, splits, spec.table, spec.where):
+        if isinstance(spec, AggregateSpec):
+            yield index_partial(reader, spec)
+        else:
+            yield reader.find_candidates(spec.where, spec.limit, spec.table.options.get(reading.INLINE_ROWS))
+
+
+# --- rows -------------------------------------------------------------------------------------------
 
 
 def inline_rows(
@@ -106,7 +247,7 @@ def inline_rows(
     options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
     budget = _Budget(options, cores)
-    if not most or not budget.allows(store, splits):
+    if not most or not budget.allows(store, splits, _columns_read(spec)):
         return None
     try:
         readers = _affordable_readers(spec, splits, store, budget)
@@ -176,6 +317,9 @@ def _cost(spec: ScanSpec, reader: SplitReader) -> float:
         return candidates if candidates <= limit else limit + candidates * most / _MAX_ROWS_READ
     few = reader.find_candidates(spec.where, limit, most)
     return float("inf") if few is None else few
+
+
+# --- groups -----------------------------------------------------------------------------------------
 
 
 def can_answer_groups(
@@ -277,7 +421,9 @@ def _inline_splits(
     statistics, answered = from_log(plan.files, spec)
     rest = [ref for ref, done in zip(plan.splits, answered.tolist(), strict=True) if not done]
     budget = _Budget(options, cores)
-    return _InlineSplits(spec, statistics, rest, budget) if budget.allows(store, rest) else None
+    if not budget.allows(store, rest, _columns_read(spec)):
+        return None
+    return _InlineSplits(spec, statistics, rest, budget)
 
 
 def _inline_groups(

@@ -20,7 +20,7 @@ from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import pushed_spec
-from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks
+from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks, open_ahead
 from indextables.spark.planner.read_context import ALL_FIELDS, ReadContext, read_context
 from indextables.spark.planner.split_assignment import (
     SplitSelection,
@@ -80,6 +80,8 @@ class _Plan:
         if not tasks:
             return
         note_tasks()
+        splits = [ref for task in tasks for ref in task.splits]
+        open_ahead(spec, splits, context.location.store, self.request["parallelism"])
         schema = StructType.fromJson(json.loads(self.request["schema"]))
         result = StructType([*schema.fields, StructField(METRICS, StringType())])
         self.function = dumps((ReadFunction(context.location.store.with_credentials(), spec), result))
