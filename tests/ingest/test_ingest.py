@@ -22,6 +22,7 @@ from indextables.errors import (
     TableExistsError,
 )
 from indextables.store import Store
+from tests.split.every_type import sized_rows
 
 ROWS = [{"id": 1, "message": "connection refused"}, {"id": 2, "message": None}]
 
@@ -200,15 +201,50 @@ def test_the_table_remembers_how_its_columns_are_indexed(tmp_path: Path) -> None
     it.write(tmp_path, ROWS, mode="overwrite", options={"indexing.typemap.message": "string"})
 
 
-def test_splits_are_cut_at_the_target_size(tmp_path: Path) -> None:
-    big = pa.table({"n": range(40_000), "text": [f"{i:0100d}" for i in range(40_000)]})
-    table = it.write(
-        tmp_path,
-        pa.Table.from_batches(big.to_batches(max_chunksize=2000)),
-        options={"write.optimizeWrite.targetSplitSize": "1M"},
-    )
-    assert table.files().num_rows > 1
-    assert len(rows_of(table)) == 40_000
+@pytest.mark.parametrize(("target", "rows"), [("2M", 20_000), ("8M", 50_000), ("16M", 90_000)])
+@pytest.mark.parametrize("batch_rows", [3000, 100_000])
+def test_all_splits_but_the_last_have_the_target_size(
+    tmp_path: Path, target: str, rows: int, batch_rows: int
+) -> None:
+    source = pa.Table.from_batches(sized_rows(rows).to_batches(max_chunksize=batch_rows))
+    options = {"write.optimizeWrite.targetSplitSize": target, "indexing.typemap.message": "text"}
+    table = it.write(tmp_path, source, options=options)
+    sizes = [size / 2**20 for size in table.files()["size"].to_pylist()]
+    assert len(sizes) > 1
+    *full, _ = [size / float(target[:-1]) for size in sizes]
+    assert all(0.8 < share < 1.2 for share in full), sizes
+    assert table.scan(columns=["trace_id"]).num_rows == rows
+
+
+def test_splits_have_the_target_size_after_rows_that_take_another_share(tmp_path: Path) -> None:
+    # The first rows, which are measured, take a tenth of the space of the others.
+    rows = sized_rows(40_000)
+    first = rows.slice(0, 3000)
+    constant = pa.array([bytes(320)] * first.num_rows)
+    first = first.set_column(first.schema.get_field_index("payload"), "payload", constant)
+    options = {"write.optimizeWrite.targetSplitSize": "2M", "indexing.typemap.message": "text"}
+    table = it.write(tmp_path, pa.concat_tables([first, rows.slice(3000)]), options=options)
+    _, _, *full, _ = [size / (2 << 20) for size in table.files()["size"].to_pylist()]
+    assert all(0.8 < share < 1.2 for share in full), full
+
+
+def test_a_partition_has_splits_of_the_target_size(tmp_path: Path) -> None:
+    rows = sized_rows(30_000)
+    part = pa.array(["a" if n % 3 else "b" for n in range(rows.num_rows)])
+    options = {"write.optimizeWrite.targetSplitSize": "2M", "indexing.typemap.message": "text"}
+    files = it.write(tmp_path, rows.append_column("part", part), partition_by="part", options=options).files()
+    for value in ("a", "b"):
+        own = files.filter(pa.array(f"part={value}/" in path for path in files["path"].to_pylist()))
+        *full, _ = [size / (2 << 20) for size in own["size"].to_pylist()]
+        assert full
+        assert all(0.8 < share < 1.2 for share in full), full
+
+
+@pytest.mark.parametrize("longest", [1, 5000])
+def test_rows_larger_than_a_split_are_written_one_by_one(tmp_path: Path, longest: int) -> None:
+    texts = ["a" * longest * 1000, None, "b", "c" * longest * 1000]
+    table = it.write(tmp_path, {"text": texts}, options={"write.optimizeWrite.targetSplitSize": "1K"})
+    assert [row["text"] for row in table.scan().to_pylist()] == texts
 
 
 def test_no_rows_make_an_empty_table_and_no_version(tmp_path: Path) -> None:

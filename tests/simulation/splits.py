@@ -104,11 +104,6 @@ class SplitWriter:
         self._rows += batch.column("id").to_pylist()
         self.num_records += batch.num_rows
 
-    @property
-    def estimated_size(self) -> int:
-        """Small."""
-        return 100
-
     def finish(self) -> SplitFile:
         """Write the split."""
         types = types_of(from_arrow(self._schema))

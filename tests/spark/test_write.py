@@ -1,11 +1,13 @@
 """Writing by path: the four modes, partitions, overwrites that replace what they cover, schemas."""
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - everyone's name for it
 
 import indextables
+from tests.split.every_type import sized_rows
 
 
 @pytest.fixture
@@ -195,11 +197,17 @@ def test_optimized_writes_leave_one_split_where_tasks_would_leave_many(days, tmp
     assert indextables.open(tmp_path / "balanced").files().num_rows == 1
 
 
-def test_splits_are_cut_at_the_target_size(spark, tmp_path):
-    rows = spark.range(0, 60_000, 1, 1).selectExpr("id", "uuid() AS text")
-    writer(rows, **{"write.optimizeWrite.targetSplitSize": "1M"}).save(str(tmp_path / "t"))
-    assert indextables.open(tmp_path / "t").files().num_rows > 1
-    assert ids(tmp_path / "t") == list(range(60_000))
+@pytest.mark.parametrize(("target", "rows"), [("2M", 20_000), ("8M", 50_000), ("16M", 90_000)])
+def test_all_splits_of_a_task_but_the_last_have_the_target_size(spark, tmp_path, target, rows):
+    pq.write_table(sized_rows(rows), tmp_path / "rows.parquet", row_group_size=rows)
+    source = spark.read.parquet(str(tmp_path / "rows.parquet")).coalesce(1)
+    options = {"write.optimizeWrite.targetSplitSize": target, "indexing.typemap.message": "text"}
+    writer(source, **options).save(str(tmp_path / "t"))
+    table = indextables.open(tmp_path / "t")
+    *full, _ = [size / 2**20 / float(target[:-1]) for size in table.files()["size"].to_pylist()]
+    assert full
+    assert all(0.8 < share < 1.2 for share in full), full
+    assert table.count() == rows
 
 
 def test_a_batch_is_written_once_however_often_it_is_sent(days, tmp_path):

@@ -73,3 +73,10 @@ def logs(rows, seed=1):
             "message": pa.array([" ".join(line) for line in picked]),
         }
     )
+
+
+def sized_rows(rows, seed=1):
+    """Log rows with 320 bytes each that no codec makes smaller: about 420 bytes in a split."""
+    data = np.random.default_rng(seed).bytes(320 * rows)
+    payload = pa.array([data[start : start + 320] for start in range(0, len(data), 320)])
+    return logs(rows, seed).append_column("payload", payload)

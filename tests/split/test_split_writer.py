@@ -286,20 +286,6 @@ def test_nothing_temporary_is_left(store, tmp_path):
     assert list(work.iterdir()) == []
 
 
-def test_the_size_is_estimated_while_writing(tmp_path):
-    table = logs(60_000)
-    options = Options.parse({"indexing.typemap.message": "text", "write.rowGroupSize": "1m"})
-    with (
-        (tmp_path / "a").open("wb") as sink,
-        SplitWriter(sink, table.schema, mapping_for(table.schema, options), options) as writer,
-    ):
-        for batch in table.to_batches(max_chunksize=5000):
-            writer.write(batch)
-        estimated = writer.estimated_size
-        built = writer.finish()
-    assert 0.6 * built.size < estimated < 1.6 * built.size
-
-
 MEASURE = """
 import resource
 from tests.split.every_type import logs

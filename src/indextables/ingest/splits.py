@@ -1,5 +1,6 @@
 """Writes batches as splits to the store: one or more for each partition, of the target size."""
 
+import io
 import shutil
 import tempfile
 import uuid
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,16 @@ from indextables.store import Store
 
 # How many spool files are open at once; the others are closed and opened again.
 _OPEN_FILES = 128
+# A row weighs its bytes in memory, and this for its row id and the index of short values.
+_ROW_BYTES = 8
+# The rows by which the size of the first split is estimated.
+_SAMPLE_ROWS = 20_000
+_SAMPLE_WEIGHT = 8 << 20
+# A split whose rows weigh less than this share of the target will not reach it.
+_UNMEASURED = 0.3
+# The share of a split that is taken at once, and the one that is not worth another step.
+_STEP = 0.25
+_TOLERANCE = 0.01
 
 Values = tuple[str | None, ...]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -140,6 +151,85 @@ def _read(path: Path) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(source)
 
 
+def _weight(batch: pa.RecordBatch) -> int:
+    """The size of rows in memory, to which the size of their split is proportional."""
+    return int(batch.nbytes + _ROW_BYTES * batch.num_rows)
+
+
+class _RowStream:
+    """Batches, from which rows are taken up to a weight."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = (batch for batch in batches if batch.num_rows)
+        self._rest: pa.RecordBatch | None = None
+
+    def has_more(self) -> bool:
+        """Whether there are more rows."""
+        if self._rest is None:
+            self._rest = next(self._batches, None)
+        return self._rest is not None
+
+    def take(self, weight: int) -> pa.RecordBatch | None:
+        """The next rows of one batch, of at most about a weight, and at least one row; None at the end."""
+        if not self.has_more():
+            return None
+        batch, self._rest = self._rest, None
+        assert batch is not None
+        rows = max(1, batch.num_rows * weight // _weight(batch))
+        if rows < batch.num_rows:
+            self._rest = batch.slice(rows)
+        return batch.slice(0, rows)
+
+
+class _Sample:
+    """The first rows of a split, by which the sizes of splits are estimated."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.weight = 0
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows if there is room for more."""
+        share = min(
+            (_SAMPLE_ROWS - self._rows) / batch.num_rows, (_SAMPLE_WEIGHT - self.weight) / _weight(batch)
+        )
+        if rows := min(batch.num_rows, max(int(batch.num_rows * share), 0 if self.batches else 1)):
+            self.batches.append(batch.slice(0, rows))
+            self.weight += _weight(self.batches[-1])
+            self._rows += rows
+
+
+class _SizeRatio:
+    """The size of splits relative to the weight of their rows.
+
+    It is measured on a sample, once a split has so many rows that it could reach its target, and then on
+    each split that was filled.
+    """
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._ratio: float | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing was measured yet."""
+        return self._ratio is None
+
+    def room(self, weight: int) -> int:
+        """The weight of the rows that may follow in a split of a weight; 0 if it has its size."""
+        if self._ratio is None:
+            return max(0, int(_UNMEASURED * self._target) - weight)
+        left = int(self._target / self._ratio) - weight
+        # Rows are taken in steps: what rows weigh differs, and within a batch it is not visible.
+        step = int(_STEP * self._target / self._ratio)
+        return min(left, max(step, 1)) if left > _TOLERANCE * weight else 0
+
+    def correct(self, size: int, weight: int) -> None:
+        """Measure a split."""
+        self._ratio = size / weight
+
+
 class SplitUploads:
     """The splits of one write. They are invisible until a commit names them."""
 
@@ -149,6 +239,7 @@ class SplitUploads:
         self._target = target
         self._options = options
         self._uploaded: list[str] = []
+        self._ratio = _SizeRatio(options.get(opt.TARGET_SPLIT_SIZE))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Add]:
         """Write all rows; what to commit."""
@@ -168,26 +259,40 @@ class SplitUploads:
         delete_uncommitted(self._store, self._uploaded)
 
     def _splits(self, values: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[Add]:
-        target_size = self._options.get(opt.TARGET_SPLIT_SIZE)
-        for first in batches:
+        rows = _RowStream(batches)
+        while rows.has_more():
             path = split_path(self._named(values), f"part-{uuid.uuid4()}.split")
             started_ms = local_time_ms()
-            with (
-                self._store.open_upload(path) as sink,
-                SplitWriter(
-                    cast("IO[bytes]", sink),
-                    self._target.schema,
-                    self._target.mapping,
-                    self._options,
-                    self._named(values),
-                ) as writer,
-            ):
-                writer.write(first)
-                while writer.estimated_size < target_size and (batch := next(batches, None)) is not None:
-                    writer.write(batch)
+            with self._store.open_upload(path) as sink, self._writer(sink, values) as writer:
+                weight = self._fill(writer, values, rows)
                 built = writer.finish()
+            if rows.has_more():  # else the split was not filled, and tells little about larger ones
+                self._ratio.correct(built.size, weight)
             self._uploaded.append(path)
             yield add_action(path, built, data_change=True, started_ms=started_ms)
+
+    def _fill(self, writer: SplitWriter, values: Values, rows: "_RowStream") -> int:
+        """Write rows until the split has its size; returns their weight."""
+        weight, sample = 0, _Sample()
+        while (room := self._ratio.room(weight)) and (batch := rows.take(room)) is not None:
+            writer.write(batch)
+            weight += _weight(batch)
+            if self._ratio.is_unknown:
+                sample.add(batch)
+                if not self._ratio.room(weight):
+                    self._ratio.correct(self._size_of(sample, values), sample.weight)
+        return weight
+
+    def _size_of(self, sample: "_Sample", values: Values) -> int:
+        """The size of a split of a sample."""
+        with self._writer(io.BytesIO(), values) as writer:
+            for batch in sample.batches:
+                writer.write(batch)
+            return writer.finish().size
+
+    def _writer(self, sink: Any, values: Values) -> SplitWriter:  # noqa: ANN401 - untyped library
+        target = self._target
+        return SplitWriter(sink, target.schema, target.mapping, self._options, self._named(values))
 
     def _named(self, values: Values) -> dict[str, str | None]:
         return dict(zip(self._target.partition_columns, values, strict=True))

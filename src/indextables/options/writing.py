@@ -8,7 +8,7 @@ TARGET_SPLIT_SIZE = option(
     "write.optimizeWrite.targetSplitSize",
     size,
     1 << 30,
-    "Approximate size at which a split is closed and the next one is started.",
+    "Size at which a split is closed and the next one is started; splits are within 20% of it.",
     where=_WRITE,
     default_text="1G",
 )

@@ -44,8 +44,6 @@ _SAMPLE_ROWS = 50_000
 _SAMPLE_BYTES = 32 << 20
 # The level of zstd for the index of a companion split, which is most of the split and is packed once.
 _COMPANION_LEVEL = 9
-# The estimated size of a split relative to its rows in memory, until row groups are written.
-_SIZE_RATIO = 0.45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +122,6 @@ class SplitWriter:
                 self._begin()
         else:
             self._add(batch)
-
-    @property
-    def estimated_size(self) -> int:
-        """The estimated size of the split if it were finished now."""
-        if self._rows is None:
-            return int(self._sample_bytes * _SIZE_RATIO)
-        written, uncompressed = self._sink.tell(), self._rows.uncompressed
-        ratio = 1.6 * written / uncompressed if uncompressed else _SIZE_RATIO
-        return int(ratio * (uncompressed + self._rows.pending_bytes))
 
     def finish(self) -> SplitFile:
         """Write the remaining rows, the index and the footer."""

@@ -92,11 +92,6 @@ class RowWriter:
         self._last = self._thread.submit(self._copy_group, group, self.rows)
         self.rows += group.rows
 
-    @property
-    def pending_bytes(self) -> int:
-        """The bytes of rows that are not written yet."""
-        return self._pending_bytes
-
     def flush(self) -> None:
         """Write what is pending and wait until all row groups are in the sink."""
         self._flush()
