@@ -112,8 +112,8 @@ TYPEMAP = field_option(
     "json, ip; several, such as string,text, index the column in several ways. The compact types of "
     "IndexTables for Scala (text_uuid_strip, text_custom_exactonly:<pattern>, ...) are text, whole. Also "
     "typemap.<type> = field, field. A string column that is not named is string, or exact_only where "
-    "nearly every value differs. Strings within a nested or json column are indexed alike: the type of one "
-    "field (user.name = text or string) is that of the column.",
+    "nearly every value differs and is a key or free text. Strings within a nested or json "
+    "column are indexed alike: the type of one field (user.name = text or string) is that of the column.",
     expects="a field type (" + ", ".join(FIELD_TYPES) + "), or with a type as key a list of fields,",
     where=_WRITE,
 )

@@ -51,6 +51,9 @@ MAX_TERM = 65_530
 _LEAST_ROWS = 1000
 _DISTINCT = 0.95
 _KEY = r"^[0-9A-Za-z_:+=-]{16,128}$"
+# Free text has so many bytes on average, and a blank in this share of the values.
+_TEXT_LENGTH = 20
+_WITH_BLANKS = 0.9
 
 
 class Kind(StrEnum):
@@ -584,8 +587,9 @@ def resolve_fields(mapping: Mapping, sample: pa.Table) -> Mapping:
     """The mapping with its unresolved string fields resolved from a sample of rows.
 
     A string column that no option names is indexed by terms or by hash. Terms answer every kind of search,
-    and are small where values repeat. In a column of keys (trace ids, UUIDs, digests) they would be larger
-    than the rows, and a hash finds a key as fast.
+    and are small where values repeat. In a column of keys (trace ids, UUIDs, digests) or free text (comments,
+    messages) they would be larger than the rows and most of the work of a write, and a hash finds a value as
+    fast.
     """
     return mapping.with_fields(
         field if field.resolved else _resolve_field(field, sample) for field in mapping.fields
@@ -593,22 +597,37 @@ def resolve_fields(mapping: Mapping, sample: pa.Table) -> Mapping:
 
 
 def _resolve_field(field: Field, sample: pa.Table) -> Field:
-    if not looks_like_keys(sample.column(field.column)):
+    if not is_nearly_unique(sample.column(field.column)):
         return replace(field, resolved=True)
     name = field_name(Kind.HASH, field.column)
     return replace(field, name=name, kind=Kind.HASH, indexed=False, fast=True, resolved=True)
 
 
-def looks_like_keys(values: pa.ChunkedArray) -> bool:
-    """Whether the values look like keys: nearly all distinct, of some length, letters and digits.
+def is_nearly_unique(values: pa.ChunkedArray) -> bool:
+    """Whether the values are keys or free text, and nearly all distinct.
+
+    Keys have some length, and only letters, digits and few other characters. Free text is longer on average
+    and has blanks.
 
     >>> import uuid
-    >>> looks_like_keys(pa.chunked_array([[str(uuid.uuid4()) for _ in range(2000)]]))
+    >>> is_nearly_unique(pa.chunked_array([[str(uuid.uuid4()) for _ in range(2000)]]))
     True
-    >>> looks_like_keys(pa.chunked_array([[f"user {i}" for i in range(2000)]]))
+    >>> is_nearly_unique(pa.chunked_array([[f"user {i} logged in at noon" for i in range(2000)]]))
+    True
+    >>> is_nearly_unique(pa.chunked_array([[f"user {i}" for i in range(2000)]]))
     False
     """
     rows = len(values) - values.null_count
-    if rows < _LEAST_ROWS or not pc.all(pc.match_substring_regex(values, _KEY)).as_py():
+    if rows < _LEAST_ROWS or not (_is_free_text(values) or _are_keys(values)):
         return False
     return bool(pc.count_distinct(values).as_py() >= _DISTINCT * rows)
+
+
+def _are_keys(values: pa.ChunkedArray) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, _KEY)).as_py())
+
+
+def _is_free_text(values: pa.ChunkedArray) -> bool:
+    if pc.mean(pc.binary_length(values)).as_py() < _TEXT_LENGTH:
+        return False
+    return bool(pc.mean(pc.match_substring(values, " ")).as_py() >= _WITH_BLANKS)
