@@ -18,6 +18,8 @@ from indextables.split.index.term_filter import (
     blocks_for,
     encode_filter,
     encode_pages,
+    integer_keys,
+    integer_probes,
     probes,
     term_keys,
 )
@@ -188,3 +190,51 @@ def test_many_fields_are_sized_quickly_and_stay_small():
     assert _sizes({"t:a": 10_000_000}, 1000) == {}
     assert _sizes({}, 1000) == {}
     assert _sizes({"t:a": 1000}, 10_000_000) == {"t:a": blocks_for(1000)}
+
+
+def test_the_keys_of_integers_are_those_of_the_protocol():
+    keys = integer_keys(np.array([0, 1, -1, 2**63 - 1, -(2**63)]))
+    assert [f"{int(key):x}" for key in keys[:2]] == ["0", "e220a8397b1dcdaf"]
+    mask = (1 << 64) - 1
+    for value, key in zip((-1, 2**63 - 1, -(2**63)), keys[2:].tolist(), strict=True):
+        s = value * 0x9E3779B97F4A7C15 & mask
+        s = (s ^ s >> 30) * 0xBF58476D1CE4E5B9 & mask
+        s = (s ^ s >> 27) * 0x94D049BB133111EB & mask
+        assert key == s ^ s >> 31
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.integers(1, 300))
+def test_every_integer_of_a_filter_passes(values, blocks):
+    keys = integer_keys(np.array(values, np.int64))
+    data = encode_pages("n:a", encode_filter(np.unique(keys), blocks))
+    filter_ = TermFilter(FilterPlace("n:a", 0, blocks))
+    assert all(filter_.may_contain_any(integer_probes([value]), reader(data)) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (lambda n: random.Random(n).getrandbits(40), True),
+        (lambda n: -(n * 7919 % 6007), True),
+        (lambda n: n, False),
+        (lambda n: 9000 - n, False),
+        (lambda n: random.Random(n).randrange(500), False),
+    ],
+)
+def test_integers_have_a_filter_if_nearly_all_differ_and_have_no_order(tmp_path, values, expected):
+    table = pa.table(
+        {
+            "n": pa.array([values(n) for n in range(3000)], pa.int64()),
+            "day": pa.array([random.Random(n).randrange(10**6) for n in range(3000)])
+            .cast(pa.int32())
+            .cast(pa.date32()),
+            "pad": [random.Random(n).randbytes(150) for n in range(3000)],
+        }
+    )
+    store = open_store(tmp_path)
+    write_split(store, "a.split", table)
+    assert {place.field for place in read_footer(store, "a.split").term_filters} == (
+        {"n:n"} if expected else set()
+    )
+    write_split(store, "b.split", table, {"indexing.noTermFilterFields": "n"})
+    assert not read_footer(store, "b.split").term_filters

@@ -183,9 +183,9 @@ TERM_FILTERS = option(
     "indexing.termFilters",
     boolean,
     True,
-    "Whether splits get term filters: small Bloom filters of the words of text columns and the values of "
-    "string columns, by which a search or an equality skips splits without opening their index. They take at "
-    "most 2% of a split, and up to 1 KiB of a small one.",
+    "Whether splits get term filters: small Bloom filters of the words of text columns, the values of string "
+    "columns, and integers that nearly all differ and have no order, by which a search or an equality skips "
+    "splits without opening their index. They take at most 2% of a split, and up to 1 KiB of a small one.",
     where=_WRITE,
 )
 NO_TERM_FILTER_FIELDS = option(

@@ -79,6 +79,7 @@ class IndexBuilder:
         assert self._writer is not None
         converted = documents(batch, self._mapping, ids)
         self.filters.add(converted.hashes.items())
+        self.filters.add_integers(batch)
         lines = converted.lines.to_pylist()
         for row, floats in converted.floats.items():
             self._add_fields({**json.loads(lines[row]), **floats})

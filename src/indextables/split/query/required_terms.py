@@ -6,6 +6,8 @@ patterns, negations, fields without terms) needs none.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
+from decimal import Decimal
+from math import isfinite
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -27,7 +29,7 @@ from indextables.predicate.query_tree import (
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
 from indextables.split.footer import Footer, is_kept, read_ranges
-from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, probes
+from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, integer_probes, probes
 from indextables.split.index.tokenizers import tokenize, tokenize_prefix
 from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query.bound_query import BoundQuery, FieldRef
@@ -37,7 +39,10 @@ from indextables.store import Store
 # Longer lists are not tested: most splits have one of the values.
 _MAX_VALUES = 256
 # An equality uses the first of these fields that the column has, as the filter plan does.
-_EQUALITY = (Kind.STRING, Kind.HASH, Kind.TEXT)
+_EQUALITY = (Kind.STRING, Kind.HASH, Kind.TEXT, Kind.I64)
+# From this number on, a float equals several integers.
+_EXACT = {pa.float16(): 1 << 11, pa.float32(): 1 << 24, pa.float64(): 1 << 53}
+_LIMIT = 1 << 63
 
 Bind = Callable[[Search], BoundQuery]
 
@@ -164,12 +169,11 @@ def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
 def _equal(column: Column, values: pa.Array, mapping: Mapping) -> Requirement | None:
     """What rows need whose value equals one of the values."""
     field = mapping.find(column.path[0], *_EQUALITY)
-    if (
-        len(column.path) > 1
-        or field is None
-        or kind_of(values.type) is not TypeKind.STRING
-        or not len(values)
-    ):
+    if len(column.path) > 1 or field is None or not len(values):
+        return None
+    if field.kind is Kind.I64:
+        return _integers(field, values)
+    if kind_of(values.type) is not TypeKind.STRING:
         return None
     texts = values.to_pylist()
     return _any(_words(field, text) for text in texts) if field.kind is Kind.TEXT else _values(field, texts)
@@ -227,6 +231,20 @@ def _terms(field: Field, words: Sequence[str]) -> Requirement | None:
 
 def _values(field: Field, texts: Sequence[str]) -> Requirement:
     return AnyTerm(field.name, probes(list(dict.fromkeys(texts))))
+
+
+def _integers(field: Field, values: pa.Array) -> Requirement | None:
+    """One of the integers is in the field; None for values that are not surely equal to one integer."""
+    integers: list[int] = []
+    for value in values.unique().to_pylist():
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            return None
+        if not isfinite(value) or value != int(value) or not -_LIMIT <= value < _LIMIT:
+            return None
+        if isinstance(value, float) and abs(value) >= _EXACT[values.type]:
+            return None
+        integers.append(int(value))
+    return AnyTerm(field.name, integer_probes(integers))
 
 
 def required_leaves(requirement: Requirement) -> Iterator[AnyTerm]:
