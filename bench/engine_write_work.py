@@ -1,18 +1,25 @@
 """The pieces of work that `bench.engine_write` measures."""
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tantivy
 
 from bench import logs
-from bench.measure import Prepare
+from bench.measure import Measured, Prepare
 from indextables.options import Options
 from indextables.split.footer import read_footer
 from indextables.split.index.encode import hash_values
+from indextables.split.index.term_filter import FilterWriter, TermFilter, probes
 from indextables.split.mapping import mapping_for
 from indextables.split.merge import MergeSource, merge_splits
 from indextables.split.writer import SplitWriter
@@ -21,6 +28,10 @@ from indextables.store import open_store
 SOURCES = 16
 OPTIONS = Options.parse({"indexing.typemap.message": "text"})
 _ROWS_AT_ONCE = 8192
+# The rows in which term filters of smaller splits are measured, and how many filters and other terms.
+_FILTERED_ROWS = 200_000
+_TESTED_FILTERS = 25
+_OTHER_TERMS = 2000
 
 
 def make_rows(path: Path, rows: int) -> Path:
@@ -56,9 +67,80 @@ def write(rows: str, target: str, times: str) -> Prepare:
     return lambda: lambda: write_split(rows, target, int(times))
 
 
-def plain_parquet(rows: str, target: str) -> Prepare:
-    """The rows alone, by pyarrow's defaults with zstd."""
-    return lambda: lambda: pq.write_table(_mapped(rows), target, compression="zstd")
+@dataclass(frozen=True, slots=True)
+class FilterFigures:
+    """Writes, the shares of size and CPU time of term filters, and of other terms that pass them."""
+
+    write: Measured
+    size_share: float
+    cpu_share: float
+    passing: dict[str, float]
+
+
+def filter_figures(made: Path, folder: Path, rows: int) -> FilterFigures:
+    """Write splits of so many rows, and measure their term filters."""
+    folder.mkdir(exist_ok=True)
+    store = open_store(folder)
+    splits = max(1, min(_FILTERED_ROWS, _mapped(made).num_rows) // rows)
+    times: list[float] = []
+    cpu: list[float] = []
+    filter_cpu = [0.0]
+    write_split(made, folder / "0.split", end=rows)
+    with _timed_filters(filter_cpu):
+        for number in range(splits):
+            start, start_cpu = time.perf_counter(), time.process_time()
+            write_split(made, folder / f"{number}.split", start=number * rows, end=(number + 1) * rows)
+            times.append(1000 * (time.perf_counter() - start))
+            cpu.append(time.process_time() - start_cpu)
+    footers = [read_footer(store, f"{number}.split") for number in range(splits)]
+    sizes = sum(footer.size for footer in footers)
+    filters = [(footer.path, place) for footer in footers for place in footer.term_filters]
+    passing: dict[str, list[bool]] = {}
+    for path, place in filters[:_TESTED_FILTERS]:
+        filter_ = TermFilter(place)
+        for probe in probes([f"other{number}" for number in range(_OTHER_TERMS)]):
+            passes = filter_.may_contain_any([probe], partial(store.get_ranges, path))
+            passing.setdefault(place.field.partition(":")[2], []).append(passes)
+    return FilterFigures(
+        Measured(
+            splits,
+            statistics.median(times),
+            min(times),
+            max(times),
+            1000 * statistics.median(cpu),
+            times[0],
+            0,
+        ),
+        sum(place.length for _, place in filters) / sizes,
+        filter_cpu[0] / sum(cpu),
+        {column: statistics.mean(own) for column, own in passing.items()},
+    )
+
+
+@contextmanager
+def _timed_filters(spent: list[float]) -> Iterator[None]:
+    """Add up the CPU time of the methods that collect and write term filters."""
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return method(*arguments)
+            finally:
+                spent[0] += time.thread_time() - start
+
+        return act
+
+    with ExitStack() as stack:
+        # An integer's keys are added by `add`, too, which takes next to nothing.
+        for name in ("add", "add_integers", "write"):
+            stack.enter_context(patch.object(FilterWriter, name, timed(getattr(FilterWriter, name))))
+        yield
+
+
+def plain_parquet(rows: str, target: str, codec: str) -> Prepare:
+    """The rows alone, by pyarrow's defaults with a codec."""
+    return lambda: lambda: pq.write_table(_mapped(rows), target, compression=codec)
 
 
 def bare_tantivy(rows: str, target: str) -> Prepare:
