@@ -1,12 +1,16 @@
 """What is imported when: the program and the package start without the libraries that only work needs."""
 
+import importlib
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import indextables as it
+from indextables.cli import imports
 
 HEAVY = (
     "numpy",
@@ -107,6 +111,42 @@ def test_the_program_loads_the_content_of_a_module_for_other_names() -> None:
         "assert not hasattr(pc, 'no_such_function')"
     )
     assert {"pyarrow.vendored.docscrape", "numpy.ma.core"} <= modules_after(code)
+
+
+SLOW_MODULE = """
+import builtins
+small = "of the content"
+builtins.slow_module_begins.set()
+assert builtins.slow_module_may_end.wait(60)
+large = "of the content"
+"""
+
+
+def test_threads_use_a_module_of_the_program_while_one_loads_its_content(tmp_path, monkeypatch) -> None:
+    (tmp_path / "slow_module.py").write_text(SLOW_MODULE)
+    prepared = {"small": "prepared"}
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(imports._CHEAP_NAMES, "slow_module", prepared.get)
+    monkeypatch.setattr(sys, "meta_path", [imports._Finder(), *sys.meta_path])
+    begins, may_end = threading.Event(), threading.Event()
+    monkeypatch.setattr("builtins.slow_module_begins", begins, raising=False)
+    monkeypatch.setattr("builtins.slow_module_may_end", may_end, raising=False)
+    try:
+        module = importlib.import_module("slow_module")
+        assert module.small == "prepared"
+        with ThreadPoolExecutor(3) as pool:
+            loaded = [pool.submit(getattr, module, "large") for _ in range(2)]
+            absent = pool.submit(hasattr, module, "absent")
+            assert begins.wait(60)
+            assert module.small == "prepared"
+            assert not any(each.done() for each in (*loaded, absent))
+            may_end.set()
+            assert [each.result(60) for each in loaded] == ["of the content"] * 2
+            assert absent.result(60) is False
+        assert module.small == "of the content"
+    finally:
+        may_end.set()
+        sys.modules.pop("slow_module", None)
 
 
 def test_every_public_name_is_imported_when_it_is_used() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -58,23 +59,67 @@ class _CheapLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Let the module look up its names here."""
-        names = vars(module)
-        prepared = ["__getattr__"]
+        vars(module)["__getattr__"] = _CheapNames(module, self._spec)
 
-        def attribute(name: str) -> object:
-            if name.startswith("__"):
-                raise AttributeError(f"module '{self._spec.name}' has no attribute '{name}'")
-            if (value := _CHEAP_NAMES[self._spec.name](name)) is None:
-                for each in prepared:
-                    names.pop(each, None)
-                assert self._spec.loader is not None, "the module is a file"
-                self._spec.loader.exec_module(module)
-                return getattr(module, name)
+
+class _CheapNames:
+    """Looks up the names of a module that is not loaded; other threads may do so while one loads it.
+
+    The content is loaded aside, as `pyarrow.compute` refuses to define a name that is there, and then all
+    its names are added at once.
+    """
+
+    def __init__(self, module: ModuleType, spec: ModuleSpec) -> None:
+        self._module = module
+        self._spec = spec
+        self._lock = RLock()
+        self._content: ModuleType | None = None
+
+    def __call__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise self._missing(name)
+        names = vars(self._module)
+        with self._lock:
+            if name in names:  # another thread was faster
+                return names[name]
+            if self._content is not None:  # this thread loads it now, or it has no such name
+                return self._loaded(name)
+            value = _CHEAP_NAMES[self._spec.name](name)
+            if value is None:
+                self._load()
+                return self._loaded(name)
             names[name] = value
-            prepared.append(name)
             return value
 
-        names["__getattr__"] = attribute
+    def _loaded(self, name: str) -> object:
+        try:
+            return vars(self._content)[name]
+        except KeyError:
+            raise self._missing(name) from None
+
+    def _load(self) -> None:
+        names = vars(self._module)
+        content = ModuleType(self._spec.name)
+        vars(content).update({name: value for name, value in names.items() if name.startswith("__")})
+        vars(content).pop("__getattr__")
+        assert self._spec.loader is not None, "the module is a file"
+        self._content = content
+        try:
+            self._spec.loader.exec_module(content)
+        except BaseException:
+            self._content = None
+            raise
+        # Its own `__getattr__`, if it has one, takes the place of this one, which was needed until now.
+        own = vars(content).copy()
+        getter = own.pop("__getattr__", None)
+        names.update(own)
+        if getter is None:
+            names.pop("__getattr__", None)
+        else:
+            names["__getattr__"] = getter
+
+    def _missing(self, name: str) -> AttributeError:
+        return AttributeError(f"module '{self._spec.name}' has no attribute '{name}'")
 
 
 class _NoMaskedArray:
