@@ -9,10 +9,10 @@ import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, CatalogTableType}
-import org.apache.spark.sql.catalyst.plans.logical.{AnalyzeColumn, AnalyzeTable, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{AlterTableCommand, AnalyzeColumn, AnalyzeTable, CommentOnTable, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic
-import org.apache.spark.sql.connector.catalog.{CatalogManager, TableCatalog}
+import org.apache.spark.sql.connector.catalog.{CatalogManager, TableCatalog, TableChange}
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 
 /**
@@ -26,11 +26,20 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.resolveOperatorsUp {
     case AnalyzeTable(ResolvedTable(_, _, table: IndexTable, _), _, _) => StatisticsInLog(table, Nil)
     case AnalyzeColumn(ResolvedTable(_, _, table: IndexTable, _), columns, _) => StatisticsInLog(table, columns.getOrElse(Nil))
+    case command: AlterTableCommand if command.resolved && comment(command).nonEmpty =>
+      AlterTableWithComment(command, comment(command).get)
     case resolved @ ResolvedTable(catalog, identifier, table: IndexTable, _)
         if catalog.name == CatalogManager.SESSION_CATALOG_NAME && !table.isDescribed && identifier.namespace.length == 1 =>
       val name = TableIdentifier(identifier.name, identifier.namespace.headOption)
       val stored = Try(session.asInstanceOf[classic.SparkSession].sessionState.catalog.getTableMetadata(name)).toOption
       stored.map(info => resolved.copy(table = table.withProperties(described(table, info)))).getOrElse(resolved)
+  }
+
+  /** The comment of a table of the session catalog that a statement would delete; None if the statement sets one. */
+  private def comment(command: AlterTableCommand): Option[String] = command.table match {
+    case ResolvedTable(_, _, table: IndexTable, _) if table.isDescribed && !command.isInstanceOf[AlterTableWithComment] &&
+        !command.isInstanceOf[CommentOnTable] => Option(table.properties.get(TableCatalog.PROP_COMMENT))
+    case _ => None
   }
 
   private def described(table: IndexTable, stored: CatalogTable): util.Map[String, String] = {
@@ -44,6 +53,15 @@ case class CatalogStatements(session: SparkSession) extends Rule[LogicalPlan] {
     table.indexing.asScala.foreach { case (key, value) => if (!declared.containsKey(key)) all.put(key, value) }
     all
   }
+}
+
+/** A change of a table and its comment: Spark's session catalog deletes a comment that is not among the changes. */
+case class AlterTableWithComment(command: AlterTableCommand, comment: String) extends AlterTableCommand {
+  override def table: LogicalPlan = command.table
+  override def changes: Seq[TableChange] =
+    command.changes :+ TableChange.setProperty(TableCatalog.PROP_COMMENT, comment)
+  override protected def withNewChildInternal(newChild: LogicalPlan): LogicalPlan =
+    copy(command = command.withNewChildren(Seq(newChild)).asInstanceOf[AlterTableCommand])
 }
 
 /** ANALYZE TABLE: checks that the table, and columns that are named, are there. */

@@ -5,7 +5,7 @@ import org.apache.spark.sql.SparkSessionExtensions
 /** What `spark.sql.extensions` names: everything that a session gets from indextables. */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(session: SparkSessionExtensions): Unit = {
-    session.injectParser((active, parser) => SearchParser(active, parser))
+    SearchParser.inject(session)
     SearchFunctions.inject(session)
     TableChanges.inject(session)
     session.injectHintResolutionRule(InstallSessionTables(_))

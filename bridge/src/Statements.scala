@@ -3,8 +3,6 @@ package org.apache.spark.sql.indextables
 import java.util
 import java.util.Locale
 
-import scala.util.Try
-
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer.{BACKQUOTED_IDENTIFIER, DOUBLEQUOTED_STRING, STRING_LITERAL}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -13,14 +11,21 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 object Statements {
   import Declarations.{CommandWordPositions, CommandWords, SharedOpenings}
 
-  def parse(session: SparkSession, sql: String): Option[LogicalPlan] = {
+  /** A command of ours, or why it is not known whether it is one. */
+  case class Parsed(plan: Option[LogicalPlan], problem: Option[String] = None)
+
+  def parse(session: SparkSession, sql: String): Parsed = {
     val lower = sql.toLowerCase(Locale.ROOT)
-    if (!CommandWords.exists(lower.contains) && !SharedOpenings.exists(_.forall(lower.contains))) None
+    if (!CommandWords.exists(lower.contains) && !SharedOpenings.exists(_.forall(lower.contains))) Parsed(None)
     else {
       val tokens = new Tokens(sql)
       val first = (0 until math.min(CommandWordPositions, tokens.size)).map(tokens.text(_).toLowerCase(Locale.ROOT))
-      if (first.drop(1).exists(CommandWords)) Command.of(sql)
-      else SharedOpenings.find(first.startsWith(_)).filter(opening => isOurs(session, tokens, opening.size)).flatMap(_ => Command.of(sql))
+      if (first.drop(1).exists(CommandWords)) Parsed(Command.of(sql))
+      else SharedOpenings.find(first.startsWith(_)).fold(Parsed(None)) { opening =>
+        // What cannot be read here may be a table of Delta, which reads it with its own credentials.
+        val named = try Right(isOurs(session, tokens, opening.size)) catch { case error: Failure => Left(error.getMessage) }
+        named.fold(problem => Parsed(None, Some(problem)), ours => Parsed(if (ours) Command.of(sql) else None))
+      }
     }
   }
 
@@ -29,7 +34,7 @@ object Statements {
     if (tokens.kind(place) == STRING_LITERAL || tokens.kind(place) == DOUBLEQUOTED_STRING) {
       val path = tokens.text(place).drop(1).dropRight(1)
       val options = SessionOptions.merged(util.Collections.emptyMap(), util.Map.of("path", path))
-      Try(TableInfo.of(options)).toOption.flatten.nonEmpty
+      TableInfo.of(options).nonEmpty
     } else {
       val names = parts(tokens, place)
       names match {

@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.catalog.CatalogV2Util
 /** Refuses what a catalog would accept and the table's log would not follow. */
 case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   override def apply(plan: LogicalPlan): Unit = plan match {
+    case AlterTableWithComment(command, _) => apply(command)
     case create: CreateTableAsSelect if !create.ignoreIfExists => create.tableSpec match {
       case spec: TableSpec if Provider.isName(spec.provider) =>
         spec.location.filter(at => TableInfo.of(options(at)).nonEmpty).foreach { at =>

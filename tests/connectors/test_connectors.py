@@ -93,6 +93,24 @@ def test_commands_and_versions_of_a_named_table(spark, rows):
         spark.sql("DROP TABLE v")
 
 
+def test_statements_that_delta_has_too_reach_tables_of_indextables(spark, rows, tmp_path):
+    path = f"{tmp_path}/d"
+    spark.sql(f"CREATE TABLE d (id BIGINT) USING indextables LOCATION '{path}'")
+    try:
+        for number in (1, 2):
+            spark.sql(f"INSERT INTO d VALUES ({number})")
+        assert rows("OPTIMIZE d")[0][1]["status"] == "success"
+        versions = len(rows("DESCRIBE HISTORY d"))
+        for table in (f"'{path}'", f"indextables.`{path}`", "default.d"):
+            assert rows(f"OPTIMIZE {table}")[0][1]["status"] == "no_action"
+            assert len(rows(f"DESCRIBE HISTORY {table}")) == versions
+            assert rows(f"VACUUM {table} RETAIN 200 HOURS DRY RUN")
+        spark.sql("RESTORE TABLE d TO VERSION AS OF 1")
+        assert rows("SELECT id FROM d") == [(1,)]
+    finally:
+        spark.sql("DROP TABLE d")
+
+
 def test_statements_of_the_connector_reach_it(spark, rows, connector):
     table = connector.table.replace("owners", "changed")
     spark.sql(f"CREATE TABLE {table} (service STRING, owner STRING) USING {connector.format}")

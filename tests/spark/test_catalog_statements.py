@@ -169,6 +169,29 @@ def test_comments_of_the_table_and_of_columns_can_be_changed(sql):
         sql("DROP TABLE commented")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET TBLPROPERTIES ('team' = 'web')",
+        "UNSET TBLPROPERTIES ('owner-team')",
+        "ALTER COLUMN id COMMENT 'new'",
+    ],
+)
+def test_a_change_of_a_table_keeps_its_comment(sql, statement):
+    sql(
+        "CREATE TABLE changed (id INT COMMENT 'old', m STRING) USING indextables COMMENT 'about it' "
+        "TBLPROPERTIES ('owner-team' = 'db')"
+    )
+    try:
+        for _ in range(2):
+            sql(f"ALTER TABLE changed {statement}")
+            assert ("Comment", "about it", "") in sql("DESCRIBE EXTENDED changed")
+            assert "COMMENT 'about it'" in sql("SHOW CREATE TABLE changed")[0][0]
+            assert "comment" not in dict(sql("SHOW TBLPROPERTIES changed"))
+    finally:
+        sql("DROP TABLE changed")
+
+
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the catalog of Spark 4.0 changes all comments")
 def test_comments_of_columns_need_partition_columns_that_come_last(sql):
     sql("CREATE TABLE commented (day DATE COMMENT 'kept', id INT) USING indextables PARTITIONED BY (day)")
@@ -250,3 +273,13 @@ def test_statements_of_delta_on_other_tables_are_left_to_others(sql, statement):
             sql(statement.replace("other", "'/no/such/path'"))
     finally:
         sql("DROP TABLE other")
+
+
+def test_a_table_that_cannot_be_read_is_named_instead_of_a_syntax_error(sql, tmp_path):
+    indextables.write(tmp_path / "t", [{"id": 1}])
+    for version in (tmp_path / "t" / "_transaction_log").glob("*.json"):
+        version.write_bytes(b"no log")
+    with pytest.raises(ParseException) as caught:
+        sql(f"OPTIMIZE '{tmp_path}/t'")
+    assert "_transaction_log" in str(caught.value)
+    assert "syntax error" not in str(caught.value).lower()
