@@ -24,6 +24,8 @@ from indextables.log.format.files import removes_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import merge as merging
 from indextables.options import Options
+from indextables.options.indexing import HEAP_SIZE
+from indextables.split.index.files import merge_segments
 from indextables.split.merge import source_error
 from indextables.store import open_store
 
@@ -53,6 +55,33 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
     for path in it.open(folder).files()["path"].to_pylist():
         found += pq.ParquetFile(folder / path).read().drop_columns(["_row"]).to_pylist()
     return sorted(found, key=str)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 128 << 20),
+        ({"indexWriter.heapSize": "64M"}, 64 << 20),
+        ({"indexWriter.heapSize": "64M", "merge.heapSize": "32M"}, 32 << 20),
+        ({"indexWriter.heapSize": "64M", "companion.writerHeapSize": "32M"}, 64 << 20),
+    ],
+)
+def test_the_memory_of_a_merge_has_an_option_that_writes_do_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], expected: int
+) -> None:
+    written(tmp_path, 4)
+    heaps = []
+    original = merge_segments
+
+    def record(metas: Any, folder: Path, heap: int) -> None:
+        heaps.append(heap)
+        original(metas, folder, heap)
+
+    monkeypatch.setattr("indextables.split.merge.merge_segments", record)
+    assert it.open(tmp_path, options=options).merge().merged_splits == 4
+    assert set(heaps) == {expected}
+    only = {key: text for key, text in options.items() if key != "indexWriter.heapSize"}
+    assert Options.parse(only).get(HEAP_SIZE) == 128 << 20
 
 
 def test_rows_stay_the_same_and_partitions_apart(tmp_path: Path) -> None:

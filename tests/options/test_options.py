@@ -194,7 +194,6 @@ def test_a_key_without_effect_is_accepted_with_one_warning(caplog, monkeypatch) 
         ("logRetention.duration", "2592000000", opt.LOG_RETENTION_HOURS, 720),
         ("logRetention.duration", "1", opt.LOG_RETENTION_HOURS, 1),
         ("checkpointRetention.duration", "7200000", opt.STATE_RETENTION_HOURS, 2),
-        ("merge.heapSize", "1G", index_options.HEAP_SIZE, 1 << 30),
         ("merge.tempDirectoryPath", "/scratch", index_options.TEMP_DIRECTORY, "/scratch"),
         ("write.optimizeWrite.maxSplitSize", "4G", writing.TARGET_SPLIT_SIZE, 4 << 30),
         ("read.mode", "fast", reading.READ_MODE, "fast"),
@@ -218,7 +217,7 @@ def test_the_own_name_of_an_option_is_stronger_than_an_alias() -> None:
         ("logRetention.duration", "a month", "a whole number of milliseconds is expected"),
         ("logRetention.duration", "-1", "a whole number of milliseconds is expected"),
         ("s3.endpoint", "http://user:secret@store", "a URL without a user"),
-        ("merge.heapSize", "much", "a size such as 64M"),
+        ("autoSize.targetSplitSize", "much", "a size such as 64M"),
     ],
 )
 def test_a_wrong_value_of_an_alias_is_refused_by_its_own_key(key, value, says) -> None:

@@ -15,7 +15,7 @@ from indextables.maintain import purge as purging
 from indextables.maintain.jobs import TaskSet
 from indextables.maintain.metadata_changes import drop_partitions, restore, truncate
 from indextables.maintain.repair import repair
-from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
+from indextables.options.indexing import HEAP_SIZE, MERGE_HEAP_SIZE, TEMP_DIRECTORY, with_heap_size
 from indextables.version import ENGINE
 
 _MEGABYTE = 1 << 20
@@ -194,7 +194,7 @@ def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: 
             "message": message,
         },
         "temp_directory_path": context.options.get(TEMP_DIRECTORY) or tempfile.gettempdir(),
-        "heap_size_bytes": context.options.get(HEAP_SIZE),
+        "heap_size_bytes": with_heap_size(context.options, MERGE_HEAP_SIZE).get(HEAP_SIZE),
     }
     return table_of(_MERGE, row)
 

@@ -39,6 +39,7 @@ from indextables.maintain.jobs import Progress, TaskSet
 from indextables.maintain.listing import in_partitions, partition_condition
 from indextables.options import Options
 from indextables.options import maintenance as opt
+from indextables.options.indexing import MERGE_HEAP_SIZE, with_heap_size
 from indextables.predicate import Predicate
 from indextables.records import dataclass
 from indextables.schema.values import parse_values
@@ -543,6 +544,7 @@ def _merged(
     options: Options,
 ) -> Add:
     path = split_path(task.partition_values, f"{uuid.uuid4()}.split")
+    options = with_heap_size(options, MERGE_HEAP_SIZE)
     context = task.context
     started_ms = time.time_ns() // 1_000_000
     with store.open_upload(path) as sink:

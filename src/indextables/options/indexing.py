@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from indextables.options.declare import (
     EVERYWHERE,
+    Option,
+    Options,
     Parser,
     Where,
     boolean,
@@ -211,6 +213,30 @@ HEAP_SIZE = option(
     "150 bytes a log row: more memory gives fewer, larger segments.",
     where=EVERYWHERE,
 )
+MERGE_HEAP_SIZE: Option[int | None] = option(
+    "merge.heapSize",
+    Parser(size.parse, size.expects),
+    None,
+    "The same for indexes that a merge builds.",
+    where=EVERYWHERE,
+    default_text="indexWriter.heapSize",
+)
+COMPANION_HEAP_SIZE: Option[int | None] = option(
+    "companion.writerHeapSize",
+    Parser(size.parse, size.expects),
+    None,
+    "The same for the splits of a companion index.",
+    where=EVERYWHERE,
+    default_text="indexWriter.heapSize",
+)
+
+
+def with_heap_size(options: Options, own: Option[int | None]) -> Options:
+    """Return the options, in which an operation's own memory for an index is that of any index."""
+    own_size = options.get(own)
+    return options if own_size is None else Options.parse({HEAP_SIZE.key: own_size}).over(options)
+
+
 INDEX_THREADS = option(
     "indexWriter.threads",
     Parser(lambda text: min(integer(1).parse(text), _MOST_THREADS), "a whole number of at least 1"),

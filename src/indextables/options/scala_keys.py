@@ -9,7 +9,7 @@ import math
 
 from indextables.options.cloud import AWS_ENDPOINT, AWS_PATH_STYLE
 from indextables.options.declare import alias, ignored
-from indextables.options.indexing import HEAP_SIZE, TEMP_DIRECTORY
+from indextables.options.indexing import TEMP_DIRECTORY
 from indextables.options.log import LOG_RETENTION_HOURS, STATE_RETENTION_HOURS
 from indextables.options.writing import OPTIMIZE_WRITE, TARGET_SPLIT_SIZE
 
@@ -31,8 +31,6 @@ alias("s3.pathStyleAccess", AWS_PATH_STYLE)
 alias("aws.forcePathStyle", AWS_PATH_STYLE)
 alias("logRetention.duration", LOG_RETENTION_HOURS, _hours, _MILLISECONDS)
 alias("checkpointRetention.duration", STATE_RETENTION_HOURS, _hours, _MILLISECONDS)
-alias("merge.heapSize", HEAP_SIZE)
-alias("companion.writerHeapSize", HEAP_SIZE)
 alias("merge.tempDirectoryPath", TEMP_DIRECTORY)
 alias("write.optimizeWrite.maxSplitSize", TARGET_SPLIT_SIZE)
 alias("autoSize.enabled", OPTIMIZE_WRITE)
@@ -76,7 +74,7 @@ for _reason, _keys in {
         "parallel.read.enabled",
     ),
     _NO_DOCUMENTS: ("docBatch.enabled", "docBatch.maxSize"),
-    "the term dictionary of each split answers what a Bloom filter would": ("bloom.filters.enabled",),
+    "splits have term filters; see indexing.termFilters": ("bloom.filters.enabled",),
     _PRUNING: (
         "partitionPruning.filterCacheEnabled",
         "partitionPruning.indexEnabled",
@@ -132,7 +130,7 @@ for _reason, _keys in {
     "see mergeOnWrite.minBatchesToTrigger": ("mergeOnWrite.mergeGroupMultiplier",),
     "a merge that lacks disk space fails, and the write succeeds": ("mergeOnWrite.minDiskSpaceGB",),
     "see mergeOnWrite.maxConcurrentBatches": ("mergeOnWrite.maxConcurrentMergesPerWorker",),
-    "the memory of a merge is indexWriter.heapSize": ("mergeOnWrite.memoryOverheadFactor",),
+    "the memory of a merge is merge.heapSize": ("mergeOnWrite.memoryOverheadFactor",),
     # the log
     _STATE: (
         "checkpoint.actionsPerPart",

@@ -14,7 +14,7 @@ from indextables.data_files import open_log
 from indextables.errors import OptionError
 from indextables.options import Options, Where
 from indextables.options.companion import TARGET_INPUT_SIZE
-from indextables.options.indexing import HEAP_SIZE, TYPEMAP
+from indextables.options.indexing import COMPANION_HEAP_SIZE, TYPEMAP, with_heap_size
 from indextables.store import CredentialsProvider, open_store
 from indextables.sync.plan import SyncRequest
 from indextables.sync.roots import set_roots
@@ -183,5 +183,5 @@ def build_options(
     if target_size is not None:
         more[TARGET_INPUT_SIZE.key] = target_size
     if heap_size is not None:
-        more[HEAP_SIZE.key] = heap_size
-    return Options.parse(more).over(options)
+        more[COMPANION_HEAP_SIZE.key] = heap_size
+    return with_heap_size(Options.parse(more).over(options), COMPANION_HEAP_SIZE)
