@@ -65,6 +65,14 @@ class NewColumnError(SchemaError):
         self.column = column
 
 
+class ColumnTypeError(SchemaError):
+    """Rows have a column whose type does not fit that of the table."""
+
+    def __init__(self, column: str, table_type: str, row_type: str) -> None:
+        self.mismatch = f"column {column} is {table_type} in the table, but {row_type} in the rows"
+        super().__init__(f"{self.mismatch} to append; cast it to the table's type")
+
+
 class TableNotFoundError(IndexTablesError):
     """There is no table at the path."""
 

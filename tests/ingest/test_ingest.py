@@ -344,3 +344,28 @@ def test_an_overwrite_with_other_columns_names_the_option_that_replaces_them(tmp
         it.write(tmp_path / "t", [{"b": 1}], mode="overwrite")
     with pytest.raises(SchemaError, match="no column b; set mergeSchema to add it"):
         it.write(tmp_path / "t", [{"b": 1}])
+
+
+def test_an_overwrite_with_other_types_or_partitions_names_the_option_that_replaces_them(tmp_path):
+    it.write(tmp_path / "t", [{"a": 1, "p": "x"}], partition_by="p")
+    replaced = (
+        "column a is int64 in the table, but string in the rows; set overwriteSchema to replace the columns"
+    )
+    with pytest.raises(SchemaError, match=replaced):
+        it.write(tmp_path / "t", [{"a": "1", "p": "x"}], mode="overwrite")
+    with pytest.raises(SchemaError, match="string in the rows to append; cast it to the table's type"):
+        it.write(tmp_path / "t", [{"a": "1", "p": "x"}])
+    other = [{"a": 1, "p": "x"}]
+    with pytest.raises(SchemaError, match=r"not by \(a\); leave .*, or set overwriteSchema to partition"):
+        it.write(tmp_path / "t", other, mode="overwrite", partition_by="a")
+    with pytest.raises(SchemaError, match=r"not by \(a\); leave the partition columns out or give the same$"):
+        it.write(tmp_path / "t", other, partition_by="a")
+
+
+def test_all_columns_that_no_option_may_name_are_in_one_message(tmp_path):
+    options = {"indexing.typemap.b": "text", "indexing.fastfields": "c", "dataSkippingStatsColumns": "a,d"}
+    with pytest.raises(
+        OptionError, match="names the columns 'b', 'c', 'd', but the columns are: a"
+    ) as caught:
+        it.write(tmp_path / "t", [{"a": "1"}], options=options)
+    assert "'dataSkippingStatsColumns'" in str(caught.value)

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 import pyarrow as pa
 
-from indextables.errors import NewColumnError, OptionError, SchemaError
+from indextables.errors import ColumnTypeError, NewColumnError, OptionError, SchemaError
 from indextables.log.format.actions import Format, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options
@@ -98,9 +98,11 @@ def existing_table(
     if mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         return _replaced(snapshot, incoming, partition_by, options)
     if partition_by and _lower(partition_by) != _lower(snapshot.partition_columns):
+        other = ", or set overwriteSchema to partition the rows in another way"
         raise SchemaError(
             f"the table at {snapshot.url} is partitioned by ({', '.join(snapshot.partition_columns)}), "
             f"not by ({', '.join(partition_by)}); leave the partition columns out or give the same"
+            + (other if mode is Mode.OVERWRITE else "")
         )
     try:
         schema = check_append(snapshot.schema, incoming, merge=options.get(opt.MERGE_SCHEMA))
@@ -110,6 +112,12 @@ def existing_table(
         raise SchemaError(
             f"the table has no column {error.column}; set overwriteSchema to replace the columns, or "
             "mergeSchema to add the column"
+        ) from None
+    except ColumnTypeError as error:
+        if mode is not Mode.OVERWRITE:
+            raise
+        raise SchemaError(
+            f"{error.mismatch}; set overwriteSchema to replace the columns, or cast it to the table's type"
         ) from None
     properties = indexing_options(snapshot)
     effective = options.over(properties)

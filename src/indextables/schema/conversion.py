@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from indextables.errors import NewColumnError, SchemaError
+from indextables.errors import ColumnTypeError, NewColumnError, SchemaError
 from indextables.schema.type_info import (
     LOCAL_TIMESTAMP,
     METADATA_KEY,
@@ -385,7 +385,4 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: tuple[str, ...], *,
         return table
     if merge and pt.is_null(table):
         return new
-    raise SchemaError(
-        f"column {'.'.join(path)} is {table} in the table, but {new} in the rows to append; "
-        "cast it to the table's type"
-    )
+    raise ColumnTypeError(".".join(path), str(table), str(new))

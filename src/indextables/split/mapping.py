@@ -39,6 +39,7 @@ from indextables.options.indexing import (
     parse_tokenizer,
     parse_types,
 )
+from indextables.options.log import STATS_COLUMNS
 from indextables.options.tokenizers import Tokenizer, find_tokenizer
 from indextables.records import dataclass
 from indextables.schema.type_info import NESTED, TypeKind, index_type, is_collated, is_variant, kind_of
@@ -315,6 +316,8 @@ class _IndexingOptions:
         self.partitions_as_addresses: list[str] = []
         # Names that are no column, with the option that has them.
         self._unknown: dict[str, str] = {}
+        # Columns with statistics that are unknown, too; without indexing options they are refused elsewhere.
+        self._statistics = [n for n in options.get(STATS_COLUMNS) if n.lower() not in self.columns]
         # Options of paths within columns, by the column.
         self.paths: dict[str, tuple[FieldOption, str]] = {}
         types = self._family(options, TYPEMAP, parse_types)
@@ -389,6 +392,8 @@ class _IndexingOptions:
     def _check_names(self) -> None:
         if not self._unknown:
             return
+        for name in self._statistics:
+            self._unknown.setdefault(name, STATS_COLUMNS.key)
         keys = ", ".join(f"'{key}'" for key in dict.fromkeys(self._unknown.values()))
         names = ", ".join(f"'{name}'" for name in self._unknown)
         columns = ", ".join(field.name for field in self.columns.values())
