@@ -4,6 +4,7 @@ import importlib.abc
 import os
 import struct
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -16,6 +17,10 @@ try:
     from pyspark.worker_util import get_sock_file_to_executor
 except ImportError:  # Spark 4.0 and 4.1 have no such functions
     from pyspark_indextables.worker_of_older_spark import get_sock_file_to_executor, worker_run
+
+# Spark's daemon loads this module, whose libraries have threads, and then forks; Python 3.12 and newer warn
+# of that. The threads hold no locks while the daemon waits.
+warnings.filterwarnings("ignore", r"This process \(pid=\d+\) is multi-threaded", DeprecationWarning)
 
 _started = False
 

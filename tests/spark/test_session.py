@@ -8,6 +8,7 @@ import sys
 import venv
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyspark
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 import indextables
 from indextables.options.declare import plain_key
 from indextables.spark import bridge
+from indextables.spark import session as session_setup
 from indextables.spark.compiler import MINORS, sources_for, version_key
 from tests import ROOT
 from tests.spark.script_runner import run_script
@@ -110,6 +112,37 @@ def test_the_warning_of_pyspark_about_pandas_is_not_printed():
     ]
     assert "FutureWarning: PySpark does not yet fully support pandas" in printed[0]
     assert printed[1] == ""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="older versions have no such warning")
+def test_the_warning_of_python_about_forks_of_the_planner_is_not_printed():
+    fork = (
+        "import os, threading, time; threading.Thread(target=time.sleep, args=[1], daemon=True).start(); "
+        "child = os.fork() or os._exit(0); os.waitpid(child, 0)"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stderr
+        for code in (fork, f"import pyspark_indextables.worker; {fork}")
+    ]
+    assert "DeprecationWarning" in printed[0]
+    assert printed[1] == ""
+
+
+@pytest.mark.parametrize("name", [bridge.EXTENSIONS, *bridge.EXTENSIONS_OF_SCALA])
+def test_the_extensions_by_any_of_their_names_are_the_bridge(name):
+    builder = SparkSession.Builder().config("spark.sql.extensions", f"their.Extension, {name}")
+    assert indextables.configure(builder)._options["spark.sql.extensions"] == f"their.Extension, {name}"
+    running = SimpleNamespace(conf={"spark.sql.extensions": f"their.Extension, {name}"})
+    assert session_setup._has_bridge(running)
+    assert not session_setup._has_bridge(SimpleNamespace(conf={"spark.sql.extensions": "their.Extension"}))
+
+
+def test_a_bridge_that_cannot_be_stored_names_the_variable_for_another_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(bridge.BridgeError, match=r"cannot be written to .*; set XDG_CACHE_HOME to a folder"):
+        bridge.build(tmp_path / "file" / "bridge.jar")
 
 
 def test_an_error_of_ours_is_its_sentence_and_no_traceback(spark, tmp_path):

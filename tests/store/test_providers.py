@@ -7,6 +7,7 @@ import pickle
 import secrets
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -294,6 +295,17 @@ def test_a_function_is_named_in_options_and_pickled_by_its_name(seaweed_server):
 def test_a_function_that_is_not_there_is_refused(name, problem):
     with pytest.raises(CredentialsError, match=problem):
         open_store("s3://b/t", Options.parse({"credentials.provider": name})).get("x")
+
+
+@pytest.mark.parametrize("error", ["ValueError", "ImportError", "RuntimeError"])
+def test_what_a_module_of_a_provider_raises_is_not_shown(tmp_path, monkeypatch, error):
+    (tmp_path / "failing_provider.py").write_text(f"raise {error}('hush-hush')")
+    monkeypatch.syspath_prepend(tmp_path)
+    options = Options.parse({"credentials.provider": "failing_provider:f"})
+    with pytest.raises(CredentialsError, match=rf"cannot be imported here \({error}\)") as caught:
+        open_store("s3://b/t", options).get("x")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "hush-hush" not in shown
 
 
 @pytest.mark.parametrize("name", ["vault", "os.system", "a:b()", ":f", "m:", "instance:x", "a b:c"])

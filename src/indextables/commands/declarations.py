@@ -311,7 +311,10 @@ is run again. IndexTables for Scala cannot open the table any more: stop its wri
 examples:
   indextables convert logs --where "day >= DATE '2026-05-01'"
   indextables convert logs --dry-run""",
-        clauses=(_PARTITIONS, _DRY_RUN),
+        clauses=(
+            _PARTITIONS,
+            Clause("DRY RUN", "dry_run", ValueKind.FLAG, "only report what would be converted"),
+        ),
     ),
     Command(
         openings=("REPAIR INDEXFILES TRANSACTION LOG",),

@@ -26,6 +26,11 @@ from indextables.spark.compiler import (
 )
 
 EXTENSIONS = "org.apache.spark.sql.indextables.Extensions"
+# As IndexTables for Scala calls them: subclasses, in the same jar.
+EXTENSIONS_OF_SCALA = (
+    "io.indextables.extensions.IndexTablesSparkExtensions",
+    "io.indextables.spark.extensions.IndexTables4SparkExtensions",
+)
 
 _HERE = Path(__file__).parent
 
@@ -107,6 +112,11 @@ def build(target: Path, version: str | None = None, home: Path | None = None) ->
         compile_bridge(sources, home or spark_home(), version, target)
     except CompileError as error:
         raise BridgeError(f"the bridge for Spark {version} cannot be compiled: {error}") from None
+    except OSError as error:
+        raise BridgeError(
+            f"the bridge for Spark {version} cannot be written to {target} ({error}); set XDG_CACHE_HOME to "
+            "a folder that can be written, or install the wheel, which contains the bridge"
+        ) from None
     return target
 
 

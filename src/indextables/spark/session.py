@@ -47,7 +47,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     _prepare_running_jvm(jar)
     settings = _settings(builder)
     builder.config(_JARS, _joined(settings.get(_JARS), jar))
-    builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
+    if not _has_extensions(str(settings.get(_EXTENSIONS) or "")):
+        builder.config(_EXTENSIONS, _joined(settings.get(_EXTENSIONS), bridge.EXTENSIONS))
     if _REDACTION not in settings:
         builder.config(_REDACTION, f"(?i){_SECRETS}")
     if _SOCKETS not in settings:
@@ -133,9 +134,14 @@ def _prepare_running_jvm(jar: str) -> None:
 
 
 def _has_bridge(running: SparkSession) -> bool:
-    extensions = str(running.conf.get(_EXTENSIONS, "")).split(",")
     attached = running.conf.get("spark.indextablesBridge.attached", "false") == "true"
-    return attached or bridge.EXTENSIONS in extensions
+    return attached or _has_extensions(str(running.conf.get(_EXTENSIONS, "")))
+
+
+def _has_extensions(setting: str) -> bool:
+    """Whether a list of extensions has ours, also by a name of IndexTables for Scala."""
+    names = {name.strip() for name in setting.split(",")}
+    return not names.isdisjoint((bridge.EXTENSIONS, *bridge.EXTENSIONS_OF_SCALA))
 
 
 def _class_loader(jvm: Any) -> Any:  # noqa: ANN401 - objects of the JVM have no types here

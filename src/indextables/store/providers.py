@@ -183,9 +183,9 @@ def named_provider(options: Options, kind: Kind) -> CredentialsProvider | None:
         target = importlib.import_module(module)
         for part in function.split("."):
             target = getattr(target, part)
-    except (ImportError, AttributeError) as error:
-        problem = str(error)
-    if problem:
+    except Exception as error:  # noqa: BLE001 - anything that a module of a user raises
+        problem = type(error).__name__
+    if problem:  # out here: its text and its traceback may quote secrets
         raise CredentialsError(
             f"credentials.provider is '{name}', which cannot be imported here ({problem}); install the "
             "module on the driver and on all executors, for example by spark.submit.pyFiles"
