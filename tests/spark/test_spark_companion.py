@@ -304,7 +304,7 @@ def test_a_source_that_is_read_with_options_is_not_searched(spark, catalogued) -
     spark.sql("REFRESH TABLE globbed")
     narrow = spark.read.option("pathGlobFilter", name).table("globbed")
     assert 0 < narrow.count() < 16
-    with pytest.raises(PySparkException, match="(?i)it is read with the option pathGlobFilter"):
+    with pytest.raises(PySparkException, match=r"(?i)it is read with the option pathGlobFilter"):
         narrow.where(search).count()
     statement = (
         "CREATE TABLE deep (id BIGINT, message STRING) USING parquet OPTIONS (recursiveFileLookup 'true')"
