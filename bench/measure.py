@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -84,6 +84,18 @@ def measure_command(*command: str, runs: int) -> Measured:
         cpu_ms=statistics.median(cpu[1:]),
         first_ms=first,
         peak_mb=0.0,
+    )
+
+
+def scaled(measured: Measured, factor: float) -> Measured:
+    """An estimate for so many times the work, if it takes so many times as long."""
+    return replace(
+        measured,
+        median_ms=measured.median_ms * factor,
+        least_ms=measured.least_ms * factor,
+        most_ms=measured.most_ms * factor,
+        cpu_ms=measured.cpu_ms * factor,
+        first_ms=measured.first_ms * factor,
     )
 
 

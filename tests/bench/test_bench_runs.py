@@ -101,8 +101,17 @@ def test_the_stream_part_measures_everything_it_promises(tmp_path):
         "source",
         "source with a search",
         "1,000 rows searchable",
-        "200 standing queries",
+        "200 standing queries on 2,000 rows",
     }
+    queries = rows["200 standing queries on 2,000 rows"]["others"]
+    assert set(queries) == {
+        f"{name}, {count}"
+        for name in ("RLIKE", "brute force")
+        for count in ("20 queries measured", "200 queries extrapolated")
+    }
+    for name in ("RLIKE", "brute force"):
+        measured = queries[f"{name}, 20 queries measured"]["median_ms"]
+        assert queries[f"{name}, 200 queries extrapolated"]["median_ms"] == pytest.approx(10 * measured)
     for name in ("sink", "source", "source with a search"):
         assert rows[name]["others"]["Parquet"]["ratio"] > 0
     assert not any(row["targets"] for row in rows.values())

@@ -1,10 +1,12 @@
 """A pipeline: files into a table, a search over it into another one, while the tables are merged and purged."""
 
+import contextlib
 import json
 import os
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,13 @@ class Maintenance(threading.Thread):
         self.stopped = threading.Event()
         self.problems: list[IndexTablesError] = []
         self.rounds = 0
+        self.splits_deleted: Counter[str] = Counter()
+        self.log_files_deleted: Counter[str] = Counter()
+
+    @property
+    def has_purged(self) -> bool:
+        """Whether splits and files of the log of each table were deleted."""
+        return all(self.splits_deleted[path] and self.log_files_deleted[path] for path in self.paths)
 
     def run(self) -> None:
         while not self.stopped.is_set():
@@ -31,10 +40,39 @@ class Maintenance(threading.Thread):
                     table = indextables.open(path)
                     table.merge()
                     table.checkpoint()
-                    table.purge()
+                    outcome = table.purge()
+                    self.splits_deleted[path] += outcome.orphans_deleted
+                    self.log_files_deleted[path] += outcome.log_files_deleted
                 except IndexTablesError as error:
                     self.problems.append(error)
             self.rounds += 1
+
+
+class Aging:
+    """Makes the past of a table as old as if a month had gone by, so that a purge deletes it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self.seen: set[str] = set()
+
+    def age(self, version: int) -> None:
+        """Age the log before a version, which all streams have read, and splits that are not live any more."""
+        log = self.path / "_transaction_log"
+        old = [log / f"{number:020d}.json" for number in range(version)]
+        old += [log / f"state-v{number:020d}" / "_manifest.avro" for number in range(version)]
+        live = set(indextables.open(str(self.path)).files()["path"].to_pylist())
+        old += [self.path / path for path in self.seen - live]
+        self.seen |= live
+        then = time.time() - 40 * 24 * 3600
+        for file in old:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(file, (then, then))
+
+
+def process_all(queries) -> None:
+    """Let the queries, of which each reads what the one before it writes, take all that is there."""
+    for query in queries:
+        query.processAllAvailable()
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(SOAK_SECONDS, marks=[pytest.mark.soak])])
@@ -67,18 +105,27 @@ def test_rows_go_through_once(spark, tmp_path, seconds):
     )
     searched = spark.readStream.format("indextables").load(lines).where("text INDEXQUERY 'red'")
     queries = [start(files, lines), start(searched, red)]
+    agings = [Aging(lines), Aging(red)]
     maintenance = Maintenance(lines, red)
     maintenance.start()
     end = time.monotonic() + seconds
+
+    def pass_through() -> None:
+        """More rows go through; then what all streams have read for certain becomes old."""
+        arrive(3)
+        process_all(queries)
+        versions = [indextables.open(path).version for path in (lines, red)]
+        process_all(queries)
+        for aging, version in zip(agings, versions, strict=True):
+            aging.age(version)
+
     try:
         for _ in range(2):
-            arrive(3)
-            for query in queries:
-                query.processAllAvailable()
-        while time.monotonic() < end:
-            arrive(3)
-            for query in queries:
-                query.processAllAvailable()
+            pass_through()
+        while time.monotonic() < end or not maintenance.has_purged:
+            assert time.monotonic() < end + 300, "nothing was purged"
+            pass_through()
+        pass_through()
     finally:
         maintenance.stopped.set()
         maintenance.join()

@@ -257,18 +257,18 @@ class TableStream:
                 break
         return Backlog(splits, size, versions)
 
-    def snapshot(self, start: Offset, end: Offset) -> Snapshot:
-        """The splits between two offsets, as a snapshot.
+    def snapshot(self, start: Offset, end: Offset, newest: Snapshot | None = None) -> Snapshot:
+        """The splits between two offsets, as a snapshot; `newest` is the newest version, if it was read.
 
         If they are not of one stream, `start` is the start of a stream that was computed anew, for the first
         micro-batch of the one that `end` belongs to.
         """
-        newest = self._log.snapshot()
+        newest = newest or self._log.snapshot()
         self._check_table(end, newest)
         start = start if start.origin == end.origin else end.origin
         parts: list[ChangedSplits] = []
         last = end.version if end.index else end.version - 1
-        for unit in self._units(start, last, snapshot=newest):
+        for unit in self._units(start, last, newest):
             if (unit.offset.version, unit.offset.initial) == (end.version, end.initial):
                 parts += unit.between(unit.offset.index, end.index)
             elif unit.offset.version <= last:

@@ -263,10 +263,12 @@ def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 
 def batch_snapshot(table: TableLocation, request: Request) -> Snapshot:
-    """The splits of the micro-batch that a read request names: the same in all calls that plan the batch."""
+    """The splits of the micro-batch that a read request names: one snapshot for all calls that plan it."""
     batch, log = request["batch"], table.log
+    newest = log.snapshot()
     key = (
         table.store.cache_scope,
+        newest.key,
         batch["start"],
         batch["end"],
         request.get("table_schema"),
@@ -275,6 +277,6 @@ def batch_snapshot(table: TableLocation, request: Request) -> Snapshot:
     if (cached := _batches.get(key)) is not None:
         return log.adopt(cached)
     stream = TableStream(log, table.options, request.get("table_schema"))
-    snapshot = stream.snapshot(Offset.from_json(batch["start"]), Offset.from_json(batch["end"]))
+    snapshot = stream.snapshot(Offset.from_json(batch["start"]), Offset.from_json(batch["end"]), newest)
     _batches.put(key, replace(snapshot, reader=None))
     return snapshot
