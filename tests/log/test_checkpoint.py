@@ -232,6 +232,24 @@ def test_a_merge_is_followed_by_a_clean_state_if_wished(store, after_merge, comp
     assert len(snapshot.base.state.tombstones) == 0
 
 
+def test_no_state_is_written_soon_after_that_of_a_merge(store):
+    log = a_table(store, options={"checkpoint.enabled": "true", "checkpoint.interval": "4"})
+    for n in range(1, 4):
+        append(log, f"{n}.split")
+    merged = merge(log, ["1.split", "2.split"], "merged.split")
+    assert merged.version == fresh(log).base.version == 4
+    for n in range(5, 7):
+        append(log, f"{n}.split")
+    merge(log, ["merged.split", "3.split"], "all.split")
+    append(log, "8.split")
+    assert fresh(log).base.version == 7, "the merge wrote one a version ago"
+    for n in range(9, 12):
+        append(log, f"{n}.split")
+    assert fresh(log).base.version == 7
+    append(log, "12.split")
+    assert fresh(log).base.version == 12
+
+
 def test_a_path_that_came_back_forces_compaction(store):
     log = with_state(store)
     remove(log, MANY[0])

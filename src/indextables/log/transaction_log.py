@@ -489,7 +489,9 @@ class TransactionLog:
         if not self.options.get(opt.CHECKPOINT_ENABLED) or interval == 0:
             return
         merged = draft.operation == MERGE and self.options.get(opt.COMPACT_AFTER_MERGE)
-        if merged or upgraded or after.version % interval == 0:
+        # A merge may have written one just before.
+        is_recent = after.base.state is not None and after.version - after.base.version <= interval // 2
+        if merged or upgraded or (after.version % interval == 0 and not is_recent):
             try:
                 # From what is on storage now, so that the newest state is the one that is extended.
                 newest, _ = self._read_newest()

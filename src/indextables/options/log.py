@@ -27,7 +27,8 @@ CHECKPOINT_INTERVAL = option(
     "checkpoint.interval",
     integer(0),
     10,
-    "Number of versions between automatic checkpoints; 0 for none.",
+    "Number of versions between automatic checkpoints; 0 for none. Checkpoints are left out while the last "
+    "state is at most half as many versions old. The default is 20 in streams, where merges write states.",
     where=_WRITE,
 )
 VERSION_COMPRESSION = option(

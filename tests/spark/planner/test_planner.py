@@ -531,5 +531,5 @@ def test_a_micro_batch_limits_versions_unless_the_stream_the_table_or_the_sessio
     """The bridge sends the options of all three as one."""
     batch = _stream_options(Options.parse(options), {"stream": {"app": "a", "batch": 1}}, merges=True)
     assert batch.values.get("cleanup.maxversions") == maximum
-    assert batch.values["mergeonwrite.enabled"] == "true"
+    assert (batch.values["mergeonwrite.enabled"], batch.values["checkpoint.interval"]) == ("true", "20")
     assert _stream_options(Options.parse(options), {}) == Options.parse(options), "a batch write"

@@ -20,6 +20,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain import on_write
 from indextables.options import Options
+from indextables.options import log as log_options
 from indextables.options import maintenance as after
 from indextables.options import writing as opt
 from indextables.predicate import Always, Predicate, to_sql
@@ -35,6 +36,8 @@ Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
+# A merge after each ten batches writes a state; others between them would only be more files.
+_STREAM_STATES = {log_options.CHECKPOINT_INTERVAL.key: "20"}
 
 _RESULT = (
     StructType()
@@ -118,8 +121,10 @@ def _stream_options(options: Options, request: Mapping[str, Any], *, merges: boo
         opt.TXN_APP_ID.key: stream["app"],
         opt.TXN_VERSION.key: stream["batch"],
     }
-    defaults = Options.parse(_STREAM_MERGES if merges else {})
-    return stream_retention(Options.parse(added).over(options).over(defaults))
+    batch = Options.parse(added).over(options).over(Options.parse(_STREAM_MERGES if merges else {}))
+    if batch.get(after.MERGE_ON_WRITE):
+        batch = batch.over(Options.parse(_STREAM_STATES))
+    return stream_retention(batch)
 
 
 def _merge_options(options: Options) -> Mapping[str, str]:
