@@ -41,6 +41,7 @@ class _Bench:
         yield from self._manifests()
         yield self._one_partition(m1)
         yield from self._plans(k100)
+        yield from self._large_plans(m1)
         yield from self._writes(k70)
         yield from self._json(read_70k)
 
@@ -67,6 +68,15 @@ class _Bench:
         for name, (work, *arguments) in works.items():
             ours = self._measure(work, table, *arguments)
             yield self._row(f"plan 100K warm, {name}", ours, self._bare(table), ms=100)
+
+    def _large_plans(self, table: Path) -> Iterator[Row]:
+        """Plans of selective queries on the largest table, with the splits as a read needs them."""
+        conditions = {"partition": (self.partitions // 2, None), "statistics": (None, self._files(500_000))}
+        for name, condition in conditions.items():
+            cold = self._measure("plan_cold", table, *condition)
+            yield self._row(f"plan 1M cold, {name}", cold, self._bare(table), ms=3_000, mb=1_000)
+            warm = self._measure("plan_warm", table, *condition)
+            yield self._row(f"plan 1M warm, {name}", warm, self._bare(table), ms=300, mb=1_000)
 
     def _writes(self, table: Path) -> Iterator[Row]:
         added = self._measure("add_files", table, self._files(100), min(self.partitions, 10))

@@ -32,6 +32,7 @@ from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.predicate import And, Column, Compare, Op, Predicate
+from indextables.read.table_context import plan_splits, table_context
 from indextables.store import open_store
 
 _ENGINE = "indextables bench"
@@ -104,6 +105,35 @@ def plan_both(folder: str, day: int, split: int) -> Prepare:
     low = Compare(Op.GE, Column(("id",)), pa.scalar(first_id(split)))
     high = Compare(Op.LT, Column(("id",)), pa.scalar(first_id(split + 1)))
     return _warm(folder, And((_on_day(day), low, high)))
+
+
+def plan_cold(folder: str, day: int | None, split: int | None) -> Prepare:
+    """The table and the splits of one partition, or with one value, nothing being cached."""
+    where = _condition(day, split)
+    return _cold(lambda: _planned(open_log(folder), where))
+
+
+def plan_warm(folder: str, day: int | None, split: int | None) -> Prepare:
+    """The same after an earlier query with another condition of this kind."""
+    log = open_log(folder)
+    _planned(log, _condition(None if day is None else day + 1, None if split is None else split + 1))
+    where = _condition(day, split)
+    return lambda: lambda: _planned(log, where)
+
+
+def _condition(day: int | None, split: int | None) -> Predicate:
+    if day is not None:
+        return _on_day(day)
+    assert split is not None
+    return Compare(Op.EQ, Column(("id",)), pa.scalar(first_id(split)))
+
+
+def _planned(log: TransactionLog, where: Predicate) -> int:
+    snapshot = log.snapshot()
+    table_context(snapshot, log.options)
+    splits = len(plan_splits(snapshot, where, log.options).splits)
+    assert splits, "the condition leaves some"
+    return splits
 
 
 def add_files(folder: str, files: int, partitions: int) -> Prepare:

@@ -5,6 +5,8 @@ import io
 import json
 import multiprocessing
 import re
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -736,3 +738,26 @@ def test_records_that_nest_in_themselves_are_refused_before_they_are_decoded(sto
     store.put("manifest-x.avro", data + container.block_bytes(1, records, "null", 1, sync))
     with pytest.raises(CorruptLogError, match="refers to a type 'FileEntry' that it does not declare before"):
         read_manifest(store, "manifest-x.avro", entries=1)
+
+
+def test_few_large_manifests_are_decoded_at_once(store, monkeypatch) -> None:
+    entries = files_of(manifest._SMALL_ENTRIES + 1)
+    store.put(PATH, encode(entries))
+    monkeypatch.setattr(manifest._PROCESS, "decoding", threading.BoundedSemaphore(1))
+    running, most, guard = [], [], threading.Lock()
+    read = manifest._read_avro
+
+    def watched(*arguments):
+        with guard:
+            running.append(1)
+            most.append(len(running))
+        time.sleep(0.01)
+        result = read(*arguments)
+        running.pop()
+        return result
+
+    monkeypatch.setattr(manifest, "_read_avro", watched)
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda _: read_manifest(store, PATH, entries=len(entries)), range(4)))
+    assert tables == [entries] * 4
+    assert max(most) == 1

@@ -20,7 +20,7 @@ from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
 from indextables.split.index import cache
 from indextables.split.index.cache import index_cache
-from indextables.store import Store
+from indextables.store import Store, open_store
 from tests.read.read_tables import opened
 
 TEXT = {"indexing.typemap.t": "text"}
@@ -184,3 +184,51 @@ def test_the_files_of_an_open_index_are_looked_at_once_a_second(table, monkeypat
     monkeypatch.setattr(time, "monotonic", lambda: now + 2 * cache.CURRENT_S)
     assert found(table, "all") == found(table, "all") == 4
     assert len(looks) == 4
+
+
+def test_a_table_with_one_mapping_is_described_without_its_list_of_splits(tmp_path, monkeypatch):
+    def read_manifests():
+        invalidate()
+        paths = []
+        log = TransactionLog(open_store(str(tmp_path / "t")), engine="test")
+        get = Store.get
+        monkeypatch.setattr(Store, "get", lambda store, path: paths.append(path) or get(store, path))
+        context = table_context.table_context(log.snapshot(), Options())
+        monkeypatch.setattr(Store, "get", get)
+        return context, any("manifests/" in path for path in paths)
+
+    for n in range(3):
+        indextables.write(tmp_path / "t", [{"id": n, "t": "word"}], options=TEXT)
+    indextables.open(tmp_path / "t").checkpoint()
+    before, read_any = read_manifests()
+    assert not read_any
+    assert before.text_columns == ("t",)
+    indextables.write(tmp_path / "t", [{"id": 9, "t": "word"}], options=TEXT)
+    after, read_any = read_manifests()
+    assert after.mappings == before.mappings
+    assert not read_any, "the split after the state has the same mapping"
+    indextables.write(tmp_path / "t", [{"id": 9, "t": "word", "m": 1}], options={"mergeSchema": "true"})
+    other, read_any = read_manifests()
+    assert read_any
+    assert len(other.mappings) == 2
+    assert other.text_columns == ("t",)
+
+
+def test_references_are_made_for_the_splits_that_are_left_only(tmp_path, monkeypatch):
+    for n in range(8):
+        indextables.write(tmp_path / "t", [{"id": n, "t": f"word{n} all"}], options=TEXT)
+    indextables.open(tmp_path / "t").checkpoint()
+    monkeypatch.setattr(table_context, "_MAX_PLANNED", 0)
+    made = []
+    refs = table_context._refs
+    monkeypatch.setattr(
+        table_context, "_refs", lambda files, *more: made.append(len(files)) or refs(files, *more)
+    )
+    table = opened(tmp_path / "t", [], tmp_path / "cache")
+    where = parse_condition("t INDEXQUERY 'word3'", table.snapshot.schema)
+    plan = plan_splits(table.snapshot, where, table.options, by_terms=False)
+    assert not made
+    assert len(plan.without_terms(where).splits) == 1
+    assert made == [1]
+    assert found(table, "word5") == 1
+    assert made == [1, 1]

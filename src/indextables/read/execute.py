@@ -5,6 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from indextables.log.pruning.metrics_evaluator import evaluate_metrics
 from indextables.log.snapshot import Snapshot
@@ -126,11 +127,10 @@ def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicat
     has_count = (
         files["numRecords"].is_valid().combine_chunks() if files.num_rows else pa.array([], pa.bool_())
     )
-    counted = [
-        must and has for must, has in zip(evaluation.strict.to_pylist(), has_count.to_pylist(), strict=True)
-    ]
-    total = sum(n for n, done in zip(files["numRecords"].to_pylist(), counted, strict=True) if done)
-    rest = [ref for ref, done in zip(plan.splits, counted, strict=True) if not done]
+    strict = evaluation.strict.to_numpy(zero_copy_only=False)
+    counted = strict & has_count.to_numpy(zero_copy_only=False)
+    total = pc.sum(files["numRecords"].filter(pa.array(counted))).as_py() or 0
+    rest = plan.only(~counted).splits
     counts = _of_splits(store, rest, plan.table, where, lambda reader: reader.count(where))
     return int(total) + sum(counts)
 

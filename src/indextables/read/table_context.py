@@ -10,7 +10,7 @@ from collections.abc import Mapping as DictOf
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import cached_property, lru_cache, partial, reduce
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import numpy as np
@@ -23,7 +23,7 @@ from indextables.errors import PredicateError, SchemaError, SplitError, StoreErr
 from indextables.log.format.actions import is_companion
 from indextables.log.format.files import has_tag
 from indextables.log.format.state_manifest import FilterBundle
-from indextables.log.snapshot import Snapshot, SnapshotKey
+from indextables.log.snapshot import Snapshot, SnapshotKey, is_ours
 from indextables.options import Options, reading
 from indextables.predicate import Predicate, Search, columns_of
 from indextables.predicate.traversal import fold_constants, has_search, searches_of
@@ -56,8 +56,6 @@ from indextables.store import CacheScope, Store
 
 if TYPE_CHECKING:
     from indextables.source.description import SourceDescription
-
-T = TypeVar("T")
 
 # Splits that were skipped by their term filters.
 SKIPPED = "indextables.read.splits_skipped_by_terms"
@@ -256,6 +254,7 @@ _MAX_READ_BYTES = 8 << 20
 # The directories and pages of this process.
 _MAX_KEPT_BYTES = 64 << 20
 
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 RequirementOf = Callable[[Mapping], Requirement | None]
 
 
@@ -294,7 +293,7 @@ class BundledFilters:
         self._files = files
         self._at_once = options.get(reading.CONCURRENT_OPENS)
 
-    def may_hold(self, mappings: Sequence[Mapping], own: Sequence[int], required: RequirementOf) -> Mask:
+    def may_hold(self, mappings: Sequence[Mapping], own: Rows, required: RequirementOf) -> Mask:
         """Which splits can have a row with the required terms; others cannot.
 
         Args:
@@ -311,8 +310,7 @@ class BundledFilters:
         if not requirements or not self._pays():
             return result
         keys = split_keys(self._files) if self._keys is None else self._keys
-        mapping_of = np.array(own, np.int64)
-        works = [partial(self._test, bundle, keys, mapping_of, requirements) for bundle in self._bundles]
+        works = [partial(self._test, bundle, keys, own, requirements) for bundle in self._bundles]
         read = (_bundles.get((self._log.cache_scope, bundle.path)) for bundle in self._bundles)
         if len(works) < 2 or all(bundle is not None and bundle.data for bundle in read):
             return reduce(operator.and_, (work() for work in works), result)
@@ -440,32 +438,45 @@ def _length(group: FilterGroup, number: int) -> int:
 # --- planning ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SplitPlan:
     """The splits that a read needs, with their entries in the log in the same order."""
 
     table: TableContext
     files: pa.Table
-    splits: list[SplitRef]
     filters: BundledFilters | None
+    # The number of each split's mapping.
+    own: Rows
+    # The plan that has these splits in some of its rows.
+    whole: "_WholePlan | None"
+    rows: Rows
+
+    @cached_property
+    def splits(self) -> list[SplitRef]:
+        """The splits."""
+        if self.whole is not None:
+            refs = self.whole.refs
+            return [refs[row] for row in self.rows.tolist()]
+        return _refs(self.files, self.own, self.table.schema, self.table.partition_columns)
 
     def without_terms(self, where: Predicate | None) -> "SplitPlan":
         """Without the splits of which filter bundles show that they have no row for a condition."""
-        mask = None if where is None else _with_terms(self.table, self.filters, self._own, where)
+        mask = None if where is None else self.may_hold(lambda each: self.table.required_terms(where, each))
         if mask is None or mask.all():
             return self
-        splits = [ref for ref, stays in zip(self.splits, mask.tolist(), strict=True) if stays]
-        return SplitPlan(self.table, self.files.filter(pa.array(mask)), splits, None)
+        metrics.record(SKIPPED, int(len(mask) - mask.sum()))
+        return self.only(mask)
+
+    def only(self, mask: Mask) -> "SplitPlan":
+        """Some of the splits."""
+        files = self.files.filter(pa.array(mask))
+        return SplitPlan(self.table, files, None, self.own[mask], self.whole, self.rows[mask])
 
     def may_hold(self, required: RequirementOf) -> Mask | None:
         """Which splits can have the terms that a mapping needs, by filter bundles; None without them."""
-        if self.filters is None:
-            return None
-        return self.filters.may_hold(self.table.mappings, self._own, required)
-
-    @property
-    def _own(self) -> list[int]:
-        return [ref.mapping for ref in self.splits]
+        return (
+            None if self.filters is None else self.filters.may_hold(self.table.mappings, self.own, required)
+        )
 
 
 def plan_splits(
@@ -489,41 +500,25 @@ def plan_splits(
         QuerySyntaxError: A search is malformed.
         PredicateError: A search names an unknown field.
     """
-    rows: Rows | None = None
     if files is None:
         listed, selected = snapshot.select(where)
         whole = _whole_plan(snapshot, listed)
         files = listed if selected is None else listed.filter(selected)
-        rows = None if selected is None else np.flatnonzero(selected.to_numpy(zero_copy_only=False))
+        mask = selected if selected is not None else pa.array(np.ones(listed.num_rows, np.bool_))
+        rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
     else:
         whole, rows = _plan_with(snapshot, files)
-    if whole is not None:
-        mappings, own, keys = whole.mappings, _of_rows(whole.own, rows), whole.keys
-        keys = keys if rows is None else keys[rows]
-    else:
-        mappings, own = _mappings(snapshot, files)
-        keys = None
+    mappings, own = _mappings(snapshot, files) if whole is None else (whole.mappings, whole.own[rows])
     table = _context(snapshot, mappings or _registered(snapshot), options)
     for search in searches_of(where):
         table.bound_query(search)
     filters = None
     if snapshot.filter_bundles and files.num_rows:
-        filters = BundledFilters(snapshot, files, options, keys)
-    mask = _with_terms(table, filters, own, where) if by_terms and where is not None else None
-    if mask is not None and not mask.all():
-        files = files.filter(pa.array(mask))
-        own = [number for number, stays in zip(own, mask.tolist(), strict=True) if stays]
-        rows = np.flatnonzero(mask) if rows is None else rows[mask]
-        filters = None
-    refs = (
-        _refs(files, own, table.schema, table.partition_columns)
-        if whole is None
-        else _of_rows(whole.refs, rows)
-    )
-    return SplitPlan(table, files, refs, filters)
+        filters = BundledFilters(snapshot, files, options, None if whole is None else whole.keys[rows])
+    plan = SplitPlan(table, files, filters, own, whole, rows)
+    return plan.without_terms(where) if by_terms else plan
 
 
-Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 # Lists of more splits are planned anew by each query: their references would take much memory.
 _MAX_PLANNED = 5_000
 
@@ -534,7 +529,7 @@ class _WholePlan:
 
     listed: "ref[pa.Table]"
     mappings: tuple[Mapping, ...]
-    own: list[int]
+    own: Rows
     keys: Keys
     refs: list[SplitRef]
 
@@ -559,34 +554,20 @@ def _whole_plan(snapshot: Snapshot, listed: pa.Table) -> _WholePlan | None:
     return plan
 
 
-def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, Rows | None]:
-    """The plan of all splits, if it is in the cache and has these; the rows of these are None for all."""
-    plan = _plans.get((snapshot.log.cache_scope, snapshot.key))
+def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, Rows]:
+    """The plan of all splits, if it is in the cache and has these, and the rows of these."""
+    plan, none = _plans.get((snapshot.log.cache_scope, snapshot.key)), np.arange(files.num_rows)
     listed = None if plan is None else plan.listed()
-    if plan is None or listed is None or not files.num_rows:
-        return None, None
+    if listed is None or not files.num_rows:
+        return None, none
     rows = pc.index_in(files["path"], value_set=listed["path"].combine_chunks()).combine_chunks()
-    return (None, None) if rows.null_count else (plan, rows.to_numpy().astype(np.int64))
-
-
-def _of_rows(values: list[T], rows: Rows | None) -> list[T]:
-    return list(values) if rows is None else [values[row] for row in rows.tolist()]
-
-
-def _with_terms(
-    table: TableContext, filters: BundledFilters | None, own: Sequence[int], where: Predicate
-) -> Mask | None:
-    """Which splits can have the terms of a condition, by filter bundles; None without them."""
-    if filters is None:
-        return None
-    mask = filters.may_hold(table.mappings, own, lambda mapping: table.required_terms(where, mapping))
-    if not mask.all():
-        metrics.record(SKIPPED, int(len(mask) - mask.sum()))
-    return mask
+    return (None, none) if rows.null_count else (plan, rows.to_numpy().astype(np.int64))
 
 
 def table_context(snapshot: Snapshot, options: Options) -> TableContext:
     """The table as a whole, whichever of its splits are read."""
+    if (mapping := _only_mapping(snapshot)) is not None:
+        return _context(snapshot, (mapping,), options)
     listed = snapshot.files()
     whole = _whole_plan(snapshot, listed)
     mappings = _mappings(snapshot, listed)[0] if whole is None else whole.mappings
@@ -612,16 +593,16 @@ def _source(snapshot: Snapshot, options: Options) -> "SourceDescription | None":
     return None if companion is None else companion.description(options)
 
 
-def _refs(files: pa.Table, own: list[int], schema: pa.Schema, names: Sequence[str]) -> list[SplitRef]:
+def _refs(files: pa.Table, own: Rows, schema: pa.Schema, names: Sequence[str]) -> list[SplitRef]:
     values = partition_values(files, schema, names)
     columns = [files[name].to_pylist() for name in ("path", "size", "footerStartOffset", "numRecords")]
     parquet = are_parquet(files).to_pylist()
-    unindexed = has_tag(files, UNINDEXED_TAG).to_pylist()
+    numbers, unindexed = own.tolist(), has_tag(files, UNINDEXED_TAG).to_pylist()
     sources = files["companionSourceFiles"].to_pylist() if any(unindexed) else []
     return [
         SplitRef(
             path, size, start, records,
-            tuple((name, values[name][row]) for name in names), parquet[row], own[row],
+            tuple((name, values[name][row]) for name in names), parquet[row], numbers[row],
             sources[row][0] if unindexed[row] else None,
         )
         for row, (path, size, start, records) in enumerate(zip(*columns, strict=True))
@@ -652,21 +633,37 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
     return arrays
 
 
-def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], list[int]]:
+def _mappings(snapshot: Snapshot, files: pa.Table) -> tuple[tuple[Mapping, ...], Rows]:
     """The distinct document mappings of files, and the number of each file's mapping."""
-    if not files.num_rows:
-        return (), []
-    texts = pc.coalesce(files["docMappingJson"], files["docMappingRef"], pa.scalar("[]"))
-    tagged = pc.binary_join_element_wise(are_parquet(files).cast(pa.string()), texts, " ")
-    coded = pa.chunked_array([tagged]) if isinstance(tagged, pa.Array) else tagged
-    coded = coded.combine_chunks().dictionary_encode()
+    texts = files["docMappingRef"]
+    if files["docMappingJson"].null_count < files.num_rows or texts.null_count:
+        texts = pc.coalesce(files["docMappingJson"], texts, pa.scalar("[]"))
+    coded = texts.combine_chunks().dictionary_encode()
+    # The same text means another mapping in a split of the original.
+    codes = 2 * coded.indices.to_numpy().astype(np.int64) + are_parquet(files).to_numpy(zero_copy_only=False)
+    places = np.zeros(2 * len(coded.dictionary), np.int64)
     distinct: dict[Mapping, int] = {}
-    places: list[int] = []
-    for text in coded.dictionary.to_pylist():
-        mine, _, body = text.partition(" ")
-        mapping = _mapping(snapshot.registry.get(body, body), snapshot, mine=mine == "true")
-        places.append(distinct.setdefault(mapping, len(distinct)))
-    return tuple(distinct), np.array(places)[coded.indices.to_numpy()].tolist()
+    for code in np.unique(codes).tolist():
+        body = coded.dictionary[code // 2].as_py()
+        mapping = _mapping(snapshot.registry.get(body, body), snapshot, mine=code % 2 == 1)
+        places[code] = distinct.setdefault(mapping, len(distinct))
+    return tuple(distinct), places[codes]
+
+
+def _only_mapping(snapshot: Snapshot) -> Mapping | None:
+    """The mapping of all splits, if the log shows that there is one without its list of splits."""
+    state, registry = snapshot.base.state, snapshot.registry
+    if state is None or len(registry) != 1 or not all(is_ours(each.path) for each in state.manifests):
+        return None
+    added = {
+        add.doc_mapping_json or registry.get(add.doc_mapping_ref or "", "")
+        for add, *_ in snapshot.delta.added.values()
+    }
+    try:
+        mappings = {_our_mapping(text) for text in (*registry.values(), *added)}
+    except SplitError:
+        return None
+    return mappings.pop() if len(mappings) == 1 else None
 
 
 def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:

@@ -8,6 +8,7 @@ counted after.
 
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -305,12 +306,13 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
     if rows == 0:
         return conform(FILES.empty_table(), columns)
     header = avro.read_header(data)
-    blocks = _unpacked_blocks(data, header)
     if rows <= _SMALL_ENTRIES:
-        table = _decode_records(header.schema, blocks, columns)
+        table = _decode_records(header.schema, _unpacked_blocks(data, header), columns)
     else:
         _PROCESS.check()
-        table = _read_avro(_joined(header, blocks), rows, columns)
+        # Decoding takes several times the memory of the entries.
+        with _PROCESS.decoding:
+            table = _read_avro(_joined(header, _unpacked_blocks(data, header)), rows, columns)
     if table.num_rows != rows:
         raise AvroError(f"{table.num_rows} of its {rows} entries could be read")
     return conform(table, columns)
@@ -423,6 +425,11 @@ class _Process:
 
     def __init__(self) -> None:
         self.pid: int | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew, as in a forked child: a thread of the parent may decode."""
+        self.decoding = threading.BoundedSemaphore(os.cpu_count() or 2)
 
     def check(self) -> None:
         """Refuse to read in a child of a process that has read."""
@@ -436,6 +443,7 @@ class _Process:
 
 
 _PROCESS = _Process()
+os.register_at_fork(after_in_child=_PROCESS.reset)
 
 
 # What another engine would take for a number when it compares bounds.
