@@ -32,6 +32,7 @@ check: .venv/.ready ## Check format, lint, types, layers, generated pages and th
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 	$(PY) scripts/options_page.py --check
+	$(PY) scripts/benchmarks_page.py --check
 	$(PY) scripts/build_site.py
 
 test: check ## Run all checks and tests that need nothing from Maven
@@ -58,8 +59,18 @@ coverage: .venv/.ready ## Run the tests, or TESTS=..., and report the lines that
 	@$(PIP) -e '.[bench]'
 	@touch $@
 
-bench: .venv/.peers ## Measure; print figures, targets and ratios
-	$(PY) -m bench
+# `make bench tpch log`: parts after the goal are no goals of their own.
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+PARTS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+ifneq (,$(PARTS))
+.PHONY: $(PARTS)
+$(PARTS):
+	@:
+endif
+endif
+
+bench: .venv/.peers ## Measure; print figures, targets and ratios (make bench tpch: one part)
+	$(PY) -m bench $(PARTS)
 
 .venv/.soak: .venv/.ready
 	@$(PIP) -e '.[soak]'
@@ -68,8 +79,9 @@ bench: .venv/.peers ## Measure; print figures, targets and ratios
 soak: .venv/.soak ## Run the long tests
 	$(PY) -m pytest -m soak
 
-docs: .venv/.ready ## Write the generated pages
+docs: .venv/.ready ## Write the generated pages and tables
 	$(PY) scripts/options_page.py
+	$(PY) scripts/benchmarks_page.py
 
 site: .venv/.ready ## Build the documentation site into build/site
 	$(PY) scripts/build_site.py

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +23,7 @@ PARTS = {
     "companion": "bench.companion",
     "startup": "bench.startup",
     "spark": "bench.spark",
+    "tpch": "bench.tpch",
     "splits": "bench.splits",
     "stream": "bench.stream",
     "lake": "bench.lake",
@@ -44,21 +45,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
     results: dict[str, list[Row]] = {}
     for part in options.parts or [part for part in PARTS if part not in _LONG]:
-        results[part] = _run(part, options.rows, options.runs)
+        results[part] = _run(part, options)
         print(f"\n{part}: medians of {options.runs} runs\n\n{table(results[part])}", flush=True)
     if options.json:
-        values = {part: [row.values() for row in rows] for part, rows in results.items()}
-        options.json.write_text(json.dumps({"machine": environment, "parts": values}, indent=2) + "\n")
+        _store(options.json, results, environment)
     missed = [row.name for rows in results.values() for row in rows if not all(t.met for t in row.targets)]
     if missed:
         print(f"\ntargets missed: {', '.join(missed)}")
     return 0
 
 
-def _run(part: str, rows: int | None, runs: int) -> list[Row]:
+def _store(path: Path, results: Mapping[str, Sequence[Row]], environment: Mapping[str, str]) -> None:
+    """Write the figures to a file; those of parts that were not measured now stay."""
+    figures = json.loads(path.read_text()) if path.exists() else {"machines": {}, "parts": {}}
+    for part, rows in results.items():
+        figures["machines"][part] = dict(environment)
+        figures["parts"][part] = [row.values() for row in rows]
+    path.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def _run(part: str, options: argparse.Namespace) -> list[Row]:
     measured = []
+    sizes = {"rows": options.rows} | ({"scale": options.scale} if part == "tpch" else {})
     with tempfile.TemporaryDirectory(prefix="indextables-bench-") as folder:
-        for row in importlib.import_module(PARTS[part]).run(Path(folder), rows=rows, runs=runs):
+        for row in importlib.import_module(PARTS[part]).run(Path(folder), runs=options.runs, **sizes):
             measured.append(row)
             print(f"  {row.name}: {row.ours.median_ms:,.1f} ms", file=sys.stderr, flush=True)
     return measured
@@ -79,12 +89,20 @@ def _parser() -> argparse.ArgumentParser:
         help="the size of the largest table; targets apply to the default only",
     )
     parser.add_argument(
+        "--scale", type=_scale, metavar="N", help="the scale factor of the part tpch (default 1)"
+    )
+    parser.add_argument(
         "--runs",
         type=_positive,
         default=5,
         help="the number of runs for a median (default 5)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file as JSON")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the figures to this file as JSON; those of other parts in it stay",
+    )
     return parser
 
 
@@ -92,6 +110,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not a number from 1 on")
+    return number
+
+
+def _scale(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{number:g} is not a number above 0, and at most 100")
     return number
 
 

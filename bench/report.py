@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.measure import Measured, ratio
 
@@ -48,18 +48,33 @@ class Row:
                 name: asdict(other) | {"ratio": ratio(self.ours, other)}
                 for name, other in self.others.items()
             },
-            "targets": [asdict(target) | {"met": target.met} for target in self.targets],
+            "targets": [asdict(target) | {"met": target.met, "text": target.text} for target in self.targets],
         }
 
 
-_FIGURES = ("median ms", "range", "CPU ms", "first ms", "peak MB")
+Values: TypeAlias = Mapping[str, Any]
+
+# The columns of a row's own figures; a column without a figure in any row is left out.
+_FIGURES = {
+    "median ms": ("median_ms",),
+    "range": ("least_ms", "most_ms"),
+    "CPU ms": ("cpu_ms",),
+    "first ms": ("first_ms",),
+    "peak MB": ("peak_mb",),
+}
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table."""
-    others = list(dict.fromkeys(name for row in rows for name in row.others))
-    headings = ["", *_FIGURES, *(text for name in others for text in (f"{name} ms", "ratio")), "target"]
-    cells = [headings, *(_cells(row, others) for row in rows)]
+    return render([row.values() for row in rows])
+
+
+def render(rows: Sequence[Values]) -> str:
+    """Return the values of rows as a Markdown table."""
+    figures = [name for name, keys in _FIGURES.items() if any(keys[0] in row for row in rows)]
+    others = list(dict.fromkeys(name for row in rows for name in row["others"]))
+    headings = ["", *figures, *(text for name in others for text in (f"{name} ms", "ratio")), "target"]
+    cells = [headings, *(_cells(row, figures, others) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(headings))]
     left = (0, len(headings) - 1)
     lines = [
@@ -74,23 +89,18 @@ def _aligned(cell: str, width: int, *, left: bool) -> str:
     return cell.ljust(width) if left else cell.rjust(width)
 
 
-def _cells(row: Row, others: Sequence[str]) -> list[str]:
-    ours = row.ours
+def _cells(row: Values, figures: Sequence[str], others: Sequence[str]) -> list[str]:
     return [
-        row.name,
-        _number(ours.median_ms),
-        f"{_number(ours.least_ms)}-{_number(ours.most_ms)}",
-        _number(ours.cpu_ms),
-        _number(ours.first_ms),
-        _number(ours.peak_mb),
-        *(cell for name in others for cell in _beside(ours, row.others.get(name))),
-        ", ".join(target.text for target in row.targets),
+        row["name"],
+        *("-".join(_number(row[key]) for key in _FIGURES[name] if key in row) for name in figures),
+        *(cell for name in others for cell in _beside(row["others"].get(name))),
+        ", ".join(target["text"] for target in row["targets"]),
     ]
 
 
-def _beside(ours: Measured, other: Measured | None) -> tuple[str, str]:
+def _beside(other: Values | None) -> tuple[str, str]:
     """What another took, and how many times as long ours took."""
-    return (_number(other.median_ms), f"{ratio(ours, other):.2g}") if other else ("", "")
+    return (_number(other["median_ms"]), f"{other['ratio']:.2g}") if other else ("", "")
 
 
 def _number(value: float) -> str:

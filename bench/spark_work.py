@@ -4,9 +4,10 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -127,7 +128,32 @@ def views(spark: SparkSession, ours: Path, plain: Path, name: str) -> tuple[str,
 # --- the clock ----------------------------------------------------------------------------------------
 
 
-def timed(prepare: Callable[[], Callable[[], object]], runs: int, seconds: float = 0) -> Measured:
+Prepare: TypeAlias = Callable[[], Callable[[], object]]
+
+
+def timed_by_turns(prepared: Sequence[Prepare], runs: int) -> list[Measured]:
+    """What several pieces of work took in this session, measured by turns: all see the same machine."""
+    first: list[float] = []
+    peaks: list[float] = []
+    for prepare in prepared:
+        act = prepare()
+        gc.collect()
+        idle = _reset_peaks()
+        first.append(_milliseconds(act)[0])
+        peaks.append(max(0.0, sum(_memory(pid, "VmHWM") for pid in _family()) - idle))
+    done: list[list[tuple[float, float]]] = [[] for _ in prepared]
+    for _ in range(runs):
+        for own, prepare in zip(done, prepared, strict=True):
+            own.append(_milliseconds(prepare()))
+    measured = []
+    for own, once, peak in zip(done, first, peaks, strict=True):
+        times, cpu = zip(*own, strict=True)
+        median = statistics.median
+        measured.append(Measured(runs, median(times), min(times), max(times), median(cpu), once, peak))
+    return measured
+
+
+def timed(prepare: Prepare, runs: int, seconds: float = 0) -> Measured:
     """What work took in this session: this process, the JVM and its Python workers together.
 
     So many runs, or as many as there is time for in so many seconds, if those are more.

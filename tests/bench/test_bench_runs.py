@@ -71,6 +71,18 @@ def test_the_spark_part_measures_everything_it_promises(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.soak
+def test_the_tpch_part_measures_everything_it_promises(tmp_path):
+    rows = figures("tpch", tmp_path)
+    written = [f"write of {name}" for name in ("customer", "part", "partsupp", "orders", "lineitem")]
+    assert list(rows) == [*written, *(f"query {number}" for number in range(1, 23)), "all queries"]
+    assert all(row["others"]["Parquet"]["ratio"] > 0 for row in rows.values())
+    total = sum(rows[f"query {number}"]["median_ms"] for number in range(1, 23))
+    assert rows["all queries"]["median_ms"] == pytest.approx(total)
+    assert not any(row["targets"] for row in rows.values())
+
+
+@pytest.mark.spark
+@pytest.mark.soak
 def test_the_companion_part_measures_everything_it_promises(tmp_path):
     rows = figures("companion", tmp_path)
     for question in ("needle", "hundred", "count", "groups", "percent"):

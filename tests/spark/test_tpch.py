@@ -1,7 +1,5 @@
 """TPC-H: every query answers over our tables what it answers over the Parquet files that they were loaded from."""
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,19 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.spark.tpch_queries import Query, queries
+from bench.tpch import TABLES, generate
+from bench.tpch_queries import Query, queries
 
-# Rows for each unit of scale; those of lineitem depend on how many lines the generator gives an order.
-TABLES = {
-    "region": None,
-    "nation": None,
-    "supplier": 10_000,
-    "customer": 150_000,
-    "part": 200_000,
-    "partsupp": 800_000,
-    "orders": 1_500_000,
-    "lineitem": None,
-}
 SMALL, LARGE = 0.1, 1
 NUMBERS = range(1, 23)
 
@@ -65,14 +53,6 @@ class Twins:
 
 def columns(rows: Sequence[Row], positions: Sequence[int]) -> list[tuple]:
     return [tuple(row[at] for at in positions) for row in rows]
-
-
-def generate(folder: Path, scale: float) -> None:
-    """Each table as two Parquet files in a folder of its own, so that two tasks load it."""
-    program = Path(sys.executable).with_name("tpchgen-cli")
-    subprocess.run(
-        [program, "parquet", "-s", str(scale), "--parts", "2", "--quiet", "--output-dir", folder], check=True
-    )
 
 
 @pytest.fixture(scope="module")
