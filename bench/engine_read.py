@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench.engine_read_work import QUESTIONS, make, make_lance
+from bench import paimon
+from bench.engine_read_work import QUESTIONS, Question, make, make_lance
 from bench.measure import Measured, measure, ratio
 from bench.report import Row, Target
 
@@ -28,19 +29,32 @@ def run(folder: Path, *, rows: int | None, runs: int) -> Iterator[Row]:
             "Lance is not installed (pip install 'indextables[bench]'): its figures are left out",
             file=sys.stderr,
         )
+    interpreter = paimon.python()
     for count in (rows,) if rows else DEFAULT_ROWS:
         place = folder / str(count)
         place.mkdir()
         make(str(place), count)
         if "Lance" in others:
             make_lance(str(place), count)
+        if interpreter is not None:
+            measure("bench.paimon_work:make", str(place), runs=1, python=interpreter)
         # What was written goes to the disk now, not while questions are measured.
         os.sync()
-        yield from _Bench(place, count, runs, others, full=rows is None).rows()
+        yield from _Bench(place, count, runs, others, interpreter, full=rows is None).rows()
 
 
 class _Bench:
-    def __init__(self, folder: Path, count: int, runs: int, others: Mapping[str, str], *, full: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        runs: int,
+        others: Mapping[str, str],
+        paimon_python: Path | None,
+        *,
+        full: bool,
+    ) -> None:
+        self.paimon_python = paimon_python
         self.folder = folder
         self.count = count
         self.runs = runs
@@ -57,6 +71,9 @@ class _Bench:
                     for other, work in self.others.items()
                     if question.is_scan or other != "DataFusion"
                 }
+                # Its index knows no wildcards, and it has no regular expressions either.
+                if self.paimon_python is not None and name != "wildcard":
+                    others["PyPaimon"] = self._paimon(question, state, self.paimon_python)
                 targets = self._targets(name, ours, others) if self.full and state == "warm" else ()
                 yield Row(f"{name} of {self.count:,}, {state}", ours, others, targets)
 
@@ -74,6 +91,11 @@ class _Bench:
     def _measured(self, work: str, name: str, state: str) -> Measured:
         warm = _WARM_SECONDS if self.full and state == "warm" else 0
         return measure(f"{_WORK}:{work}", str(self.folder), name, state, runs=self.runs, warm_seconds=warm)
+
+    def _paimon(self, question: Question, state: str, python: Path) -> Measured:
+        work, warm = "bench.paimon_work:ask", _WARM_SECONDS if self.full and state == "warm" else 0
+        asked = (str(self.folder), question.what, question.query, state)
+        return measure(work, *asked, runs=self.runs, warm_seconds=warm, python=python)
 
     def _targets(self, name: str, ours: Measured, others: Mapping[str, Measured]) -> tuple[Target, ...]:
         found = list(targets(name, ours, others, in_ms=self.count == DEFAULT_ROWS[0]))

@@ -43,7 +43,9 @@ class Measured:
     peak_mb: float
 
 
-def measure(work: str, *arguments: object, runs: int, warm_seconds: float = 0) -> Measured:
+def measure(
+    work: str, *arguments: object, runs: int, warm_seconds: float = 0, python: str | Path = sys.executable
+) -> Measured:
     """Measure a function in a new process.
 
     Args:
@@ -51,9 +53,10 @@ def measure(work: str, *arguments: object, runs: int, warm_seconds: float = 0) -
         arguments: its arguments, as JSON values.
         runs: the number of runs of which the median is taken.
         warm_seconds: how long it is repeated between the first run and the measured ones.
+        python: the interpreter; another one may have other libraries.
     """
     figures = [json.dumps(arguments), str(runs), str(warm_seconds)]
-    command = [sys.executable, "-m", "bench.measure", work, *figures]
+    command = [str(python), "-m", "bench.measure", work, *figures]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{work} failed, see above; exit code {done.returncode}")

@@ -1,9 +1,14 @@
 """The questions of the reading part have the same answers on both sides: what is compared is the same work."""
 
+import json
+import subprocess
+import venv
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import paimon
 from bench.engine_read import LISTS, run, targets
 from bench.engine_read_work import (
     QUESTIONS,
@@ -16,7 +21,7 @@ from bench.engine_read_work import (
     make_lance,
     ours,
 )
-from bench.measure import Measured
+from bench.measure import ROOT, Measured, measure
 
 ROWS = 2000
 
@@ -51,6 +56,37 @@ def test_lance_answers_the_same(folder, lance_rows, question):
     assert answer(lance(folder, question)()()) == answer(ours(folder, question)()())
 
 
+@pytest.mark.soak
+def test_pypaimon_answers_the_same(folder):
+    python = paimon.python()
+    if python is None:
+        pytest.skip("PyPaimon cannot be installed")
+    measure("bench.paimon_work:make", folder, runs=1, python=python)
+    asked = {name: (q.what, q.query) for name, q in QUESTIONS.items() if name != "wildcard"}
+    program = (
+        "import json, sys; from bench.paimon_work import answer; folder, asked = json.loads(sys.argv[1]);"
+        "print(json.dumps({name: answer(folder, *each) for name, each in asked.items()}))"
+    )
+    done = subprocess.run(
+        [python, "-c", program, json.dumps([folder, asked])], cwd=ROOT, capture_output=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        name: answer(ours(folder, name)()()) for name in asked
+    }
+
+
+def test_pypaimon_is_left_out_where_it_cannot_be_installed(tmp_path, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr(venv, "create", fail)
+    assert paimon.python(tmp_path / "env") is None
+    assert "PyPaimon cannot be installed (no network)" in capsys.readouterr().err
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "complete").write_text(paimon.REQUIREMENT)
+    assert paimon.python(tmp_path / "env") == tmp_path / "env" / "bin" / "python"
+
+
 @pytest.mark.parametrize("question", [name for name, asked in QUESTIONS.items() if asked.is_scan])
 def test_scans_read_every_row_on_both_sides(folder, question):
     read: list[Any] = [ours(folder, question)()(), datafusion(folder, question)()()]
@@ -73,11 +109,15 @@ def test_a_list_finds_the_rows_whose_values_it_has(folder):
 def test_every_question_is_asked_warm_and_cold(tmp_path, monkeypatch):
     took = Measured(1, 4.0, 4.0, 4.0, 4.0, 4.0, 1.0)
     monkeypatch.setattr("bench.engine_read.measure", lambda *_, **__: took)
+    monkeypatch.setattr("bench.paimon.python", lambda: Path("python"))
     rows = list(run(tmp_path, rows=100, runs=1))
     lists = [f"list of {size:,} values of 100, warm" for size in LISTS]
     questions = [f"{name} of 100, {state}" for state in ("warm", "cold") for name in QUESTIONS]
     assert [row.name for row in rows] == [*questions, *lists]
     assert all("DuckDB" in row.others for row in rows if row.name in questions)
+    assert [row.name for row in rows if row.name in questions and "PyPaimon" not in row.others] == [
+        f"wildcard of 100, {state}" for state in ("warm", "cold")
+    ]
     assert all("column" in row.others for row in rows if row.name in lists)
     assert [row.name for row in rows if "DataFusion" in row.others] == [
         f"{name} of 100, {state}" for state in ("warm", "cold") for name in ("one column", "all columns")
