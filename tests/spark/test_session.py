@@ -9,6 +9,7 @@ import venv
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -134,9 +135,10 @@ def test_the_warning_of_python_about_forks_of_the_planner_is_not_printed():
 def test_the_extensions_by_any_of_their_names_are_the_bridge(name):
     builder = SparkSession.Builder().config("spark.sql.extensions", f"their.Extension, {name}")
     assert indextables.configure(builder)._options["spark.sql.extensions"] == f"their.Extension, {name}"
-    running = SimpleNamespace(conf={"spark.sql.extensions": f"their.Extension, {name}"})
+    running: Any = SimpleNamespace(conf={"spark.sql.extensions": f"their.Extension, {name}"})
     assert session_setup._has_bridge(running)
-    assert not session_setup._has_bridge(SimpleNamespace(conf={"spark.sql.extensions": "their.Extension"}))
+    other: Any = SimpleNamespace(conf={"spark.sql.extensions": "their.Extension"})
+    assert not session_setup._has_bridge(other)
 
 
 def test_a_bridge_that_cannot_be_stored_names_the_variable_for_another_folder(tmp_path):
