@@ -64,15 +64,22 @@ def _rows(start: int, count: int) -> pa.Table:
 
 
 def make_table(folder: Path) -> None:
-    """A table of several versions, with a state in between, and version files in both forms."""
-    for number, more in enumerate((PLAIN, PLAIN, {})):
+    """A table of several versions in both forms, with two states, of which the last has a filter bundle."""
+    for number, more in enumerate((PLAIN, PLAIN, {}, {})):
         rows = _rows(number * ROWS, ROWS).slice(0, ROWS if number else 1)
         indextables.write(folder, rows, partition_by=["p"], options={**OPTIONS, **more})
-        if number == 0:
+        if number in (0, 2):
             indextables.sql(f"CHECKPOINT INDEXTABLES '{folder}'")
+    (bundle,) = indextables.open(folder)._log.snapshot().filter_bundles
+    assert bundle.splits == 5
 
 
+# A value that one row has.
+RARE = _rows(ROWS, ROWS)["u"][7].as_py()
 CONDITIONS = {
+    # Filter bundles exclude splits for these.
+    "rare": f"u = '{RARE}'",
+    "absent": f"m TEXTSEARCH 'nowhere' OR u IN ('{RARE}', 'nothing')",
     "search": "m TEXTSEARCH 'alpha AND \"error timeout\"'",
     "compare": "s = 'gamma' AND x < 30 AND ts >= TIMESTAMP '2024-01-05 00:00:00'",
     "nested": "st.a = 3 OR l INDEXQUERY 'retry'",

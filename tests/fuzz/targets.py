@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 
 from indextables.commands.grammar import parse_statement
@@ -28,6 +29,13 @@ from indextables.schema.statistics import null_counts
 from indextables.schema.values import parse_partition_path, parse_values
 from indextables.split.checksum import split_extension
 from indextables.split.footer import CHECKSUM_KEY, FOOTER_KEY, MAGIC, read_footer
+from indextables.split.index.term_filter import (
+    BundleContent,
+    BundleDirectory,
+    decode_bundle,
+    encode_bundle,
+    probes,
+)
 from indextables.split.mapping import Mapping
 from indextables.split.parquet.metadata import BINARY, I32, I64, LIST, STRUCT, read_struct, write_struct
 from indextables.split.parquet.pages import FileLayout, page_locations, shift_pages
@@ -176,6 +184,31 @@ def _bundle(data: bytes) -> None:
     describe_bundle(store, "a.split")
 
 
+def _filter_bundle(data: bytes) -> None:
+    """The length of a directory, its JSON, and the pages; checksums are made right, as a stranger can."""
+    length = int.from_bytes(data[:2], "little")
+    text, pages = data[2 : 2 + length], data[2 + length :]
+    directory = text + zlib.crc32(text).to_bytes(4, "little")
+    found = BundleDirectory.decode(directory, len(pages) + len(directory))
+    sealed = bytearray(pages + directory)
+    (probe,) = probes(["alpha"])
+    for group in found.groups:
+        for number in range(-(-group.blocks // group.page_blocks)):
+            start, end = group.page_range(number)
+            sealed[end - 4 : end] = page_checksum(group.field, start, sealed[start : end - 4])
+        page = group.page_of(probe)
+        group.test(probe, group.decode_page(page, bytes(sealed[slice(*group.page_range(page))])))
+    content = decode_bundle(bytes(sealed), len(directory))
+    some = content.select(np.arange(len(content.keys)) % 2 == 0)
+    again, size = encode_bundle(BundleContent.merge([content, *some.cut(1000)]))
+    assert len(decode_bundle(again, size).keys) == len(content.keys) + len(some.keys)
+
+
+def page_checksum(field: str, offset: int, page: bytes | bytearray) -> bytes:
+    """The checksum of a page, as PROTOCOL.md has it."""
+    return zlib.crc32(f"{field}\0{offset}\0".encode() + bytes(page)).to_bytes(4, "little")
+
+
 def _mapping(data: bytes) -> None:
     Mapping.from_json(data)
 
@@ -253,6 +286,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "checkpoint": _checkpoint,
     "command": _command,
     "condition": _condition,
+    "filter_bundle": _filter_bundle,
     "folder": _folder,
     "footer": _footer,
     "index_file": _index_file,

@@ -195,19 +195,22 @@ def opened(folder: Path | str, rows: list[dict[str, Any]], cache: Path) -> Opene
 
 
 def generated(folder: Path, kind: str, rows: int = 60, seed: int = 7) -> Opened:
-    """A table of so many rows: in one split, in several with partitions, or merged from several."""
+    """A table of so many rows: in one split, in several with partitions or filter bundles, or merged."""
     rng = random.Random(seed)
     made = [_row(rng, number) for number in range(rows)]
     data = pa.Table.from_pylist(made, schema=SCHEMA)
     place = folder / "table"
-    parts = 1 if kind == "single" else 3
+    parts = {"single": 1, "bundled": 5}.get(kind, 3)
     partitions = ["part"] if kind == "partitioned" else []
+    options = {**INDEXING, "checkpoint.interval": "1"} if kind == "bundled" else INDEXING
     for part in range(parts):
         size = -(-rows // parts)
-        indextables.write(place, data.slice(part * size, size), partition_by=partitions, options=INDEXING)
+        indextables.write(place, data.slice(part * size, size), partition_by=partitions, options=options)
     if kind == "merged":
         merging.merge(TransactionLog(open_store(place), engine="test"), Options())
     table = opened(place, data.to_pylist(), folder / "cache")
+    if kind == "bundled":
+        assert sum(bundle.splits for bundle in table.snapshot.filter_bundles) == parts
     if kind == "merged":
         assert table.snapshot.files().num_rows == 1
     return table

@@ -23,7 +23,7 @@ from tests.read.read_tables import generated, opened
 
 NUMBERS = ["n", "f", "g", "d"]
 ORDERED = [*NUMBERS, "big", "s", "day", "ts", "flag", "part", "wide", "h"]
-KINDS = ["single", "partitioned", "merged"]
+KINDS = ["single", "partitioned", "bundled", "merged"]
 
 
 @pytest.fixture(scope="module")

@@ -267,7 +267,7 @@ CONDITIONS = st.recursive(
     max_leaves=5,
 )
 
-KINDS = ["single", "partitioned", "merged"]
+KINDS = ["single", "partitioned", "bundled", "merged"]
 
 
 @pytest.fixture(scope="module")

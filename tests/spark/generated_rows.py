@@ -253,7 +253,8 @@ def make_pair(
     Args:
         seed: decides the rows and how the table is partitioned.
         count: how many rows.
-        writes: how many appends make the table; each adds splits.
+        writes: how many appends make the table; each adds splits. Every fourth table has at least four
+            splits, with their term filters in bundles.
         through_spark: whether Spark writes the table, or plain Python.
     """
     rng = random.Random(seed)
@@ -264,6 +265,10 @@ def make_pair(
         for key, value in options.items()
         if key.removeprefix("indexing.typemap.") not in partitions
     }
+    bundled = seed % 4 == 0
+    if bundled:
+        options["checkpoint.interval"] = "1"
+        writes = writes if partitions else max(writes, 4)
     grows = seed % 5 == 2 and "small" not in partitions and not any("fields" in key for key in options)
     names = f"ours_{seed}", f"plain_{seed}"
     table, parquet = folder / (names[0] + FOLDERS[seed % len(FOLDERS)]), folder / names[1]
@@ -281,6 +286,8 @@ def make_pair(
             writer.partitionBy(*map(quoted, partitions)).mode("append").save(str(table))
         else:
             indextables.write(table, made, partition_by=partitions, options=more)
+    if bundled:
+        assert sum(bundle.splits for bundle in indextables.open(table)._log.snapshot().filter_bundles) >= 4
     if seed % 7 == 3:
         indextables.open(table).merge()
     ours = spark.read.format("indextables").load(str(table))
