@@ -202,6 +202,7 @@ FOREIGN_NAMES = {
         "SessionCatalog",
         "SessionState",
         "cancelJobGroup",
+        "cancelJobGroupAndFutureJobs",
         "indextables_spark",
         "injectPreOperatorOptimizationRule",
     ),
