@@ -162,8 +162,8 @@ def follow(
     """
     check_following(following, opened, options)
     versions = new_versions(log, opened, since, interval=interval, timeout=timeout)
-    found = (inserted_rows(log, first, end, following, options) for first, end in versions)
-    return (rows for rows in found if rows.num_rows)
+    tables = (inserted_rows(log, first, end, following, options) for first, end in versions)
+    return (rows for rows in tables if rows.num_rows)
 
 
 def _condition(following: Following, snapshot: Snapshot) -> Predicate | None:
