@@ -82,11 +82,13 @@ def rows(number, count=400):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """The same rows with filters and without."""
+    """The same rows with filters, without, and with a bundle of the filters."""
     folder = tmp_path_factory.mktemp("integers")
     for number in range(SPLITS):
         indextables.write(folder / "with", rows(number))
         indextables.write(folder / "without", rows(number), options={"indexing.termFilters": "false"})
+        indextables.write(folder / "bundled", rows(number))
+    indextables.open(folder / "bundled").checkpoint()
     return folder
 
 
@@ -133,14 +135,15 @@ def conditions():
 def test_conditions_on_integers_give_the_same_rows_with_filters_and_without(tables, condition):
     answers = [
         indextables.open(tables / name).scan(columns=["big"], where=condition)["big"].to_pylist()
-        for name in ("with", "without")
+        for name in ("with", "without", "bundled")
     ]
-    assert sorted(answers[0]) == sorted(answers[1])
+    assert sorted(answers[0]) == sorted(answers[1]) == sorted(answers[2])
 
 
-def test_splits_without_an_integer_are_skipped(tables, tmp_path):
+@pytest.mark.parametrize("name", ["with", "bundled"])
+def test_splits_without_an_integer_are_skipped(tables, tmp_path, name):
     close_splits()
-    table = opened(tables / "with", [], tmp_path / "cache")
+    table = opened(tables / name, [], tmp_path / "cache")
     value = rows(2)["small"][0]
     for condition in (
         Compare(Op.EQ, Column(("small",)), value),
