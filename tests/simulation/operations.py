@@ -358,12 +358,12 @@ class StreamRead(Operation):
         truth = world.oracle.truth
         for path, kind, version in files:
             record = truth[version]
-            known = (
+            paths = (
                 record.live
                 if offset.initial and version == offset.first
                 else (record.added if kind == INSERT else record.removed)
             )
-            if path not in known or (path, kind, version) in seen:
+            if path not in paths or (path, kind, version) in seen:
                 world.fail(f"a stream returns {path} as {kind} of version {version}, which is wrong or twice")
             seen.add((path, kind, version))
 

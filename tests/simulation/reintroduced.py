@@ -285,22 +285,3 @@ def snapshots_have_no_other_base(patch: Patch) -> None:
 def truncations_delete_without_a_base(patch: Patch) -> None:
     """A truncation deletes what is before a version without a look whether its state is still there."""
     patch.setattr(retention, "check_base", lambda *_, **__: None)
-
-
-@_bug("listing-of-two-moments", None)
-def a_listing_without_base_and_state_means_another_table(patch: Patch) -> None:
-    """A log that is truncated while it is listed is taken for that of another table: the commit is undone."""
-    original = _Commit._by_later_files
-    listings: list[Listing] = []
-
-    def by_later_files(self: _Commit, listing: Listing, version: int) -> _Created | None:
-        listings.append(listing)
-        return original(self, listing, version) if len(listings) == 1 else None
-
-    def check_created(self: _Commit, version: int, base: Snapshot | None) -> _Created:
-        listings.clear()
-        return checked(self, version, base)
-
-    checked = _Commit._check_created
-    patch.setattr(_Commit, "_by_later_files", by_later_files)
-    patch.setattr(_Commit, "_check_created", check_created)
