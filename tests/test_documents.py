@@ -15,6 +15,7 @@ from indextables.split.footer import FORMAT_VERSION, IndexFile
 from scripts import site_pages
 from tests import ROOT
 from tests.page_examples import Example, examples, table_below
+from tests.simulation.reintroduced import BUGS
 
 GUIDES = [
     *("README.md", "docs/guide/start.md", "docs/guide/streaming.md", "docs/guide/companion.md"),
@@ -270,6 +271,27 @@ def test_the_api_reference_has_every_public_name() -> None:
         {*indextables.__all__} - {"IndexTablesError", "__version__"}
     )
     assert len(shown) == len(set(shown))
+
+
+def test_the_tests_of_each_behaviour_exist() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## What the tests protect\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+) \| `(.+)` \|$", section, re.MULTILINE)
+    assert len(rows) > 30
+    assert len({behaviour for behaviour, _ in rows}) == len(rows)
+    for behaviour, module in rows:
+        path = ROOT / module
+        assert path.is_file(), f"{module} does not exist: {behaviour}"
+        assert re.search(r"^ *def test_", path.read_text(), re.MULTILINE), (
+            f"{module} has no test: {behaviour}"
+        )
+
+
+def test_the_simulator_page_has_the_seeds_that_find_each_bug() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## The simulator\n")[1].split("\n## ")[0]
+    seeds = re.findall(r"^\| `(.+?)` \| .+ \| ([\d,]+) \|$", section, re.MULTILINE)
+    assert {name: int(seed.replace(",", "")) for name, seed in seeds} == {
+        name: bug.found_at for name, bug in BUGS.items()
+    }
 
 
 def test_lines_of_pages_are_short_enough_to_review() -> None:

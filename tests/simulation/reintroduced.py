@@ -52,7 +52,7 @@ def _bug(name: str, found_at: int | None) -> Callable[[Callable[[Patch], None]],
     return register
 
 
-@_bug("C1", 8)
+@_bug("C1", 4)
 def errors_after_the_create_count_as_failures(patch: Patch) -> None:
     """A storage error after the version was created is taken for a failed commit: its splits are deleted."""
     original = transaction_log.commit  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ class _AnyIdentity(str):
     __hash__ = str.__hash__
 
 
-@_bug("C2", 77)
+@_bug("C2", 140)
 def bases_are_known_by_number(patch: Patch) -> None:
     """A base is known by its number only: a commit lands in a table that was made anew."""
 
@@ -97,14 +97,14 @@ def bases_are_known_by_number(patch: Patch) -> None:
     patch.setattr(load, "check_lineage", lambda *_: None)
 
 
-@_bug("C3", 287)
+@_bug("C3", 30)
 def metadata_changes_do_not_conflict_with_appends(patch: Patch) -> None:
     """A change of schema, partitioning or indexing does not conflict with rows that are added meanwhile."""
     patch.setattr(conflict, "_differs", lambda *_: False)
     patch.setattr(conflict, "_indexing", lambda *_: {})
 
 
-@_bug("C4", 528)
+@_bug("C4", 610)
 def file_times_tell_whether_a_version_counts(patch: Patch) -> None:
     """A version is deleted if a state of it or of a later one seems to be older by the files' times."""
     original = _Commit.confirm
@@ -131,7 +131,7 @@ def _without_fallback(patch: Patch) -> None:
     patch.setattr(Loader, "load_first", load_first)
 
 
-@_bug("C5", 384)
+@_bug("C5", 339)
 def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     """An incremental state stays if its manifests are there, though its base is gone and they are next."""
     original = checkpoint._check_state
@@ -146,7 +146,7 @@ def states_may_keep_manifests_of_a_base_that_is_gone(patch: Patch) -> None:
     patch.setattr(checkpoint, "_has_base", lambda *_: True)
 
 
-@_bug("C6", 439)
+@_bug("C6", 770)
 def compacted_states_are_not_checked(patch: Patch) -> None:
     """A compacted state is never checked after it became visible: its manifests may be deleted before."""
     original = checkpoint._check_state
@@ -158,13 +158,13 @@ def compacted_states_are_not_checked(patch: Patch) -> None:
     patch.setattr(checkpoint, "_check_state", check)
 
 
-@_bug("slow-checkpoint", 3699)
+@_bug("slow-checkpoint", 4018)
 def states_may_appear_long_after_their_manifests(patch: Patch) -> None:
     """A state appears hours after its manifests were written: a purge may be about to delete them as orphans."""
     patch.setattr(checkpoint, "MAX_CHECKPOINT_MS", 1 << 60)
 
 
-@_bug("C7", 10)
+@_bug("C7", 27)
 def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     """A folder with `=` in its name is never asked whether it is a table: a purge deletes its splits."""
     original = listing.TableListing._in_another_table
@@ -176,7 +176,7 @@ def folders_with_an_equals_sign_are_partitions(patch: Patch) -> None:
     patch.setattr(listing.TableListing, "_in_another_table", in_another_table)
 
 
-@_bug("H1", 105)
+@_bug("H1", 9)
 def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     """A first write that loses version 0 goes on as planned: overwrites double rows, `ignore` writes."""
 
@@ -186,7 +186,7 @@ def the_loser_of_version_0_does_not_plan_again(patch: Patch) -> None:
     patch.setattr(plan, "_plan_again", plan_again)
 
 
-@_bug("H6-removes", 110)
+@_bug("H6-removes", 108)
 def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     """A version without added splits counts whatever states there are: nobody may ever see it."""
     original = _Commit.confirm
@@ -199,7 +199,7 @@ def removes_are_not_checked_after_a_truncation(patch: Patch) -> None:
     patch.setattr(_Commit, "confirm", confirm)
 
 
-@_bug("H6-pointer", 2607)
+@_bug("H6-pointer", 487)
 def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     """Whether a version counts is asked only if the pointer names a later one, and it may go backwards."""
     original = _Commit.confirm
@@ -213,7 +213,7 @@ def only_the_pointer_tells_of_a_truncation(patch: Patch) -> None:
     patch.setattr(_Commit, "confirm", confirm)
 
 
-@_bug("H7", 619)
+@_bug("H7", 360)
 def a_refusal_forgets_an_unknown_attempt(patch: Patch) -> None:
     """After an attempt whose outcome is unknown, a refused one counts as a failure: the splits are deleted."""
     original = _Commit.create
@@ -228,7 +228,7 @@ def a_refusal_forgets_an_unknown_attempt(patch: Patch) -> None:
     patch.setattr(_Commit, "create", create)
 
 
-@_bug("M1", 0)
+@_bug("M1", 89)
 def restores_do_not_conflict_with_purges(patch: Patch) -> None:
     """A restore checks that its splits are there, and a purge deletes them before it commits."""
     patch.setattr(conflict, "_purge_problem", lambda *_: None)
@@ -252,7 +252,7 @@ def a_path_added_again_counts_as_new(patch: Patch) -> None:
     patch.setattr(checkpoint, "tombstones_of", tombstones_of)
 
 
-@_bug("M6", 783)
+@_bug("M6", 1111)
 def storage_errors_count_as_damage(patch: Patch) -> None:
     """A merge takes a storage error for a damaged split, which then rests for a day."""
     original = merge.open_merge_input
@@ -268,20 +268,20 @@ def storage_errors_count_as_damage(patch: Patch) -> None:
     patch.setattr(merge, "open_merge_input", open_merge_input)
 
 
-@_bug("H5", 108)
+@_bug("H5", 2)
 def maintenance_ignores_the_writer_protocol(patch: Patch) -> None:
     """Purge, truncation and checkpoint work on tables that ask for a newer writer."""
     patch.setattr(transaction_log, "check_writable", lambda *_: None)
     patch.setattr(purge, "check_writable", lambda *_: None)
 
 
-@_bug("late-manifests", 235)
+@_bug("late-manifests", 713)
 def snapshots_have_no_other_base(patch: Patch) -> None:
     """A snapshot whose manifests are deleted by a truncation before they are read has no other base."""
     _without_fallback(patch)
 
 
-@_bug("truncate-without-base", 497)
+@_bug("truncate-without-base", 357)
 def truncations_delete_without_a_base(patch: Patch) -> None:
     """A truncation deletes what is before a version without a look whether its state is still there."""
     patch.setattr(retention, "check_base", lambda *_, **__: None)
