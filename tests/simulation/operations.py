@@ -448,8 +448,7 @@ class Restore(Operation):
         wanted = set(oracle.rows(oracle.truth[self.target]))
         if wanted - rows:
             return f"rows {sorted(wanted - rows)} did not come back"
-        versions = {r.operation: r.version for r in oracle.truth if r.operation is not None}
-        old = [row for row in rows - wanted if versions.get(oracle.writers[row], -1) < self.seen]
+        old = [row for row in rows - wanted if oracle.version_with(row) < self.seen]
         return f"rows {sorted(old)} did not go" if old else None
 
 

@@ -196,7 +196,9 @@ class Oracle(Watcher):
     def _adopt(self, process: Process) -> None:
         operation: Operation | None = process.operation  # type: ignore[assignment]
         if operation is not None and operation.epoch != self.epoch and not operation.planned:
-            operation.epoch, operation.seen = self.epoch, self.first_versions
+            # It may have listed the versions of the table that was there before, and read these in this one.
+            listed = min(operation.seen or self.first_versions, self.first_versions)
+            operation.epoch, operation.seen = self.epoch, listed
 
     def replaced(self, truth: list[VersionRecord]) -> None:
         """The table was deleted, and another one is there."""
@@ -355,6 +357,10 @@ class Oracle(Watcher):
     def rows(self, record: VersionRecord) -> Counter[int]:
         """The rows of a version."""
         return Counter(row for path in record.live for row in self.splits[path].rows)
+
+    def version_with(self, row: int) -> int:
+        """The first version with a row."""
+        return next(record.version for record in self.truth if row in self.rows(record))
 
     def partition(self, row: int) -> str:
         """The partition that a row was written to."""
