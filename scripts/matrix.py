@@ -51,14 +51,18 @@ TESTS = (
     "tests/spark/test_buckets.py",
     "tests/spark/test_cached_data.py",
     "tests/spark/test_catalog.py",
+    "tests/spark/test_catalog_statements.py",
     "tests/spark/test_pushdown.py",
     "tests/spark/test_searches_above_joins.py",
     "tests/spark/test_session.py",
     "tests/spark/test_snapshots.py",
+    "tests/spark/test_spark_addresses.py",
     "tests/spark/test_spark_commands.py",
+    "tests/spark/test_split_metadata.py",
     "tests/spark/test_stream_source.py",
     "tests/spark/test_streams.py",
     "tests/spark/test_write.py",
+    "tests/spark/test_write_metrics.py",
 )
 
 # Tests without Spark that run on the newest Python.
