@@ -240,6 +240,12 @@ class _Build:
     warned: bool = False
 
 
+def needs_indexing(refs: Iterable[SplitRef]) -> bool:
+    """Whether splits of IndexTables for Scala have so many rows that indexing them is worth a warning."""
+    rows = sum(ref.num_records or 0 for ref in refs if not ref.is_parquet and ref.source_file is None)
+    return rows >= _MANY_ROWS
+
+
 class _BuildProgress:
     """Warns that splits of IndexTables for Scala are indexed before they can be searched, and how far it is.
 

@@ -6,6 +6,7 @@ import pickle
 import threading
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from indextables import diagnostics
 from indextables.errors import PredicateError
 from indextables.options import Options
 from indextables.predicate import Search, SearchKind, to_sql
+from indextables.read import split_source
 from indextables.read.spec import SortKey
 from indextables.read.split_rows import first_rows
 from indextables.read.table_context import SplitRef
@@ -250,6 +252,33 @@ def test_many_splits_are_read_by_the_planner_if_that_is_faster_than_tasks(many, 
     assert [part["kind"] for part in reply["partitions"]] == ["answer"], "240 ms here, 150 + 120 by tasks"
     reply, _ = ask("plan", {**SEARCH, "parallelism": 100}, many)
     assert {part["kind"] for part in reply["partitions"]} == {"task"}, "240 ms here, 150 + 2 by tasks"
+
+
+ORIGINAL = Path(__file__).parents[3] / "../shared/fixtures/original-0.5.3/text"
+
+
+@pytest.mark.skipif(not ORIGINAL.exists(), reason="the original's tables are not here")
+def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_index_them(monkeypatch):
+    table = indextables.open(ORIGINAL)
+    column = table.schema.names[0]
+    field = {"name": column, "type": "string", "nullable": True, "metadata": {}}
+    request = {
+        "columns": [column],
+        "schema": json.dumps({"type": "struct", "fields": [field]}),
+        "virtual": [{"name": "v1", "kind": "indexquery", "query": "a OR b"}],
+        "filters": [op("=", col("v1"), lit("boolean", True))],
+    }
+    in_tasks = {"read.inline.maxrows": "0"}
+    reply, _ = ask("plan", request, ORIGINAL, **in_tasks)
+    assert {part["kind"] for part in reply["partitions"]} == {"task"}
+    assert "warnings" not in reply, "these splits are small"
+    rows = sum(table.files()["numRecords"].to_pylist())
+    monkeypatch.setattr(split_source, "_MANY_ROWS", rows)
+    (warning,) = ask("plan", request, ORIGINAL, **in_tasks)[0]["warnings"]
+    assert "tasks index its rows" in warning
+    assert "CONVERT INDEXTABLES" in warning
+    everything = {**request, "virtual": [], "filters": []}
+    assert "warnings" not in ask("plan", everything, ORIGINAL, **in_tasks)[0]
 
 
 def test_splits_without_the_word_are_in_no_task(many):

@@ -98,19 +98,24 @@ class _Warnings(logging.Handler):
         self.sentences.append(record.getMessage())
 
 
+# What these say is for the user of the session, not for the log of a planner process.
+_LOGGERS = [logging.getLogger(name) for name in ("indextables.options", "indextables.spark.planner")]
+
+
 def answer(operation: str, request: str, blobs: Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
     """The reply to one call; an IndexTablesError is a reply that has only its message."""
-    logger = logging.getLogger("indextables.options")
-    warnings, propagate = _Warnings(), logger.propagate
-    logger.addHandler(warnings)
-    logger.propagate = False
+    warnings, propagate = _Warnings(), [logger.propagate for logger in _LOGGERS]
+    for logger in _LOGGERS:
+        logger.addHandler(warnings)
+        logger.propagate = False
     try:
         reply, reply_blobs = OPERATIONS[operation](json.loads(request), blobs)
     except IndexTablesError as error:
         reply, reply_blobs = {"error": str(error)}, ()
     finally:
-        logger.removeHandler(warnings)
-        logger.propagate = propagate
+        for logger, before in zip(_LOGGERS, propagate, strict=True):
+            logger.removeHandler(warnings)
+            logger.propagate = before
     if warnings.sentences:
         reply = {**reply, "warnings": warnings.sentences}
     if recorded := metrics.take_new():

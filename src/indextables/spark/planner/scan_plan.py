@@ -1,6 +1,7 @@
 """The operation `plan`: the partitions of a scan. Small results are in the plan itself."""
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,13 +12,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import PredicateError
 from indextables.log.pruning.metrics_evaluator import First
-from indextables.predicate import Always, Predicate
+from indextables.predicate import Always, Predicate, Search
+from indextables.predicate.traversal import searches_of
 from indextables.read.aggregation.from_log import from_log
 from indextables.read.aggregation.from_split import empty_partial
 from indextables.read.aggregation.partials import result_table
 from indextables.read.execute import sufficient_splits
 from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
+from indextables.read.split_source import needs_indexing
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import pushed_spec
 from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks, open_ahead
@@ -29,6 +32,8 @@ from indextables.spark.planner.split_assignment import (
     select_splits,
 )
 from indextables.spark.tasks import METRICS, ReadFunction, TaskMetrics, dumps, to_wire, wire_schema
+
+_logger = logging.getLogger(__name__)
 
 Request = Mapping[str, Any]
 Reply = tuple[Mapping[str, Any], Sequence[bytes]]
@@ -82,6 +87,7 @@ class _Plan:
         note_tasks()
         splits = [ref for task in tasks for ref in task.splits]
         open_ahead(spec, splits, context.location.store, self.request["parallelism"])
+        _warn_of_indexing(spec, tasks, context)
         schema = StructType.fromJson(json.loads(self.request["schema"]))
         result = StructType([*schema.fields, StructField(METRICS, StringType())])
         self.function = dumps((ReadFunction(context.location.store.with_credentials(), spec), result))
@@ -156,6 +162,23 @@ def _plan_groups(
         plan.add_result(result_table(parts, spec).to_batches(), spec.schema)
     plan.add_tasks(spec, _assigned(request, context, rest, aggregate=True), context)
     return plan
+
+
+def _warn_of_indexing(
+    spec: ScanSpec | AggregateSpec, tasks: Sequence[TaskSplits], context: ReadContext
+) -> None:
+    """Warn on the driver of what tasks do before a search; their own warnings stay with the executors."""
+    virtual = spec.virtual.values() if isinstance(spec, ScanSpec) else ()
+    if not any(searches_of(spec.where)) and not any(isinstance(column, Search) for column in virtual):
+        return
+    if needs_indexing(ref for task in tasks for ref in task.splits):
+        url = context.location.store.url
+        _logger.warning(
+            "%s was written by IndexTables for Scala: before the first search, tasks index its rows on the "
+            "machines that they run on, which can take minutes; the logs of executors say how far it is. "
+            "Later searches use these indexes. To do this once for all, run CONVERT INDEXTABLES '%s'",
+            url, url,
+        )  # fmt: skip
 
 
 def _assigned(
