@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.parser.ParserInterface
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.StaticSQLConf
+import org.apache.spark.util.Utils
 
 /** Gives to a session that runs already what `spark.sql.extensions` would have given it at its start. */
 object Attach {
@@ -33,7 +34,7 @@ object Attach {
 
   private def attach(session: SparkSession): Unit = session.synchronized {
     val state = session.sessionState
-    val configured = state.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS).exists(_.contains(classOf[Extensions].getName))
+    val configured = state.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS).exists(_.exists(isExtensions))
     val attached = state.conf.getConfString(Mark, "false").toBoolean
     if (!configured && !attached) {
       val added = new SparkSessionExtensions
@@ -57,6 +58,10 @@ object Attach {
       state.conf.setConfString(Mark, "true")
     }
   }
+
+  /** Whether a class is `Extensions`, perhaps by a name of IndexTables for Scala. */
+  private def isExtensions(name: String): Boolean =
+    try classOf[Extensions].isAssignableFrom(Utils.classForName[Any](name)) catch { case NonFatal(_) | _: LinkageError => false }
 
   private def append(analyzer: Analyzer, field: String, rules: Seq[Any]): Unit =
     replace(analyzer, _.getName == field, (before: Any) => before.asInstanceOf[Seq[Any]] ++ rules)

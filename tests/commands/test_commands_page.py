@@ -14,6 +14,7 @@ import indextables as it
 from indextables.cli.main import FAILED, INTERRUPTED
 from indextables.cli.queries import NOTHING_FOUND
 from indextables.commands import COMMANDS
+from indextables.commands.declarations import TableArgument
 from indextables.commands.execute import implementation_of
 from tests.maintenance_tables import TEXT
 
@@ -99,4 +100,7 @@ def test_the_page_names_every_interface() -> None:
     for command in COMMANDS:
         called = command.python if "." in command.python else f"indextables.{command.python}"
         sql = " / ".join(f"`{opening}`" for opening in command.openings)
-        assert f"| {sql} | `indextables {command.program}` | `{called}` |" in page
+        program, _, choice = command.program.partition(" ")
+        if choice:
+            program += f" PATH {choice}" if command.table is TableArgument.REQUIRED else f" {choice}"
+        assert f"| {sql} | `indextables {program}` | `{called}` |" in page
