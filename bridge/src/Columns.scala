@@ -17,5 +17,18 @@ object Columns {
     catalog.find(_.name.equalsIgnoreCase(column.name)).flatMap(_.getComment()).map(column.withComment).getOrElse(column)
   })
 
+  /** The partition column that a clause names; other layouts are refused. */
+  def partitionName(transform: Transform): String = transform match {
+    case IdentityTransform(FieldReference(Seq(column))) => column
+    case other if layouts(other.name) => throw new Failure(
+      s"a table of indextables has neither buckets nor clusters, as ${other.describe} describes; leave CLUSTERED BY or CLUSTER BY " +
+        "out: splits are skipped by the minimum and maximum of every column, so write sorted rows, or partition by a column")
+    case other => throw new Failure(
+      s"a table of indextables is partitioned by columns as they are, not by ${other.describe}; " +
+        "add a column with that value and partition by it")
+  }
+
+  private val layouts = Set("bucket", "sorted_bucket", "cluster_by")
+
   def partitioning(name: String): Transform = IdentityTransform(FieldReference(Seq(name)))
 }

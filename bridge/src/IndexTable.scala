@@ -52,12 +52,7 @@ class IndexTable(
   /** The partition columns, if the writer names them; a catalog does. */
   def declaredPartitions: Option[Array[String]] = partitionBy.orElse(
     if (!named) None
-    else Some(partitioning.map {
-      case IdentityTransform(FieldReference(Seq(column))) => column
-      case other => throw new Failure(
-        s"a table of indextables is partitioned by columns as they are, not by ${other.describe}; " +
-          "add a column with that value and partition by it")
-    }))
+    else Some(partitioning.map(Columns.partitionName)))
 
   def withSchema(wider: StructType): IndexTable =
     new IndexTable(wider, partitioning, properties, cachedInfo, mode, partitionBy, written, batch)

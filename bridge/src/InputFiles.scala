@@ -82,9 +82,19 @@ case class SeveralPaths(session: SparkSession) extends Rule[LogicalPlan] {
           "and combine them by unionByName")
       }
       val first = Project(
-        relation.output.zip(parts.head._2.output).map { case (column, own) => Alias(own, column.name)(exprId = column.exprId) },
+        selected(relation.output, parts.head).map { case (column, own) => Alias(own, column.name)(exprId = column.exprId) },
         parts.head._2)
-      if (parts.size == 1) first else Union(first +: parts.tail.map(_._2))
+      val others = parts.tail.map(part => Project(selected(relation.output, part).map(_._2), part._2))
+      if (others.isEmpty) first else Union(first +: others)
+  }
+
+  /** The columns of a schema, which may be given by `schema(...)`, and those of a table that they name. */
+  private def selected(schema: Seq[Attribute], part: (String, LogicalPlan)): Seq[(Attribute, Attribute)] = schema.map { column =>
+    val own = part._2.output.find(own => conf.resolver(own.name, column.name))
+    own.filter(_.dataType.asNullable == column.dataType.asNullable).map(column -> _).getOrElse(throw new Failure(
+      s"the schema has a column ${column.name} ${column.dataType.sql}, but the table at ${part._1} has " +
+        s"${own.map(found => s"${found.name} ${found.dataType.sql}").getOrElse(part._2.output.map(_.name).mkString("the columns ", ", ", ""))}; " +
+        "leave the schema out, or give columns as the tables have them"))
   }
 
   private def columns(plan: LogicalPlan) = plan.output.map((column: Attribute) => (column.name, column.dataType))

@@ -7,18 +7,23 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.CatalogV2Util
+import org.apache.spark.sql.connector.expressions.Transform
 
 /** Refuses what a catalog would accept and the table's log would not follow. */
 case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
   override def apply(plan: LogicalPlan): Unit = plan match {
     case AlterTableWithComment(command, _) => apply(command)
-    case create: CreateTableAsSelect if !create.ignoreIfExists => create.tableSpec match {
+    case create: CreateTableAsSelect => create.tableSpec match {
       case spec: TableSpec if Provider.isName(spec.provider) =>
-        spec.location.filter(at => TableInfo.of(options(at)).nonEmpty).foreach { at =>
+        checkLayout(create.partitioning, spec)
+        if (!create.ignoreIfExists) spec.location.filter(at => TableInfo.of(options(at)).nonEmpty).foreach { at =>
           throw new Failure(s"a table exists at $at; insert into it, or choose another location")
         }
       case _ =>
     }
+    case create: CreateTable => checkLayout(create.partitioning, create.tableSpec)
+    case replace: ReplaceTable => checkLayout(replace.partitioning, replace.tableSpec)
+    case replace: ReplaceTableAsSelect => checkLayout(replace.partitioning, replace.tableSpec)
     case SetTableProperties(ResolvedTable(_, _, table: IndexTable, _), changes) =>
       val all = new util.HashMap[String, String](table.properties)
       changes.foreach { case (key, value) => all.put(key, value) }
@@ -43,6 +48,9 @@ case class TableChecks(session: SparkSession) extends (LogicalPlan => Unit) {
     }
     case _ =>
   }
+
+  private def checkLayout(partitioning: Seq[Transform], spec: TableSpecBase): Unit =
+    if (Provider.isName(spec.provider)) partitioning.foreach(Columns.partitionName)
 
   private def partitionsAreLast(table: IndexTable): Boolean =
     table.schema.fieldNames.takeRight(table.partitionNames.size).sameElements(table.partitionNames)

@@ -208,6 +208,9 @@ def test_a_path_is_a_name(spark, tmp_path):
 
 
 def test_a_table_partitioned_by_an_expression_is_refused(spark, name):
-    spark.sql(f"CREATE TABLE {name} (id INT, text STRING) USING indextables CLUSTERED BY (id) INTO 4 BUCKETS")
-    with pytest.raises(AnalysisException, match="partitioned by columns as they are"):
-        spark.sql(f"INSERT INTO {name} VALUES (1, 'x')")
+    for create in ("CREATE TABLE", "CREATE OR REPLACE TABLE"):
+        with pytest.raises(
+            AnalysisException, match=r"partitioned by columns as they are, not by years\(day\)"
+        ):
+            spark.sql(f"{create} {name} (id INT, day DATE) USING indextables PARTITIONED BY (years(day))")
+    assert not spark.catalog.tableExists(name)

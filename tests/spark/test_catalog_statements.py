@@ -283,3 +283,15 @@ def test_a_table_that_cannot_be_read_is_named_instead_of_a_syntax_error(sql, tmp
         sql(f"OPTIMIZE '{tmp_path}/t'")
     assert "_transaction_log" in str(caught.value)
     assert "syntax error" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    "layout", ["CLUSTERED BY (a) INTO 2 BUCKETS", "CLUSTER BY (a)", "PARTITIONED BY (bucket(2, a))"]
+)
+@pytest.mark.parametrize("rows", ["", "AS SELECT 1 AS a, 2 AS b"])
+def test_a_layout_that_tables_do_not_have_is_refused_when_a_table_is_created(sql, layout, rows):
+    columns = "" if rows else "(a INT, b INT)"
+    for create in ("CREATE", "CREATE OR REPLACE"):
+        with pytest.raises(AnalysisException, match="has neither buckets nor clusters"):
+            sql(f"{create} TABLE laid_out {columns} USING indextables {layout} {rows}")
+    assert sql("SHOW TABLES LIKE 'laid_out'") == []

@@ -66,6 +66,18 @@ def test_input_file_name_of_other_sources_is_theirs(spark, paths, tmp_path):
     assert name.endswith(".parquet")
 
 
+def test_several_tables_are_loaded_with_some_columns_of_a_schema(spark, paths):
+    reader = spark.read.format("indextables")
+    some = reader.schema("message STRING").load(list(paths))
+    assert some.columns == ["message"]
+    assert some.where("message INDEXQUERY 'w3'").collect() == [("w3 word",), ("w3 word",)]
+    swapped = reader.schema("message STRING, id BIGINT").load(list(paths))
+    assert sorted(swapped.where("id < 1").collect()) == [("w0 word", 0), ("w0 word", 0)]
+    for schema, problem in (("id STRING", "has id BIGINT"), ("nope INT", "has the columns id, message")):
+        with pytest.raises(AnalysisException, match=problem):
+            reader.schema(schema).load(list(paths)).collect()
+
+
 def test_several_tables_are_loaded_as_one(spark, paths):
     both = load(spark, list(paths))
     assert both.count() == 25
