@@ -112,6 +112,40 @@ def test_rows_by_position_equal_a_scan(tmp_path, writer):
                 )
 
 
+def test_texts_of_few_values_are_no_texts_until_rows_are_selected(tmp_path):
+    """Rows in most pages of a file come from a scan that reads such columns as codes."""
+    rows = 9000
+    source = tmp_path / "source"
+    source.mkdir()
+    written = pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "level": [None if i % 11 == 0 else ("INFO", "WARN", "ERROR")[i % 3] for i in range(rows)],
+            "a.b": [f"dotted {i % 2}" for i in range(rows)],
+            "raw": pa.array([bytes([i % 3]) for i in range(rows)], pa.binary()),
+            "message": [f"message {i * 7919}" for i in range(rows)],
+            "nested": [{"level": f"inner {i % 2}"} for i in range(rows)],
+        }
+    )
+    pq.write_table(
+        written, source / "part.parquet", row_group_size=4000, data_page_size=1000, write_page_index=True
+    )
+    snapshot = open_source("parquet", str(source))
+    reader = SourceReader(snapshot)
+    opened = reader.open(snapshot.files[0])
+    schemas = {
+        batch.schema.field("level").type
+        for _, batch in opened.scan([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], 512, coded=True)
+    }
+    assert schemas == {pa.dictionary(pa.int32(), pa.string())}
+    for step in (1, 7, 60):
+        positions = np.arange(3, rows, step, dtype=np.int64)
+        if step < 60:
+            assert opened.is_dense(positions, range(6))
+        batches = list(reader.read(snapshot.files[0], positions=positions, batch_rows=700))
+        assert pa.Table.from_batches(batches).to_pylist() == written.take(pa.array(positions)).to_pylist()
+
+
 def test_no_positions_give_no_rows(tmp_path):
     WRITERS["pyarrow"](tmp_path / "part.parquet")
     snapshot = open_source("parquet", str(tmp_path))

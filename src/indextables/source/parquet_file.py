@@ -49,6 +49,8 @@ _TAIL = 64 << 10
 _THREAD_BYTES = 256 << 10
 # So many rows are decoded before those that were asked for are taken out of them.
 _DECODED_ROWS = 1 << 16
+# A column of texts with at most so many bytes a row is stored as codes: a text alone has four and more.
+_CODE_BYTES = 2.5
 # Of the page header (parquet.thrift): its fields, and the kinds of pages.
 _PAGE_TYPE, _PAGE_BYTES, _V1_HEADER, _V2_HEADER, _PAGE_VALUES = 1, 3, 5, 8, 1
 _DATA_PAGE, _DICTIONARY, _DATA_PAGE_V2 = 0, 2, 3
@@ -203,11 +205,12 @@ class ParquetFile:
         return 2 * touched * rows > pages * self.num_rows
 
     def scan(
-        self, columns: Sequence[int], leaves: Sequence[int], batch_rows: int
+        self, columns: Sequence[int], leaves: Sequence[int], batch_rows: int, *, coded: bool = False
     ) -> Iterator[tuple[int, pa.RecordBatch | int]]:
         """All rows in order: the position of the first row of each batch, and the batch.
 
-        Without columns a batch is only its number of rows.
+        Without columns a batch is only its number of rows. With `coded`, columns of few distinct texts are
+        dictionaries: of rows that are left out, no text is made.
         """
         first = 0
         for group in range(self.metadata.num_row_groups):
@@ -218,7 +221,8 @@ class ParquetFile:
                 first += rows
                 continue
             with self._errors():
-                reader = self._open(group, leaves).reader
+                names = self._coded_columns(group, columns) if coded else []
+                reader = self._open(group, leaves, names).reader
                 fitting = int(BATCH_BYTES // max(1.0, self._row_bytes(group, leaves)))
                 batches = reader.iter_batches(max(1, min(batch_rows, fitting)), [group], list(leaves))
             while True:
@@ -282,7 +286,21 @@ class ParquetFile:
         row_group = self._layout.groups[group]
         return sum(row_group.columns[leaf].uncompressed_size for leaf in leaves) / max(1, row_group.rows)
 
-    def _open(self, group: int, leaves: Sequence[int]) -> pq.ParquetFile:
+    def _coded_columns(self, group: int, columns: Sequence[int]) -> list[str]:
+        """The names of columns of texts that are so small in a row group that they can only be codes."""
+        row_group = self._layout.groups[group]
+        names = []
+        for column in columns:
+            leaf, field = self._flat.get(column), self.schema.field(column)
+            if leaf is None or not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+                continue
+            size = row_group.columns[leaf.number].uncompressed_size
+            # The reader takes a name with a dot for a field within another.
+            if size <= _CODE_BYTES * row_group.rows and "." not in field.name:
+                names.append(field.name)
+        return names
+
+    def _open(self, group: int, leaves: Sequence[int], coded: Sequence[str] = ()) -> pq.ParquetFile:
         parts: dict[int, Bytes] = {}
         if not self.data.is_local:
             places = [self._layout.groups[group].columns[leaf].byte_range for leaf in leaves]
@@ -291,6 +309,7 @@ class ParquetFile:
         return pq.ParquetFile(
             self.data.open(parts),
             metadata=self.metadata,
+            read_dictionary=list(coded) or None,
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
             arrow_extensions_enabled=False,

@@ -203,10 +203,7 @@ class SourceReader:
         else:
             selection = _without(positions, deleted)
             if opened.is_dense(selection, projection.columns):
-                others = np.setdiff1d(
-                    np.arange(opened.num_rows, dtype=np.int64), selection, assume_unique=True
-                )
-                rows = self._scan(opened, projection, others, batch_rows)
+                rows = self._select(opened, projection, selection, batch_rows)
             else:
                 rows = self._fetch(opened, projection, selection, batch_rows)
         for numbers, arrays in rows:
@@ -260,6 +257,22 @@ class SourceReader:
             if len(numbers):
                 yield numbers, projection.build(arrays, len(numbers))
 
+    def _select(
+        self, file: ParquetFile, projection: Projection, positions: Ints, batch_rows: int
+    ) -> Iterator[tuple[Ints, list[pa.Array]]]:
+        """Rows at positions of which most pages have some: taken out of a scan."""
+        for first, batch in file.scan(projection.columns, projection.leaves, batch_rows, coded=True):
+            rows = batch if isinstance(batch, int) else batch.num_rows
+            low, high = np.searchsorted(positions, [first, first + rows])
+            if low == high:
+                continue
+            numbers = positions[low:high]
+            columns = [] if isinstance(batch, int) else batch.columns
+            if high - low < rows:
+                places = pa.array(numbers - first)
+                columns = [column.take(places) for column in columns]
+            yield numbers, projection.build([_plain(column) for column in columns], len(numbers))
+
     def _fetch(
         self, file: ParquetFile, projection: Projection, positions: Ints, batch_rows: int
     ) -> Iterator[tuple[Ints, list[pa.Array]]]:
@@ -275,6 +288,11 @@ def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column without a dictionary."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _without(positions: Ints, deleted: Ints) -> Ints:
