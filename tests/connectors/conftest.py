@@ -46,6 +46,11 @@ def _connectors(home: Path) -> dict[str, Connector]:
                 "spark.sql.catalog.lake": f"{iceberg}.SparkCatalog",
                 "spark.sql.catalog.lake.type": "hadoop",
                 "spark.sql.catalog.lake.warehouse": str(home / "lake"),
+                # Which metadata file is the newest, only this catalog knows.
+                "spark.sql.catalog.jdbc": f"{iceberg}.SparkCatalog",
+                "spark.sql.catalog.jdbc.type": "jdbc",
+                "spark.sql.catalog.jdbc.uri": "jdbc:derby:memory:lake;create=true",
+                "spark.sql.catalog.jdbc.warehouse": str(home / "jdbc-lake"),
             },
         ),
     }

@@ -119,3 +119,24 @@ def test_the_catalog_of_indexes_finds_it_by_the_name_of_the_source(spark, rows, 
     spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
     qualified = name if "." in name else f"spark_catalog.default.{name}"
     assert rows(SEARCH.format(f"companions.{qualified}")) == having(*range(20))
+
+
+def test_a_table_whose_newest_version_only_its_catalog_knows_is_searched(spark, rows, connector, tmp_path):
+    if connector.format != "iceberg":
+        pytest.skip("only Iceberg has catalogs that know the newest version")
+    name, index = "jdbc.db.searched", tmp_path / "index"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, message STRING, day STRING) USING iceberg")
+    try:
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')")
+        insert(spark, name, range(20))
+        files = f"SELECT file FROM {name}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1"
+        ((newest,),) = rows(files)
+        assert build(rows, connector, newest.removeprefix("file:"), index) == "success"
+        assert rows(SEARCH.format(name)) == having(*range(20))
+        insert(spark, name, range(20, 25))
+        spark.sql(f"DELETE FROM {name} WHERE id < 10")
+        assert rows(SEARCH.format(name)) == having(*range(10, 25))
+        # The index itself is as of its last sync.
+        assert rows(SEARCH.format(f"indextables.`{index}`")) == having(*range(20))
+    finally:
+        spark.sql(f"DROP TABLE {name}")
