@@ -28,6 +28,9 @@ case class Reply(json: JsonNode, blobs: Seq[Array[Byte]])
  */
 object Rpc {
   private val Processes = 4
+  // Each process opens the splits of a table for itself, and they use one core each: so no more of them answer queries
+  // than there are cores, but two at least, as a call may wait for an object store.
+  private val QueryProcesses = math.max(2, math.min(Processes, Runtime.getRuntime.availableProcessors))
 
   // Operations that change a table or do the work of a command.
   private val Work = Set("abort", "command_finish", "command_plan", "commit", "delete", "merge_here", "write")
@@ -38,7 +41,7 @@ object Rpc {
   // Idle processes that may have ended unnoticed: a call that meets one of them has not begun.
   private val IdleProcesses = 2 * Processes
 
-  private val forQueries = new Semaphore(Processes, true)
+  private val forQueries = new Semaphore(QueryProcesses, true)
   private val forWork = new Semaphore(Processes, true)
   private val threads: ExecutorService = ThreadPools.newCachedThreadPool { (task: Runnable) =>
     val thread = new Thread(task, "indextables-planner")
@@ -47,7 +50,7 @@ object Rpc {
   }
 
   /** How many calls have a process now. */
-  def underWay: Int = 2 * Processes - forQueries.availablePermits - forWork.availablePermits
+  def underWay: Int = QueryProcesses + Processes - forQueries.availablePermits - forWork.availablePermits
 
   // How often all processes had to close their splits, and to drop their logs. A call has both numbers: a process
   // that is behind does so before it works on the call.

@@ -20,6 +20,7 @@ import indextables
 # Workers do not find the modules of tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
+# Of those, as many plan queries as there are cores, but two at least.
 PLANNERS = 4
 
 pytestmark = pytest.mark.skipif(
@@ -64,6 +65,12 @@ def _eventually(check: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def _query_planners(spark) -> int:
+    """How many processes plan queries at most."""
+    cores = spark._jvm.java.lang.Runtime.getRuntime().availableProcessors()
+    return max(2, min(PLANNERS, cores))
+
+
 def _rpc(spark):
     return spark._jvm.org.apache.spark.sql.indextables.Rpc
 
@@ -74,21 +81,22 @@ def test_many_queries_at_once_share_few_planner_processes(spark, table):
 
     with ThreadPoolExecutor(20) as threads:
         assert list(threads.map(ask, range(40))) == list(range(40))
-    assert 1 <= len(_planners()) <= 2 * PLANNERS
+    assert 1 <= len(_planners()) <= _query_planners(spark) + PLANNERS
 
 
 def _stop_all_planners(spark, table) -> list[int]:
     """Stop as many idle planner processes as there may be for queries; their numbers."""
-    with ThreadPoolExecutor(PLANNERS) as threads:
-        while len(stopped := _planners()) < PLANNERS:
+    count = _query_planners(spark)
+    with ThreadPoolExecutor(count) as threads:
+        while len(stopped := _planners()) < count:
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
             # Calls that find their process stopped wait; the others start processes.
-            answers = [threads.submit(table.count) for _ in range(PLANNERS)]
+            answers = [threads.submit(table.count) for _ in range(count)]
             _eventually(lambda waiting=tuple(stopped): _rpc(spark).underWay() <= len(waiting))
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
-            assert [answer.result(timeout=120) for answer in answers] == [100] * PLANNERS
+            assert [answer.result(timeout=120) for answer in answers] == [100] * count
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
     return stopped
@@ -186,14 +194,15 @@ def test_a_planner_process_that_is_busy_closes_its_splits_before_its_next_call(s
     indextables.write(tmp_path / "t", [{"id": 1, "text": "some words"}])
     table = spark.read.format("indextables").load(str(tmp_path / "t"))
     stopped = _stop_all_planners(spark, table)
+    count = _query_planners(spark)
     try:
-        with ThreadPoolExecutor(PLANNERS) as threads:
-            answers = [threads.submit(table.count) for _ in range(PLANNERS)]
-            _eventually(lambda: _rpc(spark).underWay() == PLANNERS)
+        with ThreadPoolExecutor(count) as threads:
+            answers = [threads.submit(table.count) for _ in range(count)]
+            _eventually(lambda: _rpc(spark).underWay() == count)
             _rpc(spark).closeSplits()
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
-            assert [answer.result(timeout=120) for answer in answers] == [1] * PLANNERS
+            assert [answer.result(timeout=120) for answer in answers] == [1] * count
     finally:
         for pid in set(stopped) & set(_planners()):
             os.kill(pid, signal.SIGCONT)
