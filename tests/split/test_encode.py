@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from indextables.options.tokenizers import find_tokenizer
 from indextables.split.index.encode import (
+    _multipliers,
     documents,
     float_text,
     float_values,
@@ -83,6 +84,26 @@ def test_a_hash_depends_on_the_value_alone(values, start):
     alone = [hash_values(pa.array([v], pa.string()))[0].as_py() for v in values[start:]]
     assert together == alone
     assert all(h is None or 0 <= h < 2**32 for h in together)
+
+
+@pytest.mark.parametrize(
+    "lengths", [[7], [0], [0, 1, 30, 31], list(range(40)), [3, 200, 65_530], [5, 65_531]]
+)
+def test_hashes_of_many_strings_of_few_lengths_are_those_of_the_format(lengths):
+    random = np.random.default_rng(len(lengths))
+    texts = ["".join(random.choice(list("aé b"), n)) for n in lengths for _ in range(40 if n < 1000 else 2)]
+    random.shuffle(texts)
+    values = [None, *texts, *texts[:5]]
+    multipliers = _multipliers().tolist()
+
+    def expected(text):
+        data = text.encode()[:65_530]
+        s = sum((byte + 1) * multipliers[place] for place, byte in enumerate(data)) % 2**64
+        s = (s ^ s >> 29) * 0xBF58476D1CE4E5B9 % 2**64
+        return (s ^ len(text.encode()) * 0x9E3779B97F4A7C15 % 2**64) >> 32
+
+    array = pa.array(["first", *values], pa.string()).slice(1)
+    assert hash_values(array).to_pylist() == [None if v is None else expected(v) for v in values]
 
 
 def test_hashes_are_part_of_the_format():
