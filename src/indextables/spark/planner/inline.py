@@ -206,7 +206,7 @@ def stop_opening() -> None:
 def open_ahead(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store, cores: int) -> None:
     """Open splits that tasks read now in the background, if later queries are then answered here."""
     options = spec.table.options
-    if any(not ref.is_parquet for ref in splits):
+    if any(not ref.is_parquet or ref.source_file is not None for ref in splits):
         return  # their tasks index rows first, which is not done twice
     most_bytes = options.get(reading.OPEN_INDEXES_SIZE) / _BACKGROUND_SHARE
     unread = [ref for ref in splits if not was_open(store, ref)]
