@@ -290,7 +290,7 @@ def test_the_simulator_page_has_the_seeds_that_find_each_bug() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text().split("## The simulator\n")[1].split("\n## ")[0]
     seeds = re.findall(r"^\| `(.+?)` \| .+ \| ([\d,]+) \|$", section, re.MULTILINE)
     assert {name: int(seed.replace(",", "")) for name, seed in seeds} == {
-        name: bug.found_at for name, bug in BUGS.items()
+        name: bug.found_at for name, bug in BUGS.items() if bug.found_at is not None
     }
 
 
