@@ -18,7 +18,8 @@ def test_the_log_part_measures_everything_it_promises(tmp_path, capsys):
     found = tmp_path / "figures.json"
     assert main(["log", "--rows", "1000", "--runs", "1", "--json", str(found)]) == 0
     rows = {row["name"]: row for row in json.loads(found.read_text())["parts"]["log"]}
-    for promised in ("read 70K", "read 100K", "read 1M", "one partition of 1M", "compact 70K"):
+    plans = ("plan 1M cold, partition", "plan 1M warm, statistics")
+    for promised in ("read 70K", "read 100K", "read 1M", "one partition of 1M", *plans, "compact 70K"):
         assert rows[promised]["others"]["DataFusion"]["ratio"] > 0
     assert all(row[figure] > 0 for row in rows.values() for figure in FIGURES)
     # Targets are for full sizes only.
