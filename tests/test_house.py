@@ -23,9 +23,12 @@ PACKAGES = {"indextables", "pyspark_indextables", "bench", "scripts"}
 MOST_MODULES = 200
 # Participles say nothing as names: a noun says what a thing is, a verb what a function does.
 PARTICIPLES = {
-    *("asked", "carried", "found", "given", "heard", "held", "kept", "known", "made", "meant", "noted"),
-    *("placed", "said", "seen", "settled", "taken", "told", "wanted"),
+    *("answered", "asked", "carried", "dealt", "drawn", "found", "given", "heard", "held", "kept", "known"),
+    *("made", "meant", "noted", "placed", "said", "seen", "settled", "spoilt", "taken", "told", "touched"),
+    *("waited", "wanted"),
 }
+# Compounds with such a word that are names of public results: what a purge found.
+PUBLIC_COMPOUNDS = {"orphans_found", "bytes_found", "log_files_found", "states_found"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -59,12 +62,17 @@ def names_in(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
+def words_of(name: str) -> set[str]:
+    """The words of a name, split at underscores."""
+    return set(name.lower().split("_"))
+
+
 @pytest.mark.parametrize(
     "path", [*SOURCES, *sorted((ROOT / "scripts").glob("*.py"))], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_names_are_nouns_and_verbs(path: Path) -> None:
-    names = [path.stem, *names_in(ast.parse(path.read_text()))]
-    assert [name for name in names if name.strip("_").lower() in PARTICIPLES] == []
+    names = {path.stem, *names_in(ast.parse(path.read_text()))} - PUBLIC_COMPOUNDS
+    assert [name for name in sorted(names) if not PARTICIPLES.isdisjoint(words_of(name))] == []
 
 
 def is_private(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Caches of this process: bounded, safe for threads, and empty in forked children.
 
-A lock that another thread held at a fork is never released in the child. So every cache has a new lock there,
-and so have cached properties, of which Python 3.11 has one lock for all objects of a class.
+A lock that another thread held at a fork is never released in the child. So every cache gets a new lock
+there, and so do cached properties, which in Python 3.11 have one lock for all objects of a class.
 """
 
 import math
@@ -62,9 +62,9 @@ class Cache(Generic[K, V]):
         """Create an empty cache.
 
         Args:
-            capacity: the maximum number of values, where `put` has no other.
+            capacity: the maximum number of values, unless `put` is called with another one.
             weigh: returns the size of a value in memory, for caches that bound it.
-            retain_in_child: never release the parent's values in a forked child, because ending them takes
+            retain_in_child: never release the parent's values in a forked child, because closing them needs
                 threads that the child does not have.
         """
         _caches.add(self)
@@ -120,9 +120,9 @@ class Cache(Generic[K, V]):
             return None if entry is None else entry.value
 
     def evict_while(self, too_many: Callable[[Sequence[V]], bool]) -> list[V]:
-        """Evict values as long as the remaining ones are too many; one always stays.
+        """Evict values as long as the remaining ones are too many; the last value is retained.
 
-        Returns the evicted values: they end when the caller lets them go, not while the cache is locked.
+        Returns the evicted values, so that they are released by the caller, not while the cache is locked.
         """
         evicted = []
         with self._lock:
@@ -154,7 +154,7 @@ class Cache(Generic[K, V]):
         self._entries = self._empty()
 
     def _empty(self) -> "LRUCache[K, _Entry[V]]":
-        # `import indextables` imports this module, and no library.
+        # Imported here, since `import indextables` must not load a library.
         from cachetools import LRUCache  # noqa: PLC0415
 
         return LRUCache(math.inf, getsizeof=lambda entry: entry.weight)

@@ -1,4 +1,4 @@
-"""Data files of a table: the add action of a split, its path, uncommitted ones, and their filter bundles."""
+"""Data files of a table: add actions, paths, deletion of uncommitted files, and filter bundles."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,8 +43,8 @@ _logger = logging.getLogger(__name__)
 def add_action(path: str, built: "SplitFile", *, data_change: bool, started_ms: int) -> Add:
     """Return the add action of a split that was written.
 
-    `started_ms` is when its upload began, by this machine's clock. Object stores stamp an object that was
-    sent in parts with that time, which a purge uses (PROTOCOL.md, "Clocks").
+    `started_ms` is the start of its upload, by this machine's clock. Object stores use that time for an
+    object that was uploaded in parts, and a purge compares it (PROTOCOL.md, "Clocks").
     """
     return Add(
         path=path,
@@ -77,25 +77,25 @@ def split_path(partition_values: Mapping[str, str | None], name: str) -> str:
 
 
 def delete_uncommitted(store: Store, paths: Iterable[str]) -> None:
-    """Delete splits that no version refers to. One that cannot be deleted waits for a purge."""
+    """Delete splits that no version refers to. A purge deletes those that cannot be deleted now."""
     with suppress(StoreError):
         store.delete(paths)
 
 
 # --- filter bundles ---------------------------------------------------------------------------------
 
-# The last bundles are written again together with new splits while they are at most so large.
+# Bundles up to this size at the end of the list are combined with new splits.
 _SMALL_BUNDLE = 1 << 20
-# From this size on a bundle is not written again with new splits.
+# From this size on a bundle is not combined with new splits.
 _LARGE_BUNDLE = MAX_BUNDLE_BYTES // 2
-# A bundle of which fewer splits are live is written again without the others.
+# A bundle with a smaller share of live splits is rewritten without the others.
 _LEAST_LIVE = 0.5
-# At most so many splits are read for one checkpoint; the next compacted state takes the others. A commit
-# waits for the checkpoint that follows it, so that one reads few.
+# The maximum number of splits that one checkpoint reads; the next compacted state adds the others. It is
+# small for a checkpoint after a commit, because the commit waits for it.
 _MAX_COLLECTED = 10_000
 _MAX_AFTER_COMMIT = 500
 _READERS = 16
-# So many splits are read before their filters are counted: the filters are in memory.
+# How many splits are read at a time, since their filters are in memory.
 _AT_ONCE = 16
 
 Filters: TypeAlias = Mapping[str, Bits]
@@ -113,7 +113,7 @@ def read_filters(store: Store, path: str, size: int, footer_start: int | None, m
 
     Raises:
         SplitError: The split is damaged.
-        StoreError: It cannot be read.
+        StoreError: Storage failed.
     """
     footer = read_footer(store, path, size, footer_start, tail=read_tail)
     places = [place for place in footer.term_filters if place.length <= most]
@@ -126,7 +126,7 @@ def read_filters(store: Store, path: str, size: int, footer_start: int | None, m
 class SplitFilterBundler:
     """Writes the term filters of a table's splits into bundles (PROTOCOL.md, "Filter bundles").
 
-    Bundles save work and are not needed: what cannot be read or written is left out.
+    Bundles are an optimisation: filters that cannot be read or written are skipped.
     """
 
     store: Store
@@ -158,7 +158,7 @@ class SplitFilterBundler:
                 contents.append(new)
         if not contents:
             return [*retained, *written]
-        # Small bundles at the end are written again with the new one, so that there are few.
+        # Small bundles at the end are combined with the new one, so that there are few.
         size = sum(content.size for content in contents)
         before = list(retained)
         while retained and retained[-1].size <= max(_SMALL_BUNDLE, size) < _LARGE_BUNDLE:
@@ -173,7 +173,7 @@ class SplitFilterBundler:
     def _without_dead(
         self, log: Store, bundles: Sequence[FilterBundle], splits: pa.Table
     ) -> tuple[list[FilterBundle], list[BundleContent], pa.Table]:
-        """The bundles to retain, what is left of others, and the splits that are in none of them."""
+        """The bundles to retain, the live content of others, and the splits that are in none of them."""
         live = split_keys(splits)
         absent = np.ones(len(live), np.bool_)
         retained: list[FilterBundle] = []
@@ -193,8 +193,8 @@ class SplitFilterBundler:
         return retained, contents, splits.filter(pa.array(absent))
 
     def _collect(self, splits: pa.Table, most: int) -> Iterator[BundleContent]:
-        """The filters of at most so many splits, read from them; all but the last one make a large bundle."""
-        # The newest first: those are searched most.
+        """The filters of at most `most` splits, read from them, in parts of the size of a large bundle."""
+        # The newest first: they are searched most often.
         newest = splits.sort_by([("modificationTime", "descending")]).slice(0, most)
         contents: list[BundleContent] = []
         with ThreadPoolExecutor(_READERS, thread_name_prefix="indextables-filters") as pool:

@@ -81,7 +81,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What flushing the disk cache freed, and how many entries remain because they are in use."""
+    """The result of flushing the disk cache: freed bytes, and entries that remain because they are in use."""
 
     enabled: bool
     folder: str = ""
@@ -127,13 +127,13 @@ def flush_disk_cache(*, options: OptionValues = None) -> Flushed:
 
 
 def flush_searchers() -> int:
-    """Close the splits and indexes that this process keeps open, and return the number of splits."""
+    """Close the open splits and indexes of this process, and return the number of splits."""
     forget_bundles()
     return close_splits()
 
 
 def storage_read() -> StorageRead:
-    """Return what this process has read from storage since it started."""
+    """Return the bytes and requests that this process has read from storage since it started."""
     read = metrics.figures().get("indextables.store.fetched_bytes")
     return StorageRead(int(read.total), read.count) if read else StorageRead(0, 0)
 
@@ -184,9 +184,9 @@ def masked_setting(name: str, value: str) -> str:
 
 
 def invalidate_log_cache(path: Path | None = None, *, options: OptionValues = None) -> Invalidated:
-    """Drop what this process has cached of transaction logs.
+    """Drop the cached transaction logs of this process.
 
-    It is never needed for right answers: a cached log is always compared with the newest version first.
+    It is not needed for correct results: a cached log is always compared with the newest version first.
 
     Args:
         path: a folder or URL; only the log of this table. By default the logs of all tables.
@@ -220,7 +220,7 @@ def wait_for_prewarm(
     Args:
         path: only those of this table.
         job: only the one with this id.
-        timeout: the most seconds to wait; a job that is still running then has no `ended`.
+        timeout: the maximum number of seconds to wait; a job that is still running then has no `ended`.
         options: `spark.indextables.*` options, with or without the prefix.
     """
     return jobs.wait(jobs.find_jobs(jobs.JobKind.PREWARM, _url(path, options), job), timeout)
@@ -239,7 +239,7 @@ def _with_prefix(key: str) -> str:
 
 
 def _is_public(name: str) -> bool:
-    """Whether an environment variable surely holds no secret."""
+    """Whether an environment variable certainly has no secret."""
     return any(word in name for word in _PUBLIC_WORDS) and not any(word in name for word in _SECRET_WORDS)
 
 

@@ -8,8 +8,8 @@ attributes for programs, and a message that names the object, says what was expe
 class IndexTablesError(Exception):
     """The root of all errors raised by this package.
 
-    `not_committed` is true only where it is proven that no version refers, or will ever refer, to the files
-    of the commit that failed. Only then may those files be deleted (PROTOCOL.md, "Deleting files").
+    `not_committed` is true only if certainly no version refers, or will ever refer, to the files of the
+    failed commit. Only then may those files be deleted (PROTOCOL.md, "Deleting files").
     """
 
     not_committed: bool = False
@@ -116,14 +116,14 @@ class CredentialsError(StoreError):
 
 
 class OutcomeUnknownError(StoreError):
-    """Storage failed, and it is not known whether an object was created.
+    """Storage failed, and it is unknown whether an object was created.
 
     The object may exist, or may appear later, with the bytes that were written.
     """
 
     def __init__(self, url: str, cause: str) -> None:
         super().__init__(
-            f"whether {url} was created is not known ({cause}); look whether it is there, and with which "
+            f"it is unknown whether {url} was created ({cause}); check whether it exists, and with which "
             "content, before repeating the operation"
         )
         self.url = url
@@ -133,7 +133,7 @@ class OutcomeUnknownError(StoreError):
 class NotDurableError(OutcomeUnknownError):
     """An object was created and can be read, but the disk did not confirm that it survives a power cut.
 
-    Reading it back proves nothing: it may come from memory. Neither success nor failure may be concluded.
+    Reading it back proves nothing, since it may come from memory. The outcome is unknown.
     """
 
 
@@ -153,7 +153,7 @@ class LogError(IndexTablesError):
 
 
 class CorruptLogError(LogError):
-    """A file of the log is missing or damaged, so that the table's files are not known."""
+    """A file of the log is missing or damaged, so that the table's files are unknown."""
 
     def __init__(self, url: str, problem: str, *, remedy: str | None = None) -> None:
         remedy = remedy or (
@@ -166,7 +166,7 @@ class CorruptLogError(LogError):
 
 
 class StateExpiredError(LogError):
-    """Files that a new state refers to were cleaned up while it was written; no process relies on it."""
+    """Files that a new state refers to were cleaned up while it was written; the state is not used."""
 
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -181,13 +181,13 @@ class ProtocolError(LogError):
 
 
 class VersionNotFoundError(LogError):
-    """The requested version or time cannot be read, or not any more."""
+    """The requested version or time does not exist, or was cleaned up."""
 
     def __init__(self, url: str, requested: str, earliest: int | None, latest: int) -> None:
         reach = f"versions {earliest} to {latest}" if earliest is not None else "no version"
         super().__init__(
-            f"{requested} of the table at {url} cannot be read: {reach} can be reached; "
-            "earlier ones were cleaned up, later ones were never written"
+            f"{requested} of the table at {url} cannot be read: {reach} can be read; "
+            "earlier ones were cleaned up, later ones do not exist"
         )
         self.url = url
         self.requested = requested
@@ -196,7 +196,7 @@ class VersionNotFoundError(LogError):
 
 
 class HistoryExpiredError(LogError):
-    """The changes of a version cannot be read any more: the log was truncated or cleaned up."""
+    """The changes of a version cannot be read: the log was truncated or cleaned up."""
 
     def __init__(self, url: str, version: int, earliest: int | None, latest: int) -> None:
         reach = (
@@ -206,7 +206,7 @@ class HistoryExpiredError(LogError):
         )
         super().__init__(
             f"the changes of version {version} of the table at {url} cannot be read any more: its log "
-            f"was truncated or cleaned up; {reach} the table as it is and continue after version {latest}"
+            f"was truncated or cleaned up; {reach} the whole table and continue after version {latest}"
         )
         self.url = url
         self.version = version
@@ -215,7 +215,7 @@ class HistoryExpiredError(LogError):
 
 
 class CommitConflictError(LogError):
-    """Another commit changed what this one relied on; nothing of this one is visible."""
+    """The commit conflicts with another one; it has no visible effect."""
 
     not_committed = True
 
@@ -231,28 +231,28 @@ class CommitConflictError(LogError):
 
 
 class CommitAttemptsError(LogError):
-    """All attempts to commit lost against other writers."""
+    """All attempts to commit failed because other writers committed first."""
 
     not_committed = True
 
     def __init__(self, url: str, operation: str, attempts: int) -> None:
         super().__init__(
-            f"{operation} on {url} lost the race for the next version {attempts} times; nothing was "
+            f"{operation} on {url} failed {attempts} times: other writers committed first; nothing was "
             "changed; repeat it, or raise spark.indextables.transaction.retry.maxAttempts"
         )
         self.attempts = attempts
 
 
 class CommitUnknownError(LogError):
-    """Storage failed, and it is not known whether the commit is visible.
+    """Storage failed, and it is unknown whether the commit is visible.
 
     Files of the commit must not be deleted: the version may refer to them. `token` identifies the commit;
-    `Table.commit_outcome(token)` tells whether it is in the table.
+    `Table.commit_outcome(token)` returns whether it is in the table.
     """
 
     def __init__(self, url: str, version: int, cause: str, *, token: str) -> None:
         super().__init__(
-            f"whether version {version} of {url} was committed is not known ({cause}); its files are kept; "
+            f"it is unknown whether version {version} of {url} was committed ({cause}); its files remain; "
             f"before repeating the operation call Table.commit_outcome('{token}'), or look for this token in "
             "the table's history"
         )
@@ -269,7 +269,7 @@ class SplitError(IndexTablesError):
 
 
 class IndexCacheError(SplitError):
-    """The local cache cannot hold an index: its disk is full, or its folder cannot be used."""
+    """The local cache cannot store an index: its disk is full, or its folder cannot be used."""
 
 
 class UnreadableSplitError(SplitError):
@@ -282,7 +282,7 @@ class UnreadableSplitError(SplitError):
 
 
 class UnavailableSplitError(SplitError):
-    """A split of a merge could not be fetched from storage; it need not be damaged."""
+    """A split of a merge could not be fetched from storage; it may be intact."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"the split {path} could not be fetched: {problem}")
@@ -306,11 +306,11 @@ class UnknownFieldError(IndexTablesError):
 
 
 class SourceError(IndexTablesError):
-    """A Delta, Iceberg or Parquet table that an index is built on could not be read."""
+    """The source of a companion index, a Delta, Iceberg or Parquet table, could not be read."""
 
 
 class SourceNotFoundError(SourceError):
-    """There is no table of the kind at the location, or not the version."""
+    """There is no table of the kind at the location, or it lacks the version."""
 
 
 class UnsupportedSourceError(SourceError):
@@ -322,7 +322,7 @@ class UnsupportedSourceError(SourceError):
 
 
 class SourceChangedError(SourceError):
-    """A file of the source vanished or changed since the snapshot was read."""
+    """A file of the source was deleted or changed since the snapshot was read."""
 
     def __init__(self, url: str, problem: str) -> None:
         super().__init__(f"the source file {url} {problem}; the source changed: sync again")

@@ -109,7 +109,7 @@ def match_queries(
     column = StructField(MATCHING_QUERIES, ArrayType(StringType()))
     function = _MatchFunction(StandingQueries(queries, options=options))
     with warnings.catch_warnings():
-        # It is about PySpark's own dependencies, and pandas is not used here.
+        # The warning concerns PySpark's own use of pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         return frame.mapInArrow(function, StructType([*frame.schema.fields, column]))
 

@@ -19,23 +19,23 @@ MIB = 1 << 20
 
 # An object that is read as a whole: a version file, a state, a manifest, a part of a checkpoint.
 MAX_OBJECT = 1024 * MIB
-# What such an object is unpacked: this much at most, and not much more than its size lets one expect.
+# The maximum size of such an object after decompression; small objects have a lower limit.
 MAX_UNPACKED = 512 * MIB
 _FREE_UNPACKED = 16 * MIB
 _MOST_TIMES = 1000
 _FREE_RECORDS = 100_000
 
-# The Parquet footer of a split; the fields, list elements and map entries in it; how deep they are nested.
+# The Parquet footer of a split; the fields, list elements and map entries in it; their nesting depth.
 MAX_PARQUET_FOOTER = 128 * MIB
 MAX_THRIFT_VALUES = 10_000_000
 MAX_THRIFT_DEPTH = 32
 # `meta.json` of an index, and the list of files of the original's bundles.
 MAX_INDEX_META = 16 * MIB
-# All index files of a split together, unpacked on disk.
+# All index files of a split together, uncompressed.
 MAX_INDEX_BYTES = 1 << 40
 # A filter bundle.
 MAX_BUNDLE = 256 * MIB
-# How deep types are nested in the schema of an Avro file, and how many fields there are with all nested ones.
+# The nesting depth of the schema of an Avro file, and the number of its fields, nested ones included.
 MAX_AVRO_DEPTH = 16
 MAX_AVRO_FIELDS = 10_000
 
@@ -52,7 +52,7 @@ def unpacked_limit(packed: int) -> int:
 def records_limit(packed: int) -> int:
     """Return the maximum number of actions, entries or list elements in this many compressed bytes.
 
-    Each refers to a split of its own, which takes more than a byte compressed, and hundreds in memory.
+    Each of them takes more than a byte compressed, and hundreds in memory.
 
     >>> records_limit(24_000)
     124000
@@ -84,7 +84,7 @@ def max_mapped_files() -> int:
 
 
 def is_resource_exhausted(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is that no more files can be opened or mapped."""
+    """Whether an error, or its cause, means that no more files can be opened or mapped."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _EXHAUSTED:
             return True

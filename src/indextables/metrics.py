@@ -23,7 +23,7 @@ class Figure:
 
 _lock = threading.Lock()
 _figures: dict[str, Figure] = {}
-# What was recorded since the last call of `take_new`.
+# The metrics since the last call of `take_new`.
 _new: dict[str, Figure] = {}
 
 
@@ -58,7 +58,7 @@ def figures() -> dict[str, Figure]:
 
 
 def take_new() -> dict[str, Figure]:
-    """Return what was recorded since the last call, for a process that adds up the metrics of several."""
+    """Return the metrics since the last call, for a process that adds up the metrics of several."""
     with _lock:
         new = dict(_new)
         _new.clear()
@@ -66,7 +66,7 @@ def take_new() -> dict[str, Figure]:
 
 
 def replace_all(totals: Mapping[str, Figure]) -> None:
-    """Replace the metrics of this process by those of several, to which its own were added."""
+    """Replace the metrics of this process by the totals of several processes, its own included."""
     with _lock:
         _figures.clear()
         _figures.update(totals)
@@ -80,7 +80,7 @@ def reset() -> None:
 
 
 def _after_fork() -> None:
-    """Replace the lock in a forked child: a thread that does not exist there may have held it."""
+    """Replace the lock in a forked child: a thread of the parent may have held it."""
     global _lock  # noqa: PLW0603 - the child's own
     _lock = threading.Lock()
 

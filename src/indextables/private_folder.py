@@ -1,7 +1,7 @@
 """Private folders inside shared ones such as /tmp: only their owner can read or change them.
 
 Another user may have created a folder or a link under a name that can be guessed. So a folder is accepted
-only if it is a folder itself, belongs to this user, and is closed to others.
+only if it is not a link, belongs to this user, and is not accessible to others.
 """
 
 import os
@@ -18,12 +18,12 @@ def make_private(folder: Path) -> None:
     """Create a folder that only this user can use, or check that it is one; missing parents are created.
 
     Raises:
-        NotPrivateError: a link, a file, or another user's folder is there.
+        NotPrivateError: there is a link, a file, or another user's folder at the path.
         OSError: it cannot be created.
     """
     status = _create_folder(folder)
     if stat.S_IMODE(status.st_mode) & 0o077:
-        # Created by an earlier release, or with another umask. The handle is of the folder that was checked.
+        # Created by an earlier release, or with another umask. The handle refers to the checked folder.
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             opened = os.fstat(handle)
@@ -38,7 +38,8 @@ def make_own(folder: Path) -> None:
     """Create a folder that the user has named, or check it: others may read it, but not write.
 
     Raises:
-        NotPrivateError: a link, a file, or another user's folder is there, or others can write to it.
+        NotPrivateError: there is a link, a file, or another user's folder at the path, or others can write to
+            it.
         OSError: it cannot be created.
     """
     status = _create_folder(folder)

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as people write and read them."""
+"""Parses and formats sizes in bytes."""
 
 import re
 
@@ -20,7 +20,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: float) -> str:
-    """Return a size for people, rounded.
+    """Return a rounded size with a unit.
 
     >>> format_size(999), format_size(1536), format_size(20 << 20), format_size(5 << 40)
     ('999 B', '1.5 KB', '20 MB', '5.0 TB')
@@ -33,7 +33,7 @@ def format_size(size: float) -> str:
 
 
 def size_literal(size: int) -> str:
-    """Return a size as it is written in options and commands, exactly.
+    """Return an exact size in the form of options and commands.
 
     >>> size_literal(64 << 20), size_literal(40 << 10), size_literal(1000)
     ('64M', '40K', '1000')

@@ -1,4 +1,4 @@
-"""Thousands of saved queries evaluated on rows that are in no table yet, as in a stream.
+"""Evaluates thousands of saved queries on rows that are not in a table, as in a stream.
 
 Rows are indexed once, in a temporary split, and every query runs on that index.
 """
@@ -30,7 +30,7 @@ from indextables.schema.conversion import cast_stream
 from indextables.split.footer import PARQUET_TAG
 from indextables.store import open_store
 
-# So many rows, or bytes, are indexed together.
+# The maximum number of rows, and of bytes, that are indexed together.
 _MAX_ROWS = 100_000
 _MAX_BYTES = 64 << 20
 
@@ -45,7 +45,7 @@ class StandingQueries:
     """
 
     def __init__(self, queries: Mapping[str, object], *, options: Mapping[str, object] | None = None) -> None:
-        """Keep queries.
+        """Parse the queries.
 
         Args:
             queries: a query in the query language for each id, or a mapping with `query` and `field`, the
@@ -71,7 +71,7 @@ class StandingQueries:
         return pa.Table.from_batches(self.match_batches(reader, reader.schema), schema)
 
     def match_batches(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The same batch by batch, in bounded memory; many small batches are indexed together."""
+        """`match` batch by batch, in bounded memory; small batches are indexed together."""
         group: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:
@@ -83,13 +83,13 @@ class StandingQueries:
         yield from self._matched(group, schema)
 
     def close(self) -> None:
-        """Delete temporary files; a later call makes new ones."""
+        """Delete temporary files; a later call creates new ones."""
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
 
     def __enter__(self) -> Self:
-        """Delete temporary files in the end."""
+        """Return the object; the end of the `with` block deletes temporary files."""
         return self
 
     def __exit__(
@@ -99,7 +99,7 @@ class StandingQueries:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Temporary files stay in their process."""
+        """The state without temporary files, which belong to their process."""
         return {"_queries": self._queries, "_options": self._options, "_folder": None}
 
     def _matched(self, group: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """A table in plain Python: open it, read and search it, write to it, and maintain it.
 
-Reading needs little, so what writing and maintenance need is imported by the methods that use it.
+Modules for writing and maintenance are imported by the methods that use them.
 """
 
 import os
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class Table:
     """One version of a table.
 
-    Reads answer from this version, even while others write; `refresh()` opens the newest one. Methods that
+    Reads return this version, even while others write; `refresh()` opens the newest one. Methods that
     change the table or describe its storage work on the newest version.
     """
 
@@ -205,7 +205,7 @@ class Table:
             where: a SQL condition, search operators and the columns of changes included.
 
         Raises:
-            HistoryExpiredError: the changes of a version cannot be read any more.
+            HistoryExpiredError: the files of a version were deleted.
             VersionNotFoundError: there is no such version.
         """
         return self.stream_changes(since, until, columns=columns, where=where).read_all()
@@ -251,12 +251,12 @@ class Table:
             where: a SQL condition that rows must meet as well.
             highlight: columns whose matching fragment is added as `_highlight_<column>`.
             since: the version after which to start; by default the version that is open.
-            interval: the seconds between two looks at the table.
-            timeout: end if no version is committed for so many seconds; by default never.
+            interval: the polling interval in seconds.
+            timeout: stop if no version is committed for so many seconds; by default never.
 
         Raises:
-            QuerySyntaxError: the query is malformed; this and unknown columns are reported at once.
-            HistoryExpiredError: the changes of a version cannot be read any more.
+            QuerySyntaxError: the query is malformed; this and unknown columns are reported immediately.
+            HistoryExpiredError: the files of a version were deleted.
             TableReplacedError: the table was deleted and created again.
         """
         from indextables.read.follow import Following, follow
@@ -283,8 +283,8 @@ class Table:
             queries: a query in the query language for each id, or a mapping with `query` and `field`.
             columns: the columns to return; by default all.
             since: the version after which to start; by default the version that is open.
-            interval: the seconds between two looks at the table.
-            timeout: end if no version is committed for so many seconds; by default never.
+            interval: the polling interval in seconds.
+            timeout: stop if no version is committed for so many seconds; by default never.
 
         Raises:
             PredicateError: a query is malformed or names an unknown field.
@@ -335,12 +335,12 @@ class Table:
 
         Args:
             token: the error's `token`.
-            version: the error's `version`; with it, a commit that lost its version to another is known to
-                be absent.
+            version: the error's `version`; with it, the result is false if another commit has that version.
 
         Returns:
-            `committed` is true (with the `version`), false if the commit is absent for good, or None if the
-            version does not exist yet: the request may still arrive. Ask again, or commit anything else.
+            `committed` is true (with the `version`), false if the commit is certainly absent, or None if the
+            version does not exist yet: the request may still arrive. Call again later, or after any other
+            commit.
         """
         return self._log.commit_outcome(token, version=version)
 
@@ -447,27 +447,27 @@ class Table:
     # --- companion indexes ---------------------------------------------------------------------------
 
     def set_root(self, root: str, path: str) -> str:
-        """Name another place at which the files of a companion index's source can be read.
+        """Add a table root: another place with the files of a companion index's source.
 
         Args:
             root: the name, which `companion.tableRootDesignator` selects.
-            path: the place of the source: a folder or a URL.
+            path: the location of the files: a folder or a URL.
 
         Returns:
-            What was done, as a sentence.
+            A sentence about the change.
         """
         from indextables.sync.roots import set_root
 
         return set_root(self._log, root, path)
 
     def unset_root(self, name: str) -> str:
-        """Remove the name of a place, and return what was done as a sentence."""
+        """Remove a table root; returns a sentence about the change."""
         from indextables.sync.roots import unset_root
 
         return unset_root(self._log, name)
 
     def roots(self) -> "dict[str, TableRoot]":
-        """Return the places at which the files of a companion index's source can be read, by name."""
+        """Return the table roots by name: other places with the files of a companion index's source."""
         from indextables.sync.roots import table_roots
 
         return table_roots(self._log)
@@ -505,7 +505,7 @@ class Table:
         fields: Sequence[str] = (),
         parallelism: int | None = None,
     ) -> "Job":
-        """Do the same in the background; `wait_for_prewarm` waits for it."""
+        """Prewarm in the background; `wait_for_prewarm` waits for it."""
         from indextables.maintain.prewarm import start_prewarm
 
         plan = self._plan_prewarm(where, segments, fields, parallelism)
@@ -516,7 +516,7 @@ class Table:
 
         Args:
             job: only the one with this id.
-            timeout: the most seconds to wait; a job that is still running then has no `ended`.
+            timeout: the maximum number of seconds to wait; a job that is still running then has no `ended`.
         """
         from indextables.maintain import jobs
 
@@ -580,7 +580,7 @@ class Table:
         return index_cache(self._options).stats()
 
     def invalidate_log_cache(self) -> "Invalidated":
-        """Drop what this process has cached of the table's log; never needed for right answers."""
+        """Drop the table's log from the cache of this process; not needed for correct results."""
         from indextables.diagnostics import invalidate_log_cache
 
         return invalidate_log_cache(self.url, options=self._options)
@@ -627,7 +627,7 @@ def open_table(
 
     Raises:
         TableNotFoundError: there is no table at the path.
-        VersionNotFoundError: the version cannot be read, or not any more.
+        VersionNotFoundError: the version does not exist, or was cleaned up.
     """
     if version is not None and timestamp is not None:
         raise OptionError("give a version or a timestamp, not both")
@@ -682,11 +682,11 @@ def repair(
     options: Mapping[str, object] | None = None,
     credentials: CredentialsProvider | None = None,
 ) -> "Repaired":
-    """Write the transaction log of a table anew.
+    """Write a new transaction log of a table.
 
     Args:
         source: the log folder (`.../_transaction_log`) of a table; if its log is lost, the table's folder.
-        at: the log folder to write, from what can be read of the source. Without it, a lost log is rebuilt
+        at: the log folder to write, from the readable part of the source. Without it, a lost log is rebuilt
             from the splits, in its place.
         options: `spark.indextables.*` options, with or without the prefix.
         credentials: a callable that returns credentials, as in `open`.

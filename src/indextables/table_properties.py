@@ -1,4 +1,4 @@
-"""Table properties: the indexing options that a table keeps in its configuration."""
+"""Table properties: the indexing options in a table's configuration."""
 
 from collections.abc import Mapping, Sequence
 
@@ -39,7 +39,7 @@ def indexing_options(snapshot: Snapshot) -> Options:
         return Options.parse(properties)
     registry = snapshot.registry
     if not registry and snapshot.num_files:
-        # Old releases write the document mapping of each split beside it.
+        # Old releases write the document mapping of a split into its entry.
         texts = snapshot.files()["docMappingJson"].unique().drop_null().to_pylist()
         registry = {str(number): text for number, text in enumerate(texts)}
     return Options.parse(_from_document_mappings(registry, snapshot.schema, snapshot.partition_columns))
@@ -79,7 +79,7 @@ def _from_document_mappings(
 
 
 def check_indexing(snapshot: Snapshot, options: Options) -> None:
-    """Refuse options that would index columns of the table in another way than its rows are indexed.
+    """Refuse options that would index columns in another way than in the existing splits.
 
     Raises:
         OptionError: an option names an unknown column, or does not fit its type.

@@ -1,7 +1,7 @@
-"""Variable-length integers (LEB128), seven bits a byte, as Thrift, Avro and Tantivy write them.
+"""Variable-length integers (LEB128), seven bits per byte, as in Thrift, Avro and Tantivy.
 
-Most formats set the high bit of every byte but the last. Tantivy also has a form in which only the last byte
-has it.
+Most formats set the high bit of every byte except the last. Tantivy also has a form with the high bit only in
+the last byte.
 """
 
 from mmap import mmap

@@ -1,7 +1,6 @@
-"""What Spark looks for by name: its Python workers load packages that start with `pyspark`.
+"""Modules that Spark loads by name: its Python workers load packages that start with `pyspark`.
 
-`DefaultSource` is the data source `indextables` of sessions without the bridge; where there is a bridge, its
-own is used.
+`DefaultSource` is the data source `indextables` of sessions without the bridge; the bridge has its own.
 """
 
 from indextables.spark.python_source import IndexTablesSource as DefaultSource

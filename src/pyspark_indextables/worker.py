@@ -1,4 +1,4 @@
-"""The planner process: Spark starts it on the driver, and each operation is one call."""
+"""The planner process, which Spark starts on the driver; each operation is one call."""
 
 import importlib.abc
 import os
@@ -26,10 +26,10 @@ _started = False
 
 
 class _NoPandas(importlib.abc.MetaPathFinder):
-    """Says that pandas is not there: Arrow would load it on first use, which takes seconds, for nothing."""
+    """Hides pandas: Arrow would load it on first use, which takes seconds, although it is not used."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
-        """Refuse pandas; leave everything else to the next finder."""
+        """Refuse pandas; other modules are found by the next finder."""
         del path, target
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is not used in the planner", name="pandas")
@@ -44,7 +44,7 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
         worker_run(_call, infile, outfile)
         outfile.flush()
     except (BrokenPipeError, ConnectionResetError):
-        # The application ended, or gave up the call: nobody waits for the answer.
+        # The application ended, or cancelled the call: no process waits for the answer.
         sys.exit(-1)
     finally:
         _discard_if_closed(outfile)
@@ -55,7 +55,7 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
 
 
 def _discard_if_closed(outfile: IO[bytes]) -> None:
-    """Discard what cannot be sent any more; Spark's daemon would try again, and print a traceback."""
+    """Discard output that cannot be sent; Spark's daemon would try again, and print a traceback."""
     try:
         outfile.flush()
     except OSError:
@@ -64,7 +64,7 @@ def _discard_if_closed(outfile: IO[bytes]) -> None:
 
 
 def _call(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    # Whoever waits for the answer can end this process.
+    # With this id, the caller can end this process.
     outfile.write(struct.pack("!i", os.getpid()))
     outfile.flush()
     renew(closings=_read_int(infile), invalidations=_read_int(infile))

@@ -42,14 +42,14 @@ def worker_run(main: Main, infile: IO[bytes], outfile: IO[bytes]) -> None:
     if end == SpecialLengths.END_OF_STREAM:
         outfile.write(struct.pack("!i", SpecialLengths.END_OF_STREAM))
     else:
-        # Another value tells the JVM not to use this process again.
+        # With another value, the JVM does not use this process again.
         outfile.write(struct.pack("!i", SpecialLengths.END_OF_DATA_SECTION))
         sys.exit(-1)
 
 
 @contextmanager
 def get_sock_file_to_executor(timeout: int | None = -1) -> Iterator[IO[Any]]:
-    """The connection to the JVM that started this process; there is no timeout but Spark's own."""
+    """The connection to the JVM that started this process, with Spark's own timeout."""
     del timeout
     path = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     address: Any = path or int(os.environ["PYTHON_WORKER_FACTORY_PORT"])

@@ -131,7 +131,7 @@ def test_a_log_is_repaired_elsewhere(kind: str, template: Path, make_store_url, 
     with pytest.raises(IndexTablesError, match="give a folder that is absent or empty"):
         it.sql(statement, options=options)
     with pytest.raises(
-        IndexTablesError, match="it can be read; to write it anew elsewhere, give AT LOCATION"
+        IndexTablesError, match="it can be read; to write a new one elsewhere, give AT LOCATION"
     ):
         it.repair(url, options=options)
     flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]

@@ -12,7 +12,7 @@ import pytest
 
 import indextables as it
 from indextables.cli.main import FAILED, INTERRUPTED
-from indextables.cli.queries import NOTHING_FOUND
+from indextables.cli.queries import NO_MATCHES
 from indextables.commands import COMMANDS
 from indextables.commands.declarations import TableArgument
 from indextables.commands.execute import implementation_of
@@ -77,7 +77,7 @@ def test_exit_codes_are_told_on_the_page_and_in_help() -> None:
         (3, "a search or `tail` found nothing"),
     ):
         assert f"| {code} | {meaning}" in page
-    assert (FAILED, NOTHING_FOUND, INTERRUPTED) == (1, 3, 130)
+    assert (FAILED, NO_MATCHES, INTERRUPTED) == (1, 3, 130)
 
 
 def test_the_page_has_every_command_as_it_is_written() -> None:

@@ -157,8 +157,8 @@ def test_statements_of_others_are_left_to_them(text: str) -> None:
         ("FLUSH TANTIVY4SPARK DSK CACHE", "did you mean FLUSH TANTIVY4SPARK DISK CACHE", 20),
         ("WAIT FOR INDEXTABLES PREWRM JOBS", "did you mean WAIT FOR INDEXTABLES PREWARM JOBS", None),
         ("MERGE SPLITS", "a table is missing", 12),
-        ("MERGE SPLITS /data/t", "a path stands in quotes", 13),
-        ("MERGE SPLITS s3://b/t", "a path stands in quotes", 13),
+        ("MERGE SPLITS /data/t", "a path must be in quotes", 13),
+        ("MERGE SPLITS s3://b/t", "a path must be in quotes", 13),
         ("MERGE SPLITS t TARGET SIZE big", "'big' is not a size such as 100M", 27),
         ("MERGE SPLITS t TARGET SIZE 10", "at least 1M is expected", 27),
         ("MERGE SPLITS t MAX DEST SPLITS 0", "at least 1 is expected", 31),
@@ -166,16 +166,16 @@ def test_statements_of_others_are_left_to_them(text: str) -> None:
         ("MERGE SPLITS t MAX DEST SPLITS -1", "a whole number is expected", 31),
         ("MERGE SPLITS t TARGET SZE 1G", "did you mean TARGET SIZE", 15),
         ("MERGE SPLITS t TARGET SIZE 1G TARGET SIZE 2G", "given twice", 30),
-        ("MERGE SPLITS t PRECOMMIT", "PRECOMMIT never did anything", None),
+        ("MERGE SPLITS t PRECOMMIT", "PRECOMMIT had no effect", None),
         ("MERGE SPLITS t WHERE", "the condition after WHERE is missing", 20),
         ("PURGE INDEXTABLE t OLDER THAN 7", "ends too early", 31),
         ("PURGE INDEXTABLE t OLDER THAN 7 WEEKS", "DAYS or HOURS is expected", 32),
         ("PURGE INDEXTABLE t OLDER THAN seven DAYS", "a whole number is expected", 30),
-        ("PURGE INDEXTABLE t DRY RUN; PURGE INDEXTABLE u", "one command at a time", 28),
+        ("PURGE INDEXTABLE t DRY RUN; PURGE INDEXTABLE u", "only one command is allowed", 28),
         ("DROP INDEXTABLES PARTITIONS FROM t", "WHERE is missing", 34),
         ("RESTORE INDEXTABLES t", "TO VERSION or TO TIMESTAMP is missing", 21),
-        ("RESTORE INDEXTABLES t TO VERSION 1 TO TIMESTAMP '2024-01-01'", "against another clause", 35),
-        ("RESTORE INDEXTABLES t TO TIMESTAMP 'noon'", "no date and time", 35),
+        ("RESTORE INDEXTABLES t TO VERSION 1 TO TIMESTAMP '2024-01-01'", "contradicts another clause", 35),
+        ("RESTORE INDEXTABLES t TO TIMESTAMP 'noon'", "not a date and time", 35),
         ("REPAIR INDEXFILES TRANSACTION LOG t", "a text in quotes is expected", 34),
         ("PREWARM INDEXTABLES CACHE t ON FIELDS message", "'[(]' is missing", 38),
         ("PREWARM INDEXTABLES CACHE t FOR SEGMENTS (a b)", "',' or '[)]' is missing", 44),
@@ -193,7 +193,7 @@ def test_an_error_shows_its_place_and_the_way_out(text: str, says: str, position
 
 
 def test_a_name_needs_a_catalog() -> None:
-    with pytest.raises(CommandError, match=r"no catalog here that knows 'db\.t'"):
+    with pytest.raises(CommandError, match=r"'db\.t' cannot be resolved without a catalog"):
         execute("CHECKPOINT INDEXTABLES db.t")
     with pytest.raises(CommandError, match="not a command of indextables"):
         execute("SELECT 1")

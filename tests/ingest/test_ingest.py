@@ -312,7 +312,7 @@ def test_when_the_outcome_is_unknown_nothing_is_deleted(
         raise OutcomeUnknownError(path, "no answer")
 
     monkeypatch.setattr(Store, "create", lost)
-    with pytest.raises(CommitUnknownError, match="its files are kept"):
+    with pytest.raises(CommitUnknownError, match="its files remain"):
         it.write(tmp_path, ROWS)
     assert len(splits_below(tmp_path)) == 2
 

@@ -76,7 +76,7 @@ def test_every_version_is_read_with_and_without_states(tmp_path, states):
 
 def test_a_version_that_never_was_names_the_range(log):
     for version in (-1, 5, 99):
-        with pytest.raises(VersionNotFoundError, match="versions 0 to 4 can be reached") as missing:
+        with pytest.raises(VersionNotFoundError, match="versions 0 to 4 can be read") as missing:
             log.snapshot(version=version)
         assert (missing.value.earliest, missing.value.latest) == (0, 4)
 
@@ -85,7 +85,7 @@ def test_after_truncation_only_the_newest_version_is_reached(log):
     log.truncate()
     assert paths_of(log.snapshot(version=4)) == ["f.split"]
     for version in range(4):
-        with pytest.raises(VersionNotFoundError, match="versions 4 to 4 can be reached"):
+        with pytest.raises(VersionNotFoundError, match="versions 4 to 4 can be read"):
             log.snapshot(version=version)
     with pytest.raises(VersionNotFoundError, match="versions 4 to 4"):
         log.snapshot(timestamp=0)
@@ -142,7 +142,7 @@ def test_the_range_that_is_named_has_no_holes(tmp_path):
     shutil.rmtree(table.log / f"state-v{3:020d}")
     log = a_log(str(tmp_path / "t"))
     assert log.snapshot(version=2).num_files == 4
-    with pytest.raises(VersionNotFoundError, match="versions 4 to 6 can be reached"):
+    with pytest.raises(VersionNotFoundError, match="versions 4 to 6 can be read"):
         log.snapshot(version=3)
 
 

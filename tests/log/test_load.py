@@ -174,7 +174,7 @@ def test_a_truncated_log_with_a_late_state_under_number_zero_is_read(tmp_path):
     assert log.snapshot().schema.names == ["id", "text"]
     assert log.snapshot(timestamp=made.WHEN + 4_500).version == 4
     for version in (0, 1, 2, 3):
-        with pytest.raises(indextables.IndexTablesError, match="versions 4 to 6 can be reached"):
+        with pytest.raises(indextables.IndexTablesError, match="versions 4 to 6 can be read"):
             log.snapshot(version=version)
     log.truncate()
     assert not (table.log / f"state-v{0:020d}").exists() or read(tmp_path / "t")

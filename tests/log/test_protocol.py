@@ -221,7 +221,7 @@ def companion(table: Path) -> Path:
 def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_path):
     table = companion(tmp_path / "t")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ProtocolError, match="companion table of the original"):
+    with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.sql(
             command_uses.USES[opening].sql.format(table), options={"cache.disk.path": str(tmp_path / "cache")}
         )
@@ -230,14 +230,14 @@ def test_every_command_refuses_a_companion_table_of_the_original(opening, tmp_pa
 
 def test_a_companion_table_of_the_original_is_neither_read_nor_written(tmp_path):
     table = companion(tmp_path / "t")
-    with pytest.raises(ProtocolError, match="companion table of the original"):
+    with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.open(table)
-    with pytest.raises(ProtocolError, match="companion table of the original"):
+    with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.write(table, [{"id": 1}], mode="append")
 
 
 def test_splits_of_a_companion_are_refused_without_the_flag_too(tmp_path):
     log = a_table(str(tmp_path / "t"))
     append(log, split("c.split", companion_source_files=["part-0.parquet"]))
-    with pytest.raises(ProtocolError, match="companion table of the original"):
+    with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         log.snapshot().files()

@@ -112,7 +112,7 @@ def test_a_split_with_another_number_of_rows_than_the_log_says_stays(path, monke
     monkeypatch.setattr(merging, "run", shorter)
     done = it.open(path).convert()
     assert (done.converted, done.left) == (2, 1)
-    assert "rows were read, but the log says" in done.problems[0][1]
+    assert "rows were read, but its entry has" in done.problems[0][1]
     assert sorted(p.name for p in path.glob("*.split") if p.name.startswith("part-")) == [
         "part-1.split",
         "part-2.split",

@@ -84,7 +84,7 @@ def test_a_job_whose_process_died_has_failed() -> None:
         process.kill()
         process.wait(60)
     (ended,) = it.wait_for_prewarm(job=name, timeout=60)
-    assert (ended.status, ended.error) == (JobStatus.FAILED, "the process that it ran in is gone")
+    assert (ended.status, ended.error) == (JobStatus.FAILED, "its process has ended")
 
 
 def test_a_process_that_has_got_the_number_of_a_dead_one_is_another() -> None:

@@ -345,7 +345,7 @@ def test_a_merge_reports_in_sql_what_storage_did_not_deliver(tmp_path: Path, mon
     broken(open_store(tmp_path), monkeypatch, lambda method, path: path == bad)
     metrics = it.sql(f"MERGE SPLITS '{tmp_path}'")["metrics"][0].as_py()
     assert metrics["status"] == "partial_success"
-    assert "not delivered by storage" in metrics["message"]
+    assert "could not be fetched from storage" in metrics["message"]
     assert bad in metrics["message"]
 
 

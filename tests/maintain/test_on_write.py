@@ -124,7 +124,7 @@ def test_a_merge_that_fails_leaves_the_write_and_is_told(
     assert live(tmp_path) == 2
     (told,) = jobs(JobKind.MERGE, url(tmp_path))
     assert (told.status, told.error) == (JobStatus.FAILED, "no room for 2 splits")
-    assert "the write stands" in caplog.text
+    assert "the write was committed" in caplog.text
 
 
 def test_what_can_only_fail_later_is_refused_before_the_write(tmp_path: Path) -> None:

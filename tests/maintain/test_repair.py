@@ -124,7 +124,7 @@ def test_columns_that_came_later_are_kept(tmp_path: Path) -> None:
 
 def test_a_log_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     appended(tmp_path, 1)
-    with pytest.raises(OptionError, match="it can be read; to write it anew elsewhere, give AT LOCATION"):
+    with pytest.raises(OptionError, match="it can be read; to write a new one elsewhere, give AT LOCATION"):
         repair(str(tmp_path), None, Options(), engine="test")
     (tmp_path / LOG / f"{0:020d}.json").write_bytes(b"\x1f\x8bnothing")
     with pytest.raises(OptionError, match="cannot be read"):

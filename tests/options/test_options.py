@@ -182,7 +182,7 @@ def test_a_key_without_effect_is_accepted_with_one_warning(caplog, monkeypatch) 
     for _ in range(3):
         assert Options.parse({"spark.indextables.merge.debug": "true"}) == Options()
     assert [record.getMessage() for record in caplog.records] == [
-        "option 'merge.debug' has no effect: the result of a merge and the table's history show what it did"
+        "option 'merge.debug' has no effect: the result of a merge and the table's history have its metrics"
     ]
 
 

@@ -318,7 +318,7 @@ def test_a_query_means(text, wanted):
         ("a\\", 1, "a backslash ends the query"),
         ("[ERROR] x", 0, "a range is written"),
         ("a]", 1, "a blank or an operator is missing before ']'"),
-        ("]", 0, "']' stands where a term should"),
+        ("]", 0, "']' is not expected here"),
         ("n:[1 TO", 2, "a range is written"),
         ("n:[1 TO ]", 8, "the upper bound is missing"),
         ("n:[1 TO 2", 2, "this range is never closed"),

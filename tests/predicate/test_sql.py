@@ -432,7 +432,7 @@ def test_a_literal_beyond_the_type_leaves_a_condition_that_is_right(text, wanted
         ("whole IN 1", 9, "'(' is missing after IN"),
         ("whole IN (1, 2", 14, "ends too early"),
         ("whole BETWEEN 1 OR 2", 16, "AND is missing"),
-        ("whole IS 5", 9, "after IS comes NULL"),
+        ("whole IS 5", 9, "after IS, NULL"),
         ("word RLIKE 'a'", 5, "RLIKE is not supported"),
         ("word LIKE whole", 10, "takes a text in quotes"),
         ("whole LIKE '1'", 11, "whole is INT; LIKE takes a STRING column"),

@@ -128,5 +128,5 @@ def test_the_first_search_says_that_it_builds_an_index_and_how_far_it_is(tmp_pat
 
 
 def test_a_companion_table_is_refused():
-    with pytest.raises(ProtocolError, match="companion table of the original"):
+    with pytest.raises(ProtocolError, match="companion table of IndexTables for Scala"):
         it.open(ORIGINAL / "companion")

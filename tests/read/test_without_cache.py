@@ -42,7 +42,7 @@ def test_plain_conditions_are_answered_from_rows_with_one_warning(table, caplog)
             assert table.count(condition) == len(ids)
             total = table.aggregate({"total": "sum(id)"}, where=condition)
             assert total.column(0).to_pylist() == [sum(ids)]
-    warnings = [record for record in caplog.records if "answered from rows" in record.message]
+    warnings = [record for record in caplog.records if "evaluated on rows" in record.message]
     assert len(warnings) == 1
     assert "cache.disk.path" in warnings[0].message
 

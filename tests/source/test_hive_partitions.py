@@ -176,7 +176,7 @@ def test_a_folder_without_files_is_no_table(tmp_path):
     with pytest.raises(SourceError, match="no Parquet files at"):
         open_source("parquet", str(tmp_path))
     write(tmp_path / "sub")
-    with pytest.raises(SourceError, match="lie in sub-folders that are no partitions"):
+    with pytest.raises(SourceError, match="are in sub-folders that are not partitions"):
         open_source("parquet", str(tmp_path))
     with pytest.raises(SourceError, match="has no versions"):
         open_source("parquet", str(tmp_path / "sub"), version=3)

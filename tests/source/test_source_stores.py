@@ -54,7 +54,7 @@ def test_iceberg_on_an_object_store_under_another_prefix(make_store_url, tmp_pat
     assert canonical(read(snapshot)) == canonical(table.scan().to_arrow())
     with pytest.raises(SourceError, match="lies in another store; allow that location"):
         open_source("iceberg", metadata, options)
-    with pytest.raises(SourceNotFoundError, match="belongs to a catalog, which alone knows"):
+    with pytest.raises(SourceNotFoundError, match="belongs to a catalog, which has the path"):
         open_source("iceberg", metadata.rpartition("/metadata/")[0], options)
 
 

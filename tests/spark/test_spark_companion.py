@@ -228,7 +228,7 @@ def test_a_source_whose_index_is_not_its_own_is_not_searched(spark, named, tmp_p
     spark.range(3).write.format("indextables").save(str(tmp_path / "table"))
     for index, says in (
         (tmp_path / "other_index", "it is the index of the table at .*other"),
-        (tmp_path / "table", "is not a companion index, but a property of .*named_source says so"),
+        (tmp_path / "table", "is not a companion index, but a property of .*named_source names it"),
         (tmp_path / "nothing", "no table"),
     ):
         change(index)

@@ -78,7 +78,7 @@ def altered(tmp_path, change):
         (None, "its checksum differs"),
         (
             lambda s: s.update(formatVersion=5),
-            "split format 5 is not known, this release reads 1 to 4; upgrade",
+            "split format 5 is unknown, this release reads 1 to 4; upgrade",
         ),
         (
             lambda s: s.update(formatVersion=4),

@@ -187,7 +187,7 @@ def test_bytes_that_a_disk_changed_silently_are_noticed_after_a_while(tmp_path):
 def test_a_disk_that_keeps_nothing_is_an_error_not_a_loop(tmp_path, monkeypatch):
     cache = IndexCache(tmp_path)
     monkeypatch.setattr("indextables.split.index.cache.validate", lambda entry, facts: None)
-    with pytest.raises(SplitError, match=r"does not keep what is written to it.*cache\.disk\.path"):
+    with pytest.raises(SplitError, match=r"differ from what was written.*cache\.disk\.path"):
         cache.lease("k", SIZE, fill)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from indextables.errors import StoreError
 from indextables.split import footer as tail
-from indextables.split.footer import forget_tails, is_kept, read_ranges, read_tail
+from indextables.split.footer import forget_tails, is_tail_cached, read_ranges, read_tail
 from indextables.store import Store, open_store
 
 SIZE = 100_000
@@ -36,8 +36,8 @@ def test_what_lies_before_the_footer_needs_no_request(store, reads):
     assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
     start = SIZE - 500 - tail._LEAST_TAIL_BYTES
     assert reads == [[(start, SIZE)]]
-    assert is_kept(store, "s", SIZE, start)
-    assert not is_kept(store, "s", SIZE, start - 1)
+    assert is_tail_cached(store, "s", SIZE, start)
+    assert not is_tail_cached(store, "s", SIZE, start - 1)
     wanted = [(start, start + 10), (SIZE - 7, SIZE), (SIZE - 3, SIZE - 3)]
     assert read_ranges(store, "s", SIZE, wanted) == [DATA[begin:end] for begin, end in wanted]
     assert len(reads) == 1
@@ -62,15 +62,15 @@ def test_another_reader_makes_its_own_request(store, reads):
     read_tail(store, "s", SIZE - 500, SIZE)
     other = Store(store._location, store._identity, reader="another")
     assert other.cache_scope != store.cache_scope
-    assert not is_kept(other, "s", SIZE, SIZE - 100)
+    assert not is_tail_cached(other, "s", SIZE, SIZE - 100)
 
 
 def test_the_bytes_that_are_kept_are_bounded(store, monkeypatch):
-    monkeypatch.setattr(tail, "_MAX_KEPT_BYTES", 40_000)
+    monkeypatch.setattr(tail, "_MAX_CACHE_BYTES", 40_000)
     for number in range(5):
         store.put(f"s{number}", DATA)
         read_tail(store, f"s{number}", SIZE - 500, SIZE)
-    kept = [number for number in range(5) if is_kept(store, f"s{number}", SIZE, SIZE - 500)]
+    kept = [number for number in range(5) if is_tail_cached(store, f"s{number}", SIZE, SIZE - 500)]
     assert kept == [3, 4]
 
 
@@ -79,4 +79,4 @@ def test_local_splits_are_read_as_they_are(tmp_path, reads):
     store.put("s", DATA)
     assert read_tail(store, "s", SIZE - 500, SIZE) == DATA[-500:]
     assert reads == [[(SIZE - 500, SIZE)]]
-    assert not is_kept(store, "s", SIZE, SIZE - 500)
+    assert not is_tail_cached(store, "s", SIZE, SIZE - 500)

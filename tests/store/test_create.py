@@ -101,7 +101,7 @@ def test_a_create_refused_at_once_is_no_doubt(behind, faulty_s3):
 
 def test_the_probe_refuses_a_store_that_ignores_the_condition(moto_server, careless_s3):
     store = open_store("s3://bucket/careless", Options.parse(moto_server.options(careless_s3.port)))
-    with pytest.raises(UnsafeStoreError, match="s3://bucket/careless does not honour create-if-absent"):
+    with pytest.raises(UnsafeStoreError, match="s3://bucket/careless does not support create-if-absent"):
         store.check_create_if_absent()
     assert list(store.list()) == []
 

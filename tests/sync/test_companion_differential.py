@@ -277,4 +277,4 @@ def check_latest(source: IcebergSource, at: Path, label: str) -> None:
         return
     with pytest.raises(SourceError) as caught:
         indextables.open(at, options=LATEST)
-    assert (reason if source.hadoop else "only the catalog of that table knows") in str(caught.value), label
+    assert (reason if source.hadoop else "only the table's catalog has the path") in str(caught.value), label

@@ -40,5 +40,5 @@ def test_source_and_index_lie_in_an_object_store(make_store_url, tmp_path):
     indextables.companion(source, at=tmp_path / "index", modes=modes, options=own)
     assert indextables.open(tmp_path / "index", options=own).scan(where="id = 25").num_rows == 1
     # An index in an object store does not lead to files of the local disk.
-    with pytest.raises(StoreError, match="cannot lead to local files"):
+    with pytest.raises(StoreError, match="cannot refer to local files"):
         indextables.companion(path, at=f"{index}/other", options=options)

@@ -1,4 +1,4 @@
-"""Commands that run in the background: a process that outlives the program runs them.
+"""Runs commands in the background, in a process that outlives the program.
 
 The process gets the statement on its standard input, because options may hold secrets and arguments of
 processes are visible to others. It writes the immediate result to its standard output.
@@ -48,7 +48,7 @@ def run_in_background(statement: Statement, options: Options) -> pa.Table:
     if "error" in answer or not answer:
         child.wait()
         raise CommandError(answer.get("error", "the background process ended before the command started"))
-    # The child is not waited for: it outlives this process.
+    # This process does not wait for the child, which outlives it.
     child.returncode = 0
     return pa.ipc.open_stream(result).read_all()
 

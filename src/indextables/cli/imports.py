@@ -1,10 +1,10 @@
-"""Cheaper imports for the program, whose process lives for a fraction of a second.
+"""Reduces the import time of the program, whose process runs for a fraction of a second.
 
-- pandas is hidden. Arrow imports it where it is installed (0.25 s); the program does not use it.
-- `pyarrow.compute` prepares its 300 functions, with their documentation, when it is imported (45 ms). Here it
-  prepares each one when it is first used.
-- `numpy.ma` (10 ms) is loaded only for more than the question whether an array has a mask, which Arrow asks.
-- OpenBLAS, which numpy loads, starts no threads (25 ms of CPU).
+- pandas is hidden: Arrow would import it if it is installed (0.25 s), and the program does not use it.
+- `pyarrow.compute` creates 300 functions, with their documentation, when it is imported (45 ms). Here each
+  function is created on first use.
+- `numpy.ma` (10 ms) is not loaded for Arrow's check whether an array is a masked array.
+- OpenBLAS, which numpy loads, does not start threads (25 ms of CPU).
 """
 
 import os
@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import Any
 
 _OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
-# Functions of Arrow to which `pyarrow.compute` gives other parameters.
+# Functions of Arrow with other parameters in `pyarrow.compute`.
 _WITH_OTHER_PARAMETERS = {"index", "random"}
-# Names of Python for functions of Arrow.
+# Python names of Arrow functions.
 _FUNCTIONS = {"and_": "and", "or_": "or"}
 
 
@@ -28,7 +28,7 @@ def use_cheap_imports() -> None:
     """Prepare this process, before it imports numpy and Arrow."""
     sys.meta_path.insert(0, _Finder())
     if _OPENBLAS_THREADS not in os.environ:
-        # Libraries of this process see it; programs that are started with `os.environ` do not.
+        # Set for libraries of this process, but not in `os.environ`, which started programs inherit.
         os.putenv(_OPENBLAS_THREADS, "1")
 
 
@@ -36,7 +36,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Refuse pandas, find the cheap form of modules that have one, and nothing else."""
+        """Refuse pandas, and return the cheap loader of modules that have one."""
         del target
         if fullname == "pandas":
             raise ModuleNotFoundError(fullname, name=fullname)
@@ -49,16 +49,16 @@ class _Finder(MetaPathFinder):
 
 
 class _CheapLoader(Loader):
-    """Loads a module without its content: a name is prepared when it is first used.
+    """Loads a module without its content: each name is created on first use.
 
-    A name that cannot be prepared alone loads the content.
+    A name that cannot be created alone loads the content.
     """
 
     def __init__(self, spec: ModuleSpec) -> None:
         self._spec = spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Let the module look up its names here."""
+        """Set the lookup of names of the module."""
         vars(module)["__getattr__"] = _CheapNames(module, self._spec)
 
 
@@ -123,7 +123,7 @@ class _CheapNames:
 
 
 class _NoMaskedArray:
-    """In place of the class of `numpy.ma`: while that is not loaded, no array is one."""
+    """A placeholder for the class of `numpy.ma`: while that is not loaded, no array is masked."""
 
 
 def _masked_array_name(name: str) -> object:

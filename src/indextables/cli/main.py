@@ -1,4 +1,4 @@
-"""The program `indextables`: its commands, their help, and how errors end it.
+"""The program `indextables`: its commands, their help, and its exit codes.
 
 The modules that do the work are imported by the command that needs them: `--help`, `--version` and completion
 start without Arrow.
@@ -30,7 +30,7 @@ from indextables.commands import COMMANDS, Command, TableArgument
 from indextables.errors import IndexTablesError
 from indextables.version import VERSION
 
-# Far above the first default of Python (700): a search ends without a collection, and memory stays bounded.
+# Far above Python's default of 700, so that a short command runs without a collection; memory stays bounded.
 _GC_THRESHOLDS = (200_000, 10, 10)
 
 FAILED = 1
@@ -92,12 +92,12 @@ bash:  source <(indextables completion bash)
 zsh:   source <(indextables completion zsh)
 fish:  indextables completion fish | source"""
 
-# Words with a second one behind them: the help of the word, and its default.
+# Commands with a second word: the help of the command, and its default.
 _GROUPS = {
-    "describe": ("Describe what a table is made of.", "table"),
+    "describe": ("Describe a table: its columns, splits, log and history.", "table"),
     "jobs": ("List merge or prewarm jobs of this machine, running and recently ended.", "merge"),
     "cache": ("Show or empty caches.", "show"),
-    "root": ("List or change the places at which a companion index's source is read.", "list"),
+    "root": ("List or change the table roots of a companion index's source.", "list"),
 }
 _DESCRIBE_TABLE = {
     "table": "Columns, rows and size.",
@@ -108,7 +108,7 @@ Action = Callable[..., int]
 
 
 class _HelpWithEpilog(click.Command):
-    """A command whose epilog is printed as it is written."""
+    """A command whose epilog is printed without changes."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the epilog without filling its lines."""
@@ -118,7 +118,7 @@ class _HelpWithEpilog(click.Command):
 
 
 class _Program(_HelpWithEpilog, click.Group):
-    """All commands, in the order of their declaration; each is built when it is needed."""
+    """All commands, in the order of their declaration; each is built on demand."""
 
     builders: Mapping[str, Callable[[], click.Command]]
 
@@ -137,15 +137,15 @@ class _Program(_HelpWithEpilog, click.Group):
 
 
 def run() -> NoReturn:
-    """Run the program in a process of its own.
+    """Run the program as a process.
 
-    A search takes a few hundred milliseconds, so costs of Python are avoided: imports that are not needed,
-    frequent garbage collection while libraries are loaded, and the release of every object at the end.
+    A search takes a few hundred milliseconds, so overhead of Python is avoided: needless imports, frequent
+    garbage collection while libraries are loaded, and the release of every object at the end.
     """
     gc.set_threshold(*_GC_THRESHOLDS)
     use_cheap_imports()
     code = main()
-    # What the end of a process does besides: threads are waited for, exit functions run, output is written.
+    # The other steps at the end of a process: wait for threads, run exit functions, flush output.
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
     try:
@@ -240,7 +240,7 @@ def _guarded(action: Callable[[], int]) -> int:
         code = action()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has closed it; nothing more may be written, not even at exit.
+        # The reader has closed our output, so nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (IndexTablesError, OSError) as error:
@@ -347,7 +347,7 @@ def _search() -> click.Command:
         click.Argument(["query"]),
         click.Option(["--field"], metavar="COLUMN", help="The default field for words without one."),
         _columns_option(),
-        _where_option("A SQL condition that rows must meet as well."),
+        _where_option("A SQL condition that rows must also meet."),
         click.Option(
             ["--limit"],
             type=click.IntRange(min=0),
@@ -440,7 +440,7 @@ def _tail() -> click.Command:
         click.Argument(["query"], required=False),
         click.Option(["--field"], metavar="COLUMN", help="The default field for words without one."),
         _columns_option(),
-        _where_option("A SQL condition that rows must meet as well."),
+        _where_option("A SQL condition that rows must also meet."),
         click.Option(
             ["--since"],
             type=click.IntRange(min=-1),
@@ -486,13 +486,13 @@ def _polling_options() -> list[click.Parameter]:
             type=click.FloatRange(min=0.01),
             default=1.0,
             metavar="SECONDS",
-            help="The time between two looks at the table (default 1).",
+            help="The polling interval (default 1).",
         ),
         click.Option(
             ["--timeout"],
             type=click.FloatRange(min=0),
             metavar="SECONDS",
-            help="End if nothing is committed for this long (default never).",
+            help="Stop if nothing is committed for this long (default never).",
         ),
     ]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# The rows that are laid out together on a terminal.
+# The number of rows that are laid out together on a terminal.
 _PAGE_ROWS = 200
 # Columns narrower than this are not readable: rows are then shown as records.
 _MIN_COLUMN = 8
@@ -48,13 +48,13 @@ def write_tables(
     matches: Matches | None = None,
     header: bool = True,
 ) -> int:
-    """Write results as they come, and return the number of rows.
+    """Write results as they arrive, and return the number of rows.
 
     Args:
         tables: the parts of the result; all have the same columns.
-        form: how to write them.
-        out: where to.
-        matches: for columns of a single part, what to highlight on a terminal.
+        form: the format.
+        out: the file.
+        matches: for columns of a single part, regular expressions of the words to highlight on a terminal.
         header: whether the names of the columns are written before the first part.
     """
     rows = 0
@@ -71,7 +71,7 @@ def write_tables(
 
 
 def write_record(row: Row, form: OutputFormat, out: TextIO) -> None:
-    """Write one row: for people as names and values, those of nested records indented."""
+    """Write one row: on a terminal as names and values, with nested records indented."""
     match form:
         case OutputFormat.JSON:
             out.write(to_json(row) + "\n")
@@ -181,7 +181,7 @@ def _flat(row: Mapping[str, Any], indent: str = "") -> Iterator[tuple[str, str]]
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - any value of a result
-    """Return a value for people, on one line, without control codes that a terminal would obey."""
+    """Return a value as one line of text, without control codes of terminals."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
 """Parameters of the command line: value types, and the flags of declared commands.
 
-Nothing here imports more than click and the declarations, so that help and completion are fast.
+This module imports only click and the declarations, so that help and completion are fast.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from indextables.sizes import parse_size
 
 
 class OutputFormat(StrEnum):
-    """How results are written."""
+    """The format of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -60,7 +60,7 @@ def _timestamp(text: str) -> int:
 
     micros = parse_timestamp_literal(text, "UTC")
     if micros is None:
-        raise click.BadParameter(f"'{text}' is no date and time such as 2026-05-01T12:00:00.")
+        raise click.BadParameter(f"'{text}' is not a date and time such as 2026-05-01T12:00:00.")
     return micros // 1000
 
 

@@ -23,7 +23,7 @@ from indextables.errors import CommandError
 from indextables.sizes import format_size
 from indextables.table import Table, open_table
 
-NOTHING_FOUND = 3
+NO_MATCHES = 3
 _HIGHLIGHT = "_highlight_"
 # A text longer than this many lines of the terminal is shown as its matching fragment.
 _MAX_LINES = 4
@@ -56,7 +56,7 @@ def search(  # noqa: PLR0913 - one for each parameter of the command
     )
     result, matches = _take_matches(result, highlighted)
     rows = write_tables([result], settings.format, sys.stdout, matches=matches)
-    return 0 if rows else NOTHING_FOUND
+    return 0 if rows else NO_MATCHES
 
 
 def _take_matches(result: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, dict[str, list[str | None]]]:
@@ -107,14 +107,14 @@ def scan(
     version_as_of: int | None,
     timestamp_as_of: str | None,
 ) -> int:
-    """Write the rows that meet a condition, as they come."""
+    """Write the rows that meet a condition, as they are read."""
     reader = _open(settings, path, version_as_of, timestamp_as_of).stream(columns, where, limit)
     write_tables(_non_empty(reader), settings.format, sys.stdout)
     return 0
 
 
 def _non_empty(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Yield the batches with rows; if there are none, one without, for the header."""
+    """Yield the batches with rows; if there are none, one empty batch, for the header."""
     empty = True
     for batch in reader:
         if batch.num_rows:
@@ -133,7 +133,7 @@ def changes(
     columns: Sequence[str] | None,
     where: str | None,
 ) -> int:
-    """Write the rows that were inserted and deleted, as they come."""
+    """Write the rows that were inserted and deleted, as they are read."""
     table = _open(settings, path)
     reader = table.stream_changes(since, until, columns=columns, where=where)
     write_tables(_non_empty(reader), settings.format, sys.stdout)
@@ -171,7 +171,7 @@ def tail(  # noqa: PLR0913 - one for each parameter of the command
         rows += write_tables([shown], settings.format, sys.stdout, matches=matches, header=header)
         sys.stdout.flush()
         header = False
-    return 0 if rows else NOTHING_FOUND
+    return 0 if rows else NO_MATCHES
 
 
 def watch(
@@ -199,7 +199,7 @@ def watch(
         else:
             rows += write_tables([result], settings.format, sys.stdout, header=rows == 0)
             sys.stdout.flush()
-    return 0 if rows else NOTHING_FOUND
+    return 0 if rows else NO_MATCHES
 
 
 def _read_queries(path: str) -> Mapping[str, object]:
@@ -238,12 +238,12 @@ def _run_for_match(command: str, row: dict[str, Any]) -> None:
     import subprocess  # noqa: PLC0415
 
     try:
-        # The user of the program gives the command; a row is only its input.
+        # The command comes from the user of the program; a row is only its input.
         subprocess.run(  # noqa: S603
             shlex.split(command), input=to_json(row) + "\n", text=True, check=True, env=dict(os.environ)
         )
     except subprocess.CalledProcessError as error:
-        raise CommandError(f"'{command}' ended with the code {error.returncode}; the watch ends") from error
+        raise CommandError(f"'{command}' ended with the code {error.returncode}; watch stops") from error
 
 
 def _highlighted(table: Table, settings: Settings, columns: Sequence[str] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Declared commands, run from the parameters of the command line."""
+"""Runs declared commands with the parameters of the command line."""
 
 import sys
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def _write(result: pa.Table, settings: Settings, *, is_list: bool = False) -> in
     return 0
 
 
-# --- what people see of a result; JSON and CSV have all columns --------------------------------------
+# --- columns of results on a terminal; JSON and CSV have all columns --------------------------------------
 
 
 def _only(*names: str) -> View:

@@ -75,7 +75,7 @@ def write_rows(
 
 
 def _counted(reader: pa.RecordBatchReader, progress: ProgressBar) -> pa.RecordBatchReader:
-    """Report the number of rows as they pass."""
+    """Report the number of rows while they are read."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -102,7 +102,7 @@ def open_files(files: Sequence[str], form: str | None) -> pa.RecordBatchReader:
 
     Args:
         files: their paths; `-` is standard input. All must have the columns of the first.
-        form: `parquet`, `csv` or `json`; by default the names of the files decide.
+        form: `parquet`, `csv` or `json`; by default it follows from the names of the files.
 
     Raises:
         OptionError: a file does not exist, or its format is unknown.
@@ -182,7 +182,7 @@ class _Replay(io.RawIOBase):
 
 
 def _json(source: IO[bytes] | str, name: str) -> pa.RecordBatchReader:
-    """Open JSON lines. Strings that are dates become dates; Arrow alone makes timestamps of them."""
+    """Open JSON lines. Strings that are dates become dates, not timestamps as in Arrow."""
     rows: IO[bytes] | str = source
     if isinstance(source, str):
         with Path(source).open("rb") as file:
@@ -236,6 +236,6 @@ def _format_of(name: str) -> str:
     name_format = _SUFFIXES.get(Path(name).suffix.lower())
     if name_format is None:
         raise OptionError(
-            f"{name}: the format is not known by the name; give --format {{{', '.join(_FORMATS)}}}"
+            f"{name}: the name does not show the format; give --format {{{', '.join(_FORMATS)}}}"
         )
     return name_format

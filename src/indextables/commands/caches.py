@@ -1,4 +1,4 @@
-"""PREWARM, and the commands about jobs, processes and caches; in Spark, of the driver and of the workers."""
+"""PREWARM, and commands about jobs, processes and caches; in Spark, on the driver and the workers."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ from indextables.records import dataclass
 from indextables.store import Store
 
 DRIVER = "driver"
-# Spark spreads this many small tasks over its workers; rows that a process returns twice count once.
+# The number of small tasks that Spark distributes over its workers; duplicate rows of a process are dropped.
 _NUM_TASKS = 16
 
 _DISK = pa.schema(
@@ -123,13 +123,13 @@ def _collect(task: tuple[str, Options], store: object) -> list[Row]:
 
 
 def _process_rows(rows: Iterable[Row]) -> list[Row]:
-    """Rows of this process."""
+    """Add the columns of this process to rows."""
     who = {"executor_id": f"worker-{os.getpid()}", "host": socket.gethostname(), "pid": os.getpid()}
     return [{"role": "worker", **who, **row} for row in rows]
 
 
 def _settings(context: CommandContext, shown: Collection[str]) -> list[Row]:
-    """The settings of Spark and of Hadoop, without those that are shown already."""
+    """The settings of Spark and of Hadoop, except those in `shown`."""
     return [
         {
             "property_type": kind,
@@ -359,7 +359,7 @@ def _finish(
 
 
 def _assigned(context: CommandContext, state: _Planned, results: Sequence[Warmed]) -> list[str | None]:
-    """Return the host of the preferred executor for each task that ran on another one; else None."""
+    """Return for each task the host of its preferred executor if it ran on another one; else None."""
     if not context.executors:
         return [None] * len(results)
     return [
@@ -433,12 +433,12 @@ def _merge_jobs(context: CommandContext, arguments: Arguments) -> pa.Table:
 def _wait(context: CommandContext, arguments: Arguments) -> pa.Table:
     table = context.store.url if context.table is not None else None
     waiting = jobs.find_jobs(jobs.JobKind.PREWARM, table, arguments.get("job"))
-    waited = []
+    rows = []
     for record in jobs.wait(waiting, arguments.get("timeout", MAX_WAIT_SECONDS)):
         row = _only(_WAIT, _job(record))
         over = record.ended is not None
-        waited.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
-    return table_of(_WAIT, *waited)
+        rows.append(row if over else {**row, "status": f"TIMEOUT (was: {record.status.value})"})
+    return table_of(_WAIT, *rows)
 
 
 PREWARM = Implementation(_PREWARM, _prewarm, _finish)

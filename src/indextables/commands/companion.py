@@ -42,7 +42,7 @@ _BUILD = pa.schema(
 )
 _STATUS = pa.schema({"status": pa.string()})
 _ROOTS = pa.schema({"root_name": pa.string(), "root_path": pa.string(), "set_timestamp": pa.string()})
-# Clauses that only some formats of sources have.
+# Clauses that are limited to some formats of sources.
 _FORMATS = {
     "schema_file": ("SCHEMA SOURCE", ("parquet",)),
     "merge_schema": ("MERGE SCHEMA", ("parquet",)),
@@ -70,7 +70,7 @@ def _finish_build(
     log = _log(context, arguments, options)
     built: list[Add] = []
     try:
-        # Without Spark, a split is built when its result is taken.
+        # Without Spark, a split is built when the iterator is advanced.
         built.extend(results)
     except BaseException:
         discard(log.store, [*state.reused.values(), *built])
@@ -127,7 +127,7 @@ def _follow(
     """Sync until this process is interrupted or ended by a signal."""
     if context.owner is not None:
         raise CommandError(
-            "WITH STREAMING never ends, and a statement of Spark would keep its planner; use the program "
+            "WITH STREAMING never ends, and a statement of Spark would block its planner; use the program "
             "(indextables companion --every), indextables.companion(every=...), or repeat the statement"
         )
     with _stop_on_signals() as stop:
@@ -157,7 +157,7 @@ def _sentence(result: SyncResult) -> str:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the signals of an interrupt and of an end of the process set, in the main thread."""
+    """An event that SIGINT and SIGTERM set, if this is the main thread."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -171,7 +171,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _request(context: CommandContext, arguments: Arguments) -> tuple[SyncRequest, Options]:
-    """What a statement requests, and the options of the build."""
+    """The request of a statement, and the options of the build."""
     kind = arguments.get("format")
     for name, (keywords, formats) in _FORMATS.items():
         if name in arguments and kind is not None and kind not in formats:

@@ -1,7 +1,7 @@
 """The declarations of all commands: one for SQL, the command line and Python.
 
-A declaration holds no code: the grammar of SQL (`commands.grammar`), the flags of the command line
-(`cli.main`) and the reference page are derived from it. `implementation` names what runs; it is imported when
+A declaration has no code: the grammar of SQL (`commands.grammar`), the flags of the command line (`cli.main`)
+and the reference page are derived from it. `implementation` is the name of the code, which is imported when
 the command is run, so that help and completion need no library.
 """
 
@@ -20,7 +20,7 @@ class TableArgument(StrEnum):
 
     REQUIRED = "required"
     OPTIONAL = "optional"
-    PATH = "path"  # a path that need not be a table; it is the argument `path`
+    PATH = "path"  # a path that may not be a table; it becomes the argument `path`
     NONE = "none"
 
 
@@ -32,7 +32,7 @@ class ProcessCache(StrEnum):
 
 
 class ValueKind(StrEnum):
-    """What follows the keywords of a clause."""
+    """The kind of value that follows the keywords of a clause."""
 
     FLAG = "flag"
     NUMBER = "number"
@@ -69,16 +69,16 @@ class Clause:
     """One argument of a command besides its table.
 
     Attributes:
-        keywords: what begins the clause in SQL; clauses may stand in any order.
+        keywords: the keywords of the clause in SQL; clauses may be in any order.
         name: the name of the argument, which is also the parameter in Python.
-        kind: what its value is.
+        kind: the kind of its value.
         help: one line for the command line; empty for a clause that is refused.
         flag: the flag of the command line; by default `--` and the name.
-        placeholder: what stands for the value in the syntax of SQL; by default that of the kind.
+        placeholder: the placeholder of the value in the syntax of SQL; by default that of the kind.
         minimum: the smallest number or size.
         required: whether the command needs it.
         refusal: why a clause of IndexTables for Scala or Delta is not accepted; it exists in SQL only.
-        synonym: what begins the clause in the SQL of Delta.
+        synonym: the keywords of the clause in the SQL of Delta.
     """
 
     keywords: str
@@ -94,7 +94,7 @@ class Clause:
 
     @property
     def syntax(self) -> str:
-        """The clause as the reference page shows it, without brackets."""
+        """The clause for the reference page, without brackets."""
         keywords = f"{{{self.keywords} | {self.synonym}}}" if self.synonym else self.keywords
         return f"{keywords} {self.placeholder or _SQL_PLACEHOLDERS[self.kind]}".strip()
 
@@ -111,7 +111,7 @@ class Command:
     Attributes:
         openings: the keywords that begin the statement; the first one is the preferred form.
         program: the words after `indextables` on the command line.
-        python: the method of `Table` or the function of `indextables` that does the same.
+        python: the equivalent method of `Table` or function of `indextables`.
         implementation: `module.NAME` of the `Implementation`, in this package.
         help: what it does, in one sentence.
         details: a paragraph and examples for `--help`.
@@ -120,7 +120,7 @@ class Command:
         clauses: its other arguments.
         one_of: the names of arguments of which exactly one must be given.
         opening_argument: the argument whose value is the last keyword of the opening.
-        clauses_first: whether clauses stand before the table in SQL.
+        clauses_first: whether clauses are before the table in SQL.
         empties: the cache that the command empties; in Spark it is emptied in all planner processes.
         lists_settings: whether the result has the settings of Spark and of Hadoop.
     """
@@ -142,7 +142,7 @@ class Command:
 
     @property
     def syntax(self) -> str:
-        """The statement as the reference page shows it."""
+        """The statement for the reference page."""
         return " ".join(self._parts())
 
     def _parts(self) -> Iterator[str]:
@@ -181,7 +181,7 @@ _MAINTENANCE = (
         help="Merge small splits into large ones, partition by partition.",
         details="""\
 No row changes, and readers and writers need not stop. Splits that have reached 45% of the target size are
-left alone (-o merge.skipSplitThreshold=0.45).
+not merged (-o merge.skipSplitThreshold=0.45).
 
 examples:
   indextables merge logs --target-size 1G
@@ -215,7 +215,7 @@ examples:
                 "PRECOMMIT",
                 "precommit",
                 ValueKind.FLAG,
-                refusal="PRECOMMIT never did anything, so it is not accepted; leave it out",
+                refusal="PRECOMMIT had no effect in IndexTables for Scala, and is not accepted; leave it out",
             ),
             Clause(
                 "ZORDER BY",
@@ -321,11 +321,12 @@ examples:
         program="repair",
         python="repair",
         implementation="maintenance.REPAIR",
-        help="Write a transaction log anew, from a readable one or from the splits.",
+        help="Write a new transaction log, from a readable one or from the splits.",
         details="""\
 Without --at the log is lost: it is rebuilt from the splits, in its place.
-With --at, PATH is the log folder (.../_transaction_log) of a table; what can be read of it is written to
-the folder given, which must be absent or empty and end in _transaction_log. Missing splits are left out.""",
+With --at, PATH is the log folder (.../_transaction_log) of a table. Its readable part is
+written to the given folder, which must be absent or empty and end in _transaction_log. Missing splits are
+skipped.""",
         table=TableArgument.PATH,
         clauses=(
             Clause("AT LOCATION", "at", ValueKind.TEXT, "the log folder to write", placeholder="'path'"),
@@ -464,7 +465,7 @@ _CACHES = (
         program="storage",
         python="storage_read",
         implementation="caches.STORAGE",
-        help="Show what processes have read from storage since they started.",
+        help="Show the bytes and requests that processes have read from storage since they started.",
         table=TableArgument.NONE,
     ),
     Command(
@@ -481,7 +482,7 @@ _CACHES = (
         program="cache close",
         python="flush_searchers",
         implementation="caches.FLUSH_SEARCHERS",
-        help="Close the splits and indexes that processes keep open.",
+        help="Close all open splits and indexes of processes.",
         table=TableArgument.NONE,
         empties=ProcessCache.SPLITS,
     ),
@@ -499,7 +500,7 @@ _CACHES = (
         program="cache invalidate",
         python="invalidate_log_cache",
         implementation="caches.INVALIDATE",
-        help="Drop what this process has cached of transaction logs.",
+        help="Drop the cached transaction logs of this process.",
         table=TableArgument.OPTIONAL,
         before_table="FOR",
         empties=ProcessCache.LOGS,
@@ -507,7 +508,7 @@ _CACHES = (
 )
 
 _FIELDS_REFUSAL = (
-    "which values the index holds in columns follows indexing.fastfields and indexing.nonfastfields, so this "
+    "the options indexing.fastfields and indexing.nonfastfields select fast fields, so this "
     "clause is not accepted; leave it out"
 )
 _COMPANION = (
@@ -520,9 +521,9 @@ _COMPANION = (
         program="companion",
         python="companion",
         implementation="companion.BUILD",
-        help="Build an index beside a Delta, Iceberg or Parquet table, or sync it with that table.",
+        help="Build an index of a Delta, Iceberg or Parquet table, or sync it with that table.",
         details="""\
-No rows are copied: the index refers to the files of the table at PATH, whose format is recognised. Only new
+No rows are copied: the index refers to the files of the table at PATH, whose format is detected. Only new
 and changed files are indexed.
 
 examples:
@@ -532,7 +533,12 @@ examples:
         table=TableArgument.PATH,
         clauses=(
             Clause(
-                "AT LOCATION", "at", ValueKind.TEXT, "where the index is", placeholder="'path'", required=True
+                "AT LOCATION",
+                "at",
+                ValueKind.TEXT,
+                "the index's location",
+                placeholder="'path'",
+                required=True,
             ),
             Clause("INCLUDE COLUMNS", "include", ValueKind.NAMES, "the columns to index (default all)"),
             Clause("EXCLUDE COLUMNS", "exclude", ValueKind.NAMES, "columns not to index"),
@@ -557,7 +563,7 @@ examples:
                 "WRITER HEAP SIZE",
                 "heap_size",
                 ValueKind.SIZE,
-                "the memory for an index that is built (default 128M)",
+                "the memory for building an index (default 128M)",
                 minimum=16 << 20,
             ),
             Clause(
@@ -590,7 +596,7 @@ examples:
                 "folders: a file whose columns are the table's",
                 placeholder="'path'",
             ),
-            Clause("MERGE SCHEMA", "merge_schema", ValueKind.FLAG, "folders: unite the columns of all files"),
+            Clause("MERGE SCHEMA", "merge_schema", ValueKind.FLAG, "folders: merge the schemas of all files"),
             Clause(
                 "TIME ZONE",
                 "time_zone",
@@ -624,7 +630,7 @@ examples:
                 ValueKind.PAIRS,
                 "other places of the source's files, by name",
             ),
-            Clause("INVALIDATE ALL PARTITIONS", "rebuild", ValueKind.FLAG, "index all files anew"),
+            Clause("INVALIDATE ALL PARTITIONS", "rebuild", ValueKind.FLAG, "index all files again"),
             Clause("DRY RUN", "dry_run", ValueKind.FLAG, "only report what would be done"),
             Clause(
                 "WITH STREAMING POLL INTERVAL",
@@ -642,14 +648,14 @@ examples:
         program="root set",
         python="Table.set_root",
         implementation="companion.SET_ROOT",
-        help="Name another place at which the files of a companion index's source can be read.",
+        help="Add a table root: another place with the files of a companion index's source.",
         before_table="AT",
         clauses=(
             Clause(
                 "ROOT",
                 "root",
                 ValueKind.PAIR,
-                "for set: the name and the place of a root",
+                "for set: the name and the location of a root",
                 placeholder="'name' = 'path'",
                 required=True,
             ),
@@ -661,7 +667,7 @@ examples:
         program="root unset",
         python="Table.unset_root",
         implementation="companion.UNSET_ROOT",
-        help="Remove the name of a place of a companion index's source.",
+        help="Remove a table root of a companion index's source.",
         before_table="AT",
         clauses=(
             Clause(
@@ -680,7 +686,7 @@ examples:
         program="root list",
         python="Table.roots",
         implementation="companion.ROOTS",
-        help="List the places at which the files of a companion index's source can be read.",
+        help="List the table roots: the places with the files of a companion index's source.",
         before_table="AT",
     ),
 )

@@ -1,4 +1,4 @@
-"""DESCRIBE commands: they change nothing."""
+"""DESCRIBE commands, which are read-only."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

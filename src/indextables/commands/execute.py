@@ -26,13 +26,13 @@ def _no_report(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The table and the options that a command runs with.
+    """The table and the options of a command.
 
     Attributes:
         options: the options that apply.
         table: the log of the table; None for a command without a table.
         owner: the id of the process that background jobs depend on, if that is not this one.
-        executor_of: returns the executor that reads a split, by the split's path, if there are several.
+        executor_of: returns the executor that reads a split, by the split's path; None without executors.
         executors: the executors that ran the tasks, in the order of the tasks.
         credentials: a callable that returns credentials, for a command that opens stores itself.
         settings: the settings of Spark and of Hadoop, for a command that lists them.
@@ -116,14 +116,14 @@ def execute(
 
     Args:
         text: the statement.
-        options: the options it runs with.
+        options: the options of the command.
         resolve: returns the path of a table by its name; without it, tables are given by their paths.
         progress: called with the number of finished tasks and the number of all.
         report: called with a sentence each time that a command that does not end changed something.
         credentials: a callable that returns credentials (docs/operations/storage.md).
 
     Raises:
-        CommandError: the text is not a command, or a wrong one.
+        CommandError: the text is not a command, or malformed.
     """
     statement = parse_statement(text)
     if statement is None:
@@ -186,7 +186,7 @@ def _context(
         if resolve is None:
             name = ".".join(target.name)
             raise CommandError(
-                f"there is no catalog here that knows '{name}'; give the table's path in quotes"
+                f"the table '{name}' cannot be resolved without a catalog; give the table's path in quotes"
             )
         path = resolve(target.name)
     if path is None:

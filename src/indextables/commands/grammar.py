@@ -1,4 +1,4 @@
-"""The SQL grammar of commands: from the text of a statement to the command, its table and its arguments."""
+"""The SQL grammar of commands: parses a statement to the command, its table and its arguments."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from indextables.schema.calendar import parse_timestamp_literal
 from indextables.sizes import parse_size, size_literal
 
 _FORMAT = "indextables"
-# Words that mean the same: the name of the system, its first name, and singular or plural.
+# Synonyms: the name of the system, its former name, and singular or plural.
 _SYSTEM = ("INDEXTABLES", "INDEXTABLE", "TANTIVY4SPARK")
 _SYNONYMS = {
     **dict.fromkeys(_SYSTEM, _SYSTEM),
@@ -26,9 +26,9 @@ _SYNONYMS = {
     "MINUTES": ("MINUTES", "MINUTE"),
     "SECONDS": ("SECONDS", "SECOND"),
 }
-# A command has one of these words among its first ones, but for those that Delta has, too.
+# Every command has one of these words among its first ones, except the commands that Delta has, too.
 COMMAND_WORDS = (*_SYSTEM, "INDEXFILES", "SPLITS")
-# How similar a first word, or a clause, must be to count as a misspelling of ours.
+# The minimum similarity at which a first word, or a clause, is taken for a misspelling.
 _SIMILAR_VERB = 0.8
 _SIMILAR_CLAUSE = 0.6
 _MAX_DIGITS = 18
@@ -113,7 +113,7 @@ def parse_statement(text: str) -> Statement | None:
     """Parse a statement; None if it is not a command of ours.
 
     Raises:
-        CommandError: it begins like one of ours, and is wrong after that.
+        CommandError: it begins like one of ours, but is malformed.
     """
     cursor = _CommandCursor(text)
     openings = sorted(((o, c) for c in COMMANDS for o in c.openings), key=lambda pair: -len(pair[0].split()))
@@ -122,7 +122,7 @@ def parse_statement(text: str) -> Statement | None:
             return _statement(cursor, command, opening)
     if any(cursor.next_is(f"{verb} INDEXTABLES PROFILER") for verb in _PROFILER):
         raise cursor.wrong(
-            "there is no profiler to switch on: Spark's SQL page shows the time of each phase of a scan, and "
+            "there is no profiler: Spark's SQL page shows the time of each phase of a scan, and "
             "DESCRIBE INDEXTABLES ENVIRONMENT the metrics of processes",
             0,
         )
@@ -180,7 +180,7 @@ class _CommandCursor(Cursor):
         return self.ended() or self.token.is_symbol(";")
 
     def wrong(self, problem: str, start: int | None = None) -> CommandError:
-        """Return an error that points at a position, by default the current one."""
+        """Return an error with a position, by default the current one."""
         error = self.error(problem, start)
         return CommandError(str(error), position=error.position)
 
@@ -230,7 +230,7 @@ def _table(cursor: _CommandCursor, command: Command) -> TableReference:
     if token.kind is TokenKind.STRING:
         return TableReference(path=cursor.take().value)
     if token.is_symbol("/", "."):
-        raise cursor.wrong("a path stands in quotes")
+        raise cursor.wrong("a path must be in quotes")
     if token.kind not in (TokenKind.WORD, TokenKind.NAME) or _next_clause(cursor, command) is not None:
         raise cursor.wrong("a table is missing: a path in quotes, or a table's name")
     parts = [cursor.take().value]
@@ -239,7 +239,7 @@ def _table(cursor: _CommandCursor, command: Command) -> TableReference:
             raise cursor.wrong("a part of the table's name is missing after '.'")
         parts.append(cursor.take().value)
     if cursor.token.is_symbol(":"):
-        raise cursor.wrong("a path stands in quotes", token.start)
+        raise cursor.wrong("a path must be in quotes", token.start)
     by_path = len(parts) == 2 and parts[0].lower() == _FORMAT and "/" in parts[1]
     if by_path or (len(parts) == 1 and "/" in parts[0]):
         return TableReference(path=parts[-1])
@@ -254,7 +254,7 @@ def _arguments(cursor: _CommandCursor, command: Command, first: dict[str, Any]) 
     while cursor.accept_symbol(";"):
         pass
     if not cursor.ended():
-        raise cursor.wrong("one command at a time: nothing may follow the semicolon")
+        raise cursor.wrong("only one command is allowed: nothing may follow the semicolon")
     for clause in command.clauses:
         if clause.required and clause.name not in values:
             raise cursor.wrong(f"{clause.keywords} is missing")
@@ -277,7 +277,7 @@ def _clauses(
             )
         exclusive = clause.name in command.one_of and not values.keys().isdisjoint(command.one_of)
         if clause.name in values or exclusive:
-            raise cursor.wrong(f"{clause.keywords} is given twice, or against another clause", start)
+            raise cursor.wrong(f"{clause.keywords} is given twice, or contradicts another clause", start)
         if not cursor.accept_words(clause.keywords):
             cursor.accept_words(clause.synonym)
         if clause.refusal:
@@ -416,7 +416,7 @@ def _timestamp(cursor: _CommandCursor) -> int:
     text = cursor.expect_text("the time")
     micros = parse_timestamp_literal(text, "UTC")
     if micros is None:
-        raise cursor.wrong(f"{text!r} is no date and time such as '2024-05-01 12:00:00'", start)
+        raise cursor.wrong(f"{text!r} is not a date and time such as '2024-05-01 12:00:00'", start)
     return micros // 1000
 
 
@@ -461,7 +461,7 @@ def _similar_clause(cursor: _CommandCursor, command: Command) -> str:
 
 
 def _misspelling(cursor: _CommandCursor, openings: Sequence[str]) -> CommandError | None:
-    """Return an error if the text is nearly a command of ours; None if it is likely Spark's."""
+    """Return an error if the text is likely a misspelled command; None if it is likely one of Spark."""
     words = [token.text.upper() for token in cursor.tokens if token.kind is TokenKind.WORD]
     following = cursor.tokens[2].kind if len(cursor.tokens) > 2 else TokenKind.END
     if len(words) < 2 or following not in (TokenKind.WORD, TokenKind.STRING, TokenKind.NAME):

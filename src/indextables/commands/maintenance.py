@@ -174,8 +174,8 @@ def _merge_row(context: CommandContext, outcome: merging.MergeOutcome, nothing: 
     status = "success" if outcome.new_splits else "no_action"
     message = nothing or f"{outcome.merged_splits} splits became {outcome.new_splits}"
     for left, problem in (
-        (outcome.skipped, "could not be read and stay as they are"),
-        (outcome.unavailable, "were not delivered by storage and are tried again later"),
+        (outcome.skipped, "could not be read and are not changed"),
+        (outcome.unavailable, "could not be fetched from storage and are tried again later"),
     ):
         if left:
             status = "partial_success"
@@ -300,7 +300,7 @@ def _checkpoint(context: CommandContext, arguments: Arguments) -> pa.Table:
         "table_path": context.store.url,
         "status": "SUCCESS",
         "checkpoint_version": checkpoint.version,
-        "num_actions": checkpoint.num_files + 2,  # and the protocol and the metadata
+        "num_actions": checkpoint.num_files + 2,  # with the protocol and the metadata
         "num_files": checkpoint.num_files,
         "protocol_version": protocol.min_reader_version,
         "is_multi_part": checkpoint.parts is not None,
@@ -352,7 +352,7 @@ def _restore(context: CommandContext, arguments: Arguments) -> pa.Table:
     message = (
         "the table has this content already"
         if done.version is None
-        else f"version {done.version} holds what version {done.restored_version} held"
+        else f"version {done.version} has the content of version {done.restored_version}"
     )
     row = {
         "table_path": context.store.url,
@@ -420,7 +420,7 @@ TRUNCATE = Implementation(_TRUNCATE, _truncate)
 DROP_PARTITIONS = Implementation(_DROP, _drop)
 RESTORE = Implementation(_RESTORE, _restore)
 REPAIR = Implementation(_REPAIR, _repair)
-# What Spark runs after a write. There is no statement for these.
+# The commands that Spark runs after a write; there are no statements for them.
 AFTER_WRITE = {
     "merge": Implementation(_NO_COLUMNS.schema, _merge_on_write, _finish_merge_on_write),
     "purge": Implementation(_NO_COLUMNS.schema, _purge_on_write),

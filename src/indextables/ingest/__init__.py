@@ -1,11 +1,11 @@
-"""Rows become splits, and splits become one version.
+"""Writes: rows become splits, and splits become one version.
 
 ```
 anything with rows -> Arrow batches -> partitions -> splits -> uploads -> one commit
 ```
 
-Until the commit nothing is visible. If anything fails before it, what was uploaded is deleted again; if it
-cannot be told whether the commit happened, nothing is deleted.
+Until the commit nothing is visible. If anything fails before it, uploaded splits are deleted; if the outcome
+of the commit is unknown, nothing is deleted.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """A table after a write, and whether the write made a version."""
+    """A table after a write, and whether the write committed a version."""
 
     log: TransactionLog
     snapshot: Snapshot

@@ -4,8 +4,8 @@
 plan_write ─► WritePlan ─► splits, in this process or in many ─► finish_write ─► one version
 ```
 
-A plan can be sent to other processes. It names the version it was made from, and the commit checks that
-what happened since then leaves it true.
+A plan can be sent to other processes. It has the version from which it was computed, and the commit checks
+that no later version conflicts with it.
 """
 
 import dataclasses
@@ -43,13 +43,13 @@ from indextables.schema.conversion import cast_stream
 from indextables.source.companion import refuse_companion
 from indextables.table_properties import address_columns
 
-# How often a batch that replaces all rows is tried.
+# The maximum number of attempts for a streaming batch that replaces all rows.
 _OVERWRITES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write that may begin: what the rows become, what they replace, and the version it relies on."""
+    """A planned write: its target, what it replaces, and the version from which it was planned."""
 
     target: Target
     mode: Mode
@@ -60,7 +60,7 @@ class WritePlan:
     before: Metadata | None
 
     def stored(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows as they are stored; one that the write must not bring is refused."""
+        """Convert rows to the table's columns; raises for a row that does not match the write's condition."""
         rows = cast_stream(batches, self.target.schema)
         return matching(rows, self.where) if self.only_matching and self.where is not None else rows
 
@@ -76,18 +76,18 @@ def plan_write(
     replace: Replace | None = None,
     where: Callable[[pa.Schema], Predicate] | None = None,
 ) -> tuple[WritePlan | None, Snapshot | None]:
-    """Check a write against the table, and plan it; returns no plan if there is nothing to write.
+    """Check a write against the table, and plan it; the plan is None if there is nothing to write.
 
-    `declared` are the columns that a table without a log was created with; a catalog knows them. `replace`
-    says what an overwrite replaces; by default the options do, and else it is everything. `where`
-    gives the condition to a table's schema, if that is what it replaces.
+    `declared` are the columns with which a catalog created a table that has no log yet. `replace` is what an
+    overwrite replaces; by default it follows from the options, and without them it is the whole table.
+    `where` returns, for a table's schema, the condition on the rows that are replaced.
     """
     snapshot = _existing(log)
     if snapshot is None:
         now_ms = time.time_ns() // 1_000_000
         target = new_table(incoming, partition_by, options, now_ms=now_ms, declared=declared)
         log.check_store()
-        # There is nothing to replace now, but another first write may commit rows before this one.
+        # Nothing is replaced here, but a concurrent first write may commit rows before this one.
         replaced = _replaced(mode, options) if replace is None or replace is Replace.ALL else replace
         replace_where = options.get(opt.REPLACE_WHERE)
         condition = None if where is None else where(target.schema)
@@ -113,7 +113,7 @@ def plan_write(
     if condition is not None:
         condition = compare_addresses(condition, address_columns(snapshot))
         covered(snapshot, condition)
-    # Rows that stay were indexed the way they were: only an overwrite of all may change that.
+    # Remaining rows keep their indexes, so only an overwrite of all rows may change the indexing.
     whole = Mode.OVERWRITE if replace is Replace.ALL else Mode.APPEND
     if whole is Mode.APPEND and mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         raise OptionError("overwriteSchema replaces the schema of all rows, so all rows must be overwritten")
@@ -129,15 +129,15 @@ def finish_write(
     options: Options,
     base: Snapshot | None = None,
 ) -> tuple[Snapshot, bool]:
-    """Commit the splits of a planned write: the table after it, and whether it made a version.
+    """Commit the splits of a planned write; returns the table after it, and whether it committed a version.
 
-    `base` is the snapshot it was planned from, if it is at hand.
+    `base` is the snapshot from which it was planned, if this process has it.
 
-    The splits are deleted again where it is proven that no version refers to them: before a commit was tried,
-    and after one that failed with `not_committed`. Any other error can come after the commit: they stay.
+    If the write fails, its splits are deleted only if certainly no version refers to them: before a commit
+    was attempted, and after one that failed with `not_committed`.
 
-    A batch of an application that replaces all rows does not depend on what it replaces: after a conflict it
-    is tried again.
+    A streaming batch that replaces all rows does not depend on the replaced rows: after a conflict it is
+    retried.
     """
     for left in range(_OVERWRITES - 1, -1, -1):
         try:
@@ -164,7 +164,7 @@ def finish_write(
 
 
 def _can_follow(planned: WritePlan, newest: Snapshot, options: Options) -> bool:
-    """Whether a batch that lost a race can replace what won it: all rows of the same columns."""
+    """Whether a batch can be retried after a conflict: it replaces all rows, and the columns are the same."""
     before, now = planned.before, newest.metadata
     return (
         planned.replace is Replace.ALL
@@ -178,16 +178,16 @@ def _can_follow(planned: WritePlan, newest: Snapshot, options: Options) -> bool:
 
 
 def _replace_base(planned: WritePlan, base: Snapshot) -> WritePlan:
-    """The plan of the same write, started from another snapshot with the same columns."""
+    """The plan of the same write, based on another snapshot with the same columns."""
     return dataclasses.replace(planned, base=base.key, before=base.metadata)
 
 
 def _prepared(
     log: TransactionLog, planned: WritePlan, adds: Sequence[Add], options: Options, base: Snapshot | None
 ) -> tuple[Draft | None, Snapshot]:
-    """The commit of a planned write and what it starts from; no draft if there is nothing to commit.
+    """The draft of a planned write and its base snapshot; the draft is None if there is nothing to commit.
 
-    The splits of a write that finds another's table, in the mode `ignore`, are deleted.
+    In the mode `ignore`, the splits are deleted if another writer created the table meanwhile.
     """
     if planned.base is None:
         assert planned.target.metadata is not None
@@ -198,7 +198,7 @@ def _prepared(
             if again is None:
                 delete_uncommitted(log.store, [add.path for add in adds])
                 return None, base
-            # A table that took the place of another one took its folder, too, and what was in it.
+            # If the table was replaced by another one, its folder may have been deleted with these splits.
             check_uploads(log.store, adds)
             planned = again
         else:
@@ -208,7 +208,7 @@ def _prepared(
     metadata = planned.target.metadata
     draft = _draft(planned, metadata, adds, options)
     if base is None:
-        # The version is gone, cleaned up while the rows were written: the table as it is now has to do.
+        # The version was cleaned up while the rows were written: check against the newest version.
         assert planned.before is not None
         assert planned.base is not None
         if planned.replace is not Replace.NOTHING:
@@ -237,12 +237,15 @@ def took_long(adds: Sequence[Add], options: Options) -> bool:
 
 
 def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
-    """The new table; none if there is one already. Version 0 has no rows, so its doubt is not theirs."""
+    """Create the table; returns None if it exists already.
+
+    If it is unknown whether version 0 was created, no rows are affected: it has none.
+    """
     try:
         return log.create(metadata)
     except CommitUnknownError as error:
         failed = LogError(
-            f"whether an empty table was created at {log.store.url} is not known ({error.cause}); no rows "
+            f"it is unknown whether an empty table was created at {log.store.url} ({error.cause}); no rows "
             "were written; write again"
         )
         failed.not_committed = True
@@ -250,10 +253,10 @@ def _created(log: TransactionLog, metadata: Metadata) -> Snapshot | None:
 
 
 def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WritePlan | None:
-    """A first write, planned for the table that another writer made at the same time.
+    """Plan a first write again, for a table that another writer created at the same time.
 
-    Nothing if there is nothing to write any more. The splits are written already, so the other table must
-    have the same columns, partitions and indexing.
+    None if there is nothing to write. The splits exist already, so the other table must have the same
+    columns, partitions and indexing.
     """
     if planned.mode is Mode.ERROR:
         raise TableExistsError(other.url)
@@ -278,8 +281,8 @@ def _plan_again(planned: WritePlan, other: Snapshot, options: Options) -> WriteP
 
 def _other_table(url: str, problem: str) -> IndexTablesError:
     return IndexTablesError(
-        f"another writer made a table at {url} at the same time, and these rows do not fit it as they were "
-        f"written ({problem}); nothing was written; write again"
+        f"another writer created a table at {url} at the same time, and this write does not fit it "
+        f"({problem}); nothing was written; write again"
     )
 
 
@@ -293,7 +296,7 @@ def _draft(
     app = options.get(opt.TXN_APP_ID)
     parameters = {"mode": planned.mode.value, "partitionBy": ",".join(planned.target.partition_columns)}
     if planned.mode is Mode.OVERWRITE and planned.replace is not Replace.ALL:
-        # Only an overwrite of everything rules out any other one at the same time.
+        # Only an overwrite of the whole table conflicts with every other overwrite.
         parameters["mode"] = f"{OVERWRITE} {planned.replace.value}"
     if planned.where is not None:
         parameters["where"] = to_sql(planned.where)
@@ -324,7 +327,7 @@ def _existing(log: TransactionLog) -> Snapshot | None:
 
 
 def has_batch(snapshot: Snapshot, options: Options) -> bool:
-    """Whether the batch that this write brings is in the table already."""
+    """Whether the streaming batch of this write is in the table already."""
     app = options.get(opt.TXN_APP_ID)
     last_batch = snapshot.txns.get(app) if app else None
     return last_batch is not None and last_batch.version >= options.get(opt.TXN_VERSION)

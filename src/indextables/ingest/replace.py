@@ -28,7 +28,7 @@ class Replace(StrEnum):
 def removes(
     snapshot: Snapshot, replace: Replace, where: Predicate | None, adds: Sequence[Add]
 ) -> tuple[Remove, ...]:
-    """The actions that take out of the table what is replaced."""
+    """The actions that remove the replaced splits."""
     match replace:
         case Replace.NOTHING:
             return ()
@@ -45,7 +45,7 @@ def removes(
 def replacing(
     snapshot: Snapshot, replace: Replace, where: Predicate | None, adds: Sequence[Add]
 ) -> Callable[[Sequence[Add]], bool] | None:
-    """Whether splits that others add hold rows that are replaced; none for what replaces all or nothing."""
+    """A test whether concurrently added splits have rows to replace; None if that needs no test."""
 
     def in_partitions(others: Sequence[Add]) -> bool:
         if not snapshot.partition_columns:
@@ -67,7 +67,7 @@ def replacing(
 
 
 def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
-    """The splits all of whose rows the condition is true for; refused if it is true for part of a split."""
+    """The splits for all of whose rows the condition is true; an error if it is true for part of a split."""
     files = snapshot.files(where)
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
     partly = files.filter(pc.and_not(evaluation.inclusive, evaluation.strict))
@@ -75,7 +75,7 @@ def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
         by = ", ".join(snapshot.partition_columns) or "none"
         raise PredicateError(
             f"{to_sql(where)} covers only some rows of {partly.num_rows} splits (one is {partly['path'][0]}) "
-            f"as far as the log can tell, and a split is replaced or deleted as a whole; give a condition "
+            f"according to the log, and a split is replaced or deleted as a whole; give a condition "
             f"that covers whole partitions (the partition columns: {by}), or read, filter and overwrite "
             "the table"
         )
@@ -83,7 +83,7 @@ def covered(snapshot: Snapshot, where: Predicate) -> pa.Table:
 
 
 def matching(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa.RecordBatch]:
-    """The batches as they are; refused if a row is outside of what is replaced."""
+    """The unchanged batches; an error if a row does not match the condition on the replaced rows."""
     for batch in batches:
         outside = batch.num_rows - (pc.sum(evaluate(where, batch)).as_py() or 0)
         if outside:
@@ -95,7 +95,7 @@ def matching(batches: Iterator[pa.RecordBatch], where: Predicate) -> Iterator[pa
 
 
 def _same_partitions(snapshot: Snapshot, adds: Sequence[Add]) -> pa.Table:
-    """The splits whose partition values occur among the new ones, compared by value, not by spelling."""
+    """The splits in the partitions of the new ones; partition values are compared by value, not as text."""
     files = snapshot.files()
     columns = snapshot.partition_columns
     if not columns:
@@ -122,7 +122,7 @@ def _values(snapshot: Snapshot, partitions: Sequence[dict[str, str | None]]) -> 
 
 
 def _comparable(value: object) -> str | None:
-    """A value as it is compared: NaN is itself, and there is one zero (PROTOCOL.md, "Partition values")."""
+    """The value for comparison: NaN equals NaN, -0.0 equals 0.0 (PROTOCOL.md, "Partition values")."""
     if value is None:
         return None
     return str(value + 0.0) if isinstance(value, float) else str(value)

@@ -27,7 +27,7 @@ from indextables.schema.values import format_values
 from indextables.split.writer import SplitWriter
 from indextables.store import Store
 
-# How many spool files are open at once; the others are closed and opened again.
+# The maximum number of open spool files; others are closed and opened again.
 _OPEN_FILES = 128
 # A row weighs its bytes in memory, and this for its row id and the index of short values.
 _ROW_BYTES = 8
@@ -45,10 +45,10 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Spool:
-    """Rows by partition: put batches in, take each partition's rows out again."""
+    """Temporary files that sort rows by partition."""
 
     def __init__(self, columns: Sequence[str], folder: str | None) -> None:
-        """`columns` are the partition columns; files go below `folder` (none: the system's)."""
+        """`columns` are the partition columns; files are below `folder` (None: the system's folder)."""
         self._columns = tuple(columns)
         with _reported(folder or tempfile.gettempdir()):
             self._folder = Path(tempfile.mkdtemp(prefix="indextables-write-", dir=folder))
@@ -62,10 +62,10 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Delete the files; what was not written to the end is not needed any more."""
+        """Delete the files."""
         for files in self._open.values():
             for file in reversed(files):
-                with suppress(OSError):  # a full disk, again
+                with suppress(OSError):  # closing writes buffered rows, which fails again on a full disk
                     file.close()
         self._open.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -92,7 +92,7 @@ class Spool:
         if len(self._open) >= _OPEN_FILES:
             self._close(next(iter(self._open)))
         path = self._names.setdefault(values, self._folder / f"{len(self._names)}.arrows")
-        # A file may hold several streams, one after the other: each time it is opened starts one.
+        # A file may have several Arrow streams, one after the other: each opening starts a new one.
         sink = pa.OSFile(str(path), mode="ab")
         writer = pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
         self._open[values] = (sink, writer)
@@ -231,7 +231,7 @@ class _SizeRatio:
 
 
 class SplitUploads:
-    """The splits of one write. They are invisible until a commit names them."""
+    """The splits of one write. They are invisible until a commit refers to them."""
 
     def __init__(self, store: Store, target: Target, options: Options) -> None:
         """`store` is rooted at the table."""
@@ -242,7 +242,7 @@ class SplitUploads:
         self._ratio = _SizeRatio(options.get(opt.TARGET_SPLIT_SIZE))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Add]:
-        """Write all rows; what to commit."""
+        """Write all rows; returns the actions to commit."""
         columns = self._target.partition_columns
         if not columns:
             return list(self._splits((), batches))
@@ -255,7 +255,7 @@ class SplitUploads:
         return adds
 
     def delete_uncommitted(self) -> None:
-        """Delete what was uploaded; what cannot be deleted stays invisible, and a purge finds it."""
+        """Delete uploaded splits; those that cannot be deleted stay invisible until a purge deletes them."""
         delete_uncommitted(self._store, self._uploaded)
 
     def _splits(self, values: Values, batches: Iterator[pa.RecordBatch]) -> Iterator[Add]:

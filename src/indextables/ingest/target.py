@@ -1,4 +1,4 @@
-"""The schema and metadata that a write gives to a table, which is new or may be extended."""
+"""The schema and metadata of a table after a write, which may create or extend it."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from indextables.table_properties import check_same_fields, indexing_options, in
 
 
 class Mode(StrEnum):
-    """What a write does when there is a table already."""
+    """The mode of a write, for a table that exists already."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 
     @classmethod
     def of(cls, word: str) -> "Mode":
-        """The mode by its name; Spark's longer word for `error` is understood."""
+        """The mode by its name; Spark's `errorifexists` is accepted for `error`."""
         lowered = word.lower()
         if lowered in ("errorifexists", "default"):
             return cls.ERROR
@@ -68,7 +68,7 @@ def new_table(
     new_id: Callable[[], str] | None = None,
     declared: pa.Schema | None = None,
 ) -> Target:
-    """The table that a first write makes: of any columns, or of those that it was declared with."""
+    """The target of a first write: with the columns of the rows, or with the declared ones."""
     if declared is None:
         schema = pa.schema([field.with_nullable(True) for field in storage_schema(incoming)])
     else:
@@ -85,7 +85,7 @@ def new_table(
         configuration=_remembered(options),
         created_time=now_ms,
     )
-    # What is stored is what later writes will find: types by their Spark names.
+    # The schema as later writes will read it from the metadata: types by their Spark names.
     stored = to_arrow(metadata.schema_string)
     check_address_types(stored, options, partition_columns)
     return Target(stored, partition_columns, mapping_for(stored, options, partition_columns), metadata)
@@ -94,7 +94,7 @@ def new_table(
 def existing_table(
     snapshot: Snapshot, incoming: pa.Schema, partition_by: Sequence[str], options: Options, mode: Mode
 ) -> Target:
-    """The table as it is after this write; an error names a column that does not fit."""
+    """The target of a write to an existing table; an error names a column that does not fit."""
     if mode is Mode.OVERWRITE and options.get(opt.OVERWRITE_SCHEMA):
         return _replaced(snapshot, incoming, partition_by, options)
     if partition_by and _lower(partition_by) != _lower(snapshot.partition_columns):
@@ -167,9 +167,9 @@ _ACCEPTED = (
 
 
 def as_reader(data: object) -> pa.RecordBatchReader:
-    """A reader over the rows; nothing is read yet where the source can stream."""
+    """A reader over the rows; a source that can stream is not read yet."""
     if isinstance(data, pa.RecordBatchReader):
-        return data  # as it is: an error of its source keeps its own type
+        return data  # not wrapped, so that errors of its source keep their type
     if type(data).__module__.split(".")[0] == "pandas":
         return pa.Table.from_pandas(data, preserve_index=False).to_reader()
     if hasattr(data, "__arrow_c_stream__"):

@@ -1,1 +1,1 @@
-"""The table's history: versions, states, and what is live at each of them."""
+"""The log of a table: its versions, its states, and the live splits at each version."""

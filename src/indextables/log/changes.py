@@ -83,7 +83,7 @@ def _is_of_companion(action: Action) -> bool:
 
 
 def no_changes(url: str) -> ProtocolError:
-    """The error of changes or a stream of a companion index."""
+    """The error raised when the changes of a companion index are read, by a query or a stream."""
     return ProtocolError(
         f"{url} is a companion index: its versions replace splits of rows that did not change, so it has no "
         "changes of rows; read the changes of its source"
@@ -94,8 +94,8 @@ def read_changes(loader: Loader, listing: Listing, first: int, last: int) -> Cha
     """The changes of the versions `first` to `last`, which must not be newer than the newest one.
 
     Raises:
-        HistoryExpiredError: the file of a version is gone, or the version before, which lists a split that
-            was removed.
+        HistoryExpiredError: the file of a version was deleted, or the version before, which lists a split
+            that was removed.
     """
     for version in range(first, last + 1):
         if version not in listing.versions:
@@ -161,7 +161,7 @@ class _Before:
 
 @dataclass(slots=True)
 class _Version:
-    """The actions of one version that change rows, before the entries of removed splits are found."""
+    """The actions of one version that change rows; the entries of removed splits are looked up later."""
 
     version: int
     timestamp: int
@@ -303,7 +303,7 @@ def snapshot_of_splits(
         end: the version whose columns the rows get.
         parts: the splits.
         registry: the document mappings that the splits refer to, beyond those of `end`.
-        identity: what tells it from other snapshots of this kind.
+        identity: what distinguishes it from other snapshots of this kind.
         change_columns: whether it has the columns of `CHANGE_FIELDS`.
 
     Raises:

@@ -3,7 +3,7 @@
 Incremental: the manifests of the base state are referred to again, one new manifest holds the new
 entries, removed paths become tombstones; the cost is that of the change. Compacted: the live entries are
 sorted by partition, cut into manifests with tight bounds, and no tombstone is left. Creating the state's
-`_manifest.avro` makes it visible; everything before that is invisible and harmless.
+`_manifest.avro` makes it visible; what was written before is invisible until then.
 """
 
 import time
@@ -58,21 +58,21 @@ from indextables.records import dataclass
 from indextables.store import Store
 from indextables.store.backend import Backoff
 
-# Errors of storage that another attempt does not mend.
+# Errors of storage that a retry cannot fix.
 _HOPELESS = (CredentialsError, ObjectMissingError, UnsafeStoreError)
 
-# Manifests that are encoded and sent at once: their bytes are in memory, so not many.
+# How many manifests are encoded and sent at the same time; few, since their bytes are in memory.
 _WRITERS = 4
 
-# A state must be visible so soon after its first manifest was written: half the age at which manifests that
-# no state refers to may be deleted (`retention.MIN_MANIFEST_AGE_HOURS`).
+# A state must be visible within this time after its first manifest was written: half the age at which
+# manifests that no state refers to may be deleted (`retention.MIN_MANIFEST_AGE_HOURS`).
 MAX_CHECKPOINT_MS = 1_800_000
 
 _CODECS = {"zstd": "zstandard", "snappy": "snappy", "none": "null"}
 
 
 class FilterBundler(Protocol_):
-    """Writes the term filters of splits into bundles; the log knows where bundles are, not what they hold."""
+    """Writes the term filters of splits into bundles. The log records their paths, not their content."""
 
     def __call__(
         self,
@@ -90,8 +90,8 @@ class FilterBundler(Protocol_):
             log: the log folder.
             bundles: the bundles of the state before.
             entries: the splits that were added since; if `whole`, all live splits.
-            whole: whether splits that are not among the entries are gone.
-            after_commit: whether a commit waits for the state, so that little may be read.
+            whole: whether splits that are not among the entries have been removed.
+            after_commit: whether a commit waits for the state, which then reads few splits.
             token: returns random text for the name of a bundle.
         """
 
@@ -123,9 +123,9 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
         tombstones / base.num_files > options.get(opt.COMPACT_TOMBSTONES)
         or len(base.manifests) + new_manifest > options.get(opt.COMPACT_MANIFESTS)
         or len(removes) > options.get(opt.COMPACT_REMOVES)
-        # Another engine may have added a path that was live: how many splits there are is not known then.
+        # Another engine may have added a path that was live; then the number of splits is unknown.
         or bool(snapshot.delta.foreign)
-        # A tombstone hides its path wherever it stands, so a path that came back needs a clean state.
+        # A tombstone hides its path in every manifest, so a path that was added again needs a clean state.
         or any(path not in snapshot.delta.fresh for path in snapshot.delta.added)
         or not snapshot.delta.added.keys().isdisjoint(base.tombstones)
         # Without its size, the number of removed bytes is unknown.
@@ -134,7 +134,7 @@ def needs_compaction(snapshot: Snapshot, options: Options) -> bool:
 
 
 def tombstones_of(snapshot: Snapshot) -> list[str]:
-    """The paths that were removed since the base state, less those that it hides already.
+    """The paths that were removed since the base state, except those that have a tombstone in it.
 
     A path that was added after the base gets a tombstone too: it may have been live in the base all the same.
     """
@@ -144,12 +144,12 @@ def tombstones_of(snapshot: Snapshot) -> list[str]:
 
 
 def removed_from_base(snapshot: Snapshot) -> list[str]:
-    """Those of them that the base state counts among its splits."""
+    """The removed paths (see `tombstones_of`) that the base state counts among its splits."""
     return [path for path in tombstones_of(snapshot) if path not in snapshot.delta.fresh]
 
 
 def is_complete(loader: Loader, state: StateManifest, folder: str) -> bool:
-    """Whether every manifest that a state refers to exists, by one listing."""
+    """Whether every manifest that a state refers to exists; most are checked by one listing."""
     paths = {resolve_manifest_path(manifest.path, folder) for manifest in state.manifests}
     there = {info.path for info in loader.log.list(MANIFEST_FOLDER)} if paths else set()
     return all(path in there or loader.log.exists(path) for path in paths)
@@ -166,7 +166,7 @@ def checkpoint(
 ) -> CheckpointResult:
     """Write the state of a snapshot, unless there is one at its version already.
 
-    Without a bundler the filter bundles of the state before are those of the new one. `after_commit` is
+    Without a bundler, the new state refers to the filter bundles of the state before. `after_commit` is
     whether a commit waits for the state.
     """
     options = loader.options
@@ -185,7 +185,7 @@ def checkpoint(
                 )
                 if created.written and not checked:
                     _check_state(loader, snapshot, created, env)
-                # From here on others may rely on the state, so it is never taken back.
+                # From here on others may rely on the state, so it is never deleted by its writer.
                 checked = True
                 if created.written:
                     _point_at(loader, created.state)
@@ -226,7 +226,7 @@ class _CreatedState:
     state: StateManifest
     compacted: bool
     written: bool
-    # When the first of its manifests was about to be written: by the wall clock and by the monotonic one.
+    # The time before its first manifest was written, by the wall clock and by the monotonic clock.
     started_ms: tuple[int, int]
     # Whether it refers to manifests or filter bundles of the state before.
     extends: bool
@@ -276,16 +276,16 @@ def _clocks_ms(env: Environment) -> tuple[int, int]:
 def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env: Environment) -> None:
     """Refuse to rely on a state if manifests that it refers to were, or are about to be, deleted.
 
-    Cleaning deletes a state first, then looks which states there are, then deletes manifests that none of
-    them needs. So while the base is there after ours became visible, nothing of the base can go. New
-    manifests are protected by their age alone: cleaning may be about to delete them once they are an hour
-    old, so the state must be visible well before that.
+    Cleaning deletes a state, then lists the remaining states, then deletes manifests that none of them refers
+    to. So if the base still exists after our state became visible, the manifests of the base are safe. New
+    manifests are protected by their age alone: cleaning may delete them once they are an hour old, so the
+    state must be visible well before that.
 
     A state that fails this check stays, but the pointer never names it: readers fall back to another base if
     its manifests are missing, and the next checkpoint writes one at a new version. It is not deleted, since a
-    deletion may arrive late and hit another state of the same version, on which others rely by then. Only
-    where its version is gone, or is one of a table made anew, the state is deleted: there it would describe
-    what nobody committed.
+    deletion may arrive late and hit another state of the same version, on which others rely by then. The
+    state is deleted only if its version was deleted, or belongs to a table that was created again: there the
+    state would describe a version that is not in the log.
     """
     if not _has_version(loader, snapshot):
         loader.log.delete([state_file(snapshot.version)])
@@ -301,9 +301,9 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env
 
 
 def _has_version(loader: Loader, snapshot: Snapshot) -> bool:
-    """Whether the version that a state describes is still there, and not one of a table made anew.
+    """Whether the version that a state describes still exists, in the same table (it may be created again).
 
-    A version that was cleaned up needs no state: its splits may be gone already.
+    A version that was cleaned up needs no state: its splits may have been deleted.
     """
     listing = listing_from(loader.log, snapshot.version)
     if snapshot.version not in listing.versions:
@@ -340,13 +340,13 @@ class _StateWriter:
         assert base is not None
         delta = self.snapshot.delta
         folder = self.snapshot.base.folder
-        carried_on = tuple(_normalised(m, folder) for m in base.manifests)
+        base_manifests = tuple(_normalised(m, folder) for m in base.manifests)
         removed = removed_from_base(self.snapshot)
         added = delta.files()
         new = (self._write_manifest(added),) if added.num_rows else ()
         removed_bytes = sum(delta.removed[path].size or 0 for path in removed)
         return self._state(
-            manifests=carried_on + new,
+            manifests=base_manifests + new,
             tombstones=(*base.tombstones, *tombstones_of(self.snapshot)),
             num_files=base.num_files + added.num_rows - len(removed),
             total_bytes=base.total_bytes + _bytes(added) - removed_bytes,
@@ -448,7 +448,7 @@ class _StateWriter:
 
 
 def _live_skips(snapshot: Snapshot, listed: pa.Table) -> list[MergeSkip]:
-    """The splits that a merge could not take, less those that others removed at the same time."""
+    """The splits that a merge skipped, except those that a concurrent commit removed."""
     paths = pa.array(snapshot.skips, pa.string())
     live = pc.is_in(paths, value_set=listed["path"].combine_chunks()).to_pylist()
     return [skip for skip, is_live in zip(snapshot.skips.values(), live, strict=True) if is_live]
@@ -464,14 +464,14 @@ def _at_least_current(protocol: Protocol) -> Protocol:
 
 
 def _metadata_with(metadata: Metadata, registry: dict[str, str]) -> Metadata:
-    """Metadata that names every document mapping: other engines look for them only there."""
+    """Metadata with every document mapping: other engines look for them only there."""
     registered = {REGISTRY_PREFIX + name: text for name, text in sorted(registry.items())}
     configuration = {**without_registry(metadata.configuration), **registered}
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
 def _normalised(manifest: ManifestInfo, folder: str) -> ManifestInfo:
-    """A manifest of an older state as a newer one names it: a bare name gets its folder."""
+    """A manifest of an older state by the path that newer states use: a bare file name gets its folder."""
     if "/" in manifest.path:
         return manifest
     return ManifestInfo(
@@ -505,7 +505,7 @@ def _point_at(loader: Loader, state: StateManifest) -> None:
 
 
 def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> CheckpointResult:
-    """The older form: the whole table as a list of actions."""
+    """Write the older form of a state: a JSON checkpoint, which lists the actions of the whole table."""
     listed = snapshot.files()
     actions: list[Action] = [
         CommitInfo(
@@ -526,7 +526,7 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
     for name, data in written.files.items():
         loader.log.put(name, data)
     if not _has_version(loader, snapshot):
-        # It would describe what nobody committed, or a version of a table made anew.
+        # It would describe a version that is not in the log, or one of a table that was created again.
         loader.log.delete(reversed(list(written.files)))
         raise _base_expired(loader, snapshot)
     advance_pointer(

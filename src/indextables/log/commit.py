@@ -9,11 +9,11 @@ draft ─► read what came between, check that the draft still holds ◄──�
                                        └──────────────► no reply: outcome unknown
 ```
 
-What came between is read before the first attempt too, and the base is compared by its token. Creating the
-version after an old base without a look could succeed where others' versions were committed and cleaned up
-since, and nobody would ever read it; that this did not happen between the look and the creation is checked
-afterwards. From the moment a create was sent, every failure means that the outcome is unknown, unless it is
-proven that the version is not ours.
+Versions after the base are read before the first attempt too, and the base is compared by its token. Versions
+after an old base may have been committed and cleaned up: creating one of them again would succeed, but
+readers would ignore it. As this can also happen between the read and the creation, it is checked once more
+after the creation. From the moment a create was sent, every failure means that the outcome is unknown, unless
+it is proven that the version is not ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ from indextables.records import dataclass
 from indextables.store import Store
 from indextables.store.backend import Backoff
 
-# How often the log is listed again when a listing cannot be used: it need not be a picture of one moment.
+# How often the log is listed again if a listing cannot be used: a listing is not atomic.
 _LISTINGS = 3
 _LOOKUPS = 16
 
@@ -76,12 +76,12 @@ def commit(
 ) -> Snapshot:
     """Commit the draft as the next version of the table; returns the new snapshot.
 
-    `base` is what the draft was made from. What was committed since then is checked against it. `table` is
-    rooted at the table's folder.
+    `base` is the snapshot from which the draft was computed. Versions that were committed since then are
+    checked for conflicts. `table` is rooted at the table's folder.
 
     Raises:
         CommitUnknownError: the version may exist, now or later; the draft's files must stay.
-        IndexTablesError: any other one has `not_committed` set: nothing refers to the draft's files.
+        IndexTablesError: every other error has `not_committed` set: nothing refers to the draft's files.
     """
     running = _Commit(table, loader, draft, env, engine, env.token())
     try:
@@ -102,10 +102,10 @@ def commit(
 def create_table(
     table: Store, loader: Loader, draft: Draft, env: Environment, engine: str
 ) -> Snapshot | None:
-    """Write version 0 of a table; the snapshot at it, or none if there is a table already.
+    """Write version 0 of a table. Returns the snapshot at it, or None if the table exists already.
 
-    What others have committed to the new table since is not in that snapshot: it would look as if the
-    creator knew of it.
+    The snapshot excludes versions that others have committed since, so that they are checked for conflicts
+    with the creator's next commit.
     """
     assert draft.metadata is not None
     assert draft.protocol is not None
@@ -156,10 +156,10 @@ class _Created(Enum):
 
 @dataclass(slots=True)
 class _Commit:
-    """One commit on its way; `pending` is a version whose file may be ours, now or later.
+    """One commit in progress; `pending` is a version whose file may be ours, now or later.
 
     While a version is pending, every error means that the outcome is unknown. It stops being pending only
-    by proof: another's file stands at that number, or ours was removed from behind a state.
+    by proof: the version's file is another writer's, or ours was deleted because a state supersedes it.
     """
 
     table: Store
@@ -178,7 +178,7 @@ class _Commit:
         self.url = self.loader.log.url.rsplit("/", 1)[0]
 
     def run(self, base: Snapshot) -> Snapshot:
-        """Try until the draft is a version, conflicts with another, or lost every race."""
+        """Retry until the draft is committed, conflicts with another commit, or the attempts are used up."""
         options = self.loader.options
         check_batches(self.draft, base)
         backoff = Backoff(options.get(opt.RETRY_BASE_MS), options.get(opt.RETRY_MAX_MS))
@@ -216,7 +216,7 @@ class _Commit:
         try:
             created = self.loader.log.create(version_path(version), data)
         except NotDurableError as error:
-            # It can be read back from memory, and would count as committed: the disk did not confirm it.
+            # Reading it back proves nothing: it may come from memory, and the disk did not confirm it.
             raise self.unknown(str(error)) from error
         except OutcomeUnknownError as error:
             self.cause = str(error)
@@ -230,9 +230,10 @@ class _Commit:
         return created
 
     def catch_up(self, current: Snapshot) -> Snapshot:
-        """The newest snapshot, if nothing between `current` and it broke what the draft relies on.
+        """The newest snapshot, if no version between `current` and it conflicts with the draft.
 
-        If one of the versions in between is our own, whose acknowledgement was lost, the snapshot at it.
+        If one of the versions in between is our own commit, whose acknowledgement was lost, the snapshot at
+        that version is returned.
         """
         loader = self.loader
         for _ in range(_LISTINGS):
@@ -249,7 +250,7 @@ class _Commit:
                 winners = loader.versions(later)
                 check_lineage(loader.log.url, current.token, winners)
             except CorruptLogError:
-                continue  # cleaned up since it was listed, or really damaged: then loading says so
+                continue  # cleaned up since it was listed, or damaged: then loading raises the error
             return self._after(current, later, winners)
         return self.start_over(current)
 
@@ -263,12 +264,12 @@ class _Commit:
                     return self.loader.extend(current, later[: place + 1])
                 return self.start_over(current)
             if version == self.pending:
-                self.pending = None  # another's commit stands there, so ours never will
+                self.pending = None  # the version is another writer's commit, so it can never be ours
         check_conflicts(self.draft, current.metadata, winners)
         return self.loader.extend(current, later)
 
     def start_over(self, current: Snapshot) -> Snapshot:
-        """The newest snapshot when the versions in between were cleaned up: it must still allow the draft."""
+        """The newest snapshot when the versions in between were cleaned up; checks the draft against it."""
         loader = self.loader
         try:
             latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
@@ -293,16 +294,15 @@ class _Commit:
     def confirm(self, version: int, base: Snapshot | None) -> _Created:
         """Whether the version that was created is one of the table.
 
-        A truncation forgets all versions before a state. If it forgets a version that others made while this
-        commit was about to create it, creating it succeeds once more, and no reader will ever look at it.
-        States carry the tokens of the last versions, so they tell. If the table was deleted and made anew,
-        the version before is gone or another one.
+        If a truncation has deleted another writer's version of this number, creating it succeeds a second
+        time, but readers ignore it. The tokens of the last versions in later states show whose commit counts.
+        If the table was deleted and created again, the version before is missing or a different one.
         """
         for _ in range(_LISTINGS - 1):
             try:
                 return self._check_created(version, base)
             except CorruptLogError:
-                continue  # a state that was listed is gone: cleaned up, or taken back by its writer
+                continue  # a listed state no longer exists: cleaned up, or deleted by its writer
         return self._check_created(version, base)
 
     def _check_created(self, version: int, base: Snapshot | None) -> _Created:
@@ -353,20 +353,23 @@ class _Commit:
     def _is_base(self, listing: Listing, base: Snapshot) -> bool:
         """Whether the version before ours is still the one that the draft was checked against.
 
-        A version of another engine has no token; that something stands there has to do.
+        A version of another engine has no token; for it, the existence of a file is enough.
         """
         identity = self.loader.identity_at(listing, base.version)
         return identity is not None and (base.token is None or identity == base.identity)
 
     def _base_token_after(self, listing: Listing, version: int) -> str | None:
-        """The token that the next version names as the one it follows, if there is one."""
+        """The base token of the next version, which is this version's token; None if there is no next one."""
         if (info := listing.versions.get(version + 1)) is None:
             return None
         actions = self.loader.version(VersionFile(version + 1, stamp_of(info)))
         return next((a.base_token for a in actions if isinstance(a, CommitInfo)), None)
 
     def _by_splits(self) -> _Created:
-        """Decide by the splits: a state of another engine, or one far ahead, has no token of this commit."""
+        """Decide by the live splits, when no state has the token of this version.
+
+        States of other engines have no tokens, and later states only those of the last versions.
+        """
         loader = self.loader
         paths = {add.path for add in self.draft.adds}
         latest = loader.load_first(segments_at(loader.log, full_listing(loader.log), None))
@@ -380,9 +383,9 @@ class _Commit:
         return _Created.COMMITTED
 
     def _delete_version_file(self, version: int) -> _Created:
-        """Remove our file from behind a state, or from another table: no version needs it.
+        """Delete our version file: a state supersedes it, or it is in a table that took our table's place.
 
-        Another table may have a version of this number by now, which must stay.
+        That table may have its own version of this number by now, which must stay.
         """
         path = version_path(version)
         with suppress(ObjectMissingError):
@@ -398,7 +401,7 @@ class _Commit:
             self.draft.operation,
             problem or "the table that this operation started from was deleted or replaced meanwhile",
             version=version,
-            other="of a table that was made anew or restored",
+            other="of a table that was created again or restored",
         )
 
     def unknown(self, cause: str) -> CommitUnknownError:
@@ -408,7 +411,7 @@ class _Commit:
 
 
 def _token_in(lineage: Sequence[str | None], newest: int, version: int) -> str | None:
-    """The token of a version in a lineage that ends at `newest`; nothing if it does not reach so far."""
+    """The token of a version in a lineage that ends at `newest`; None if the lineage is too short."""
     steps = newest - version
     return lineage[-1 - steps] if 0 <= steps < len(lineage) else None
 
@@ -419,7 +422,7 @@ def _has_token(actions: Sequence[Action], token: str) -> bool:
 
 def _actions(draft: Draft, current: Snapshot, *, token: str, now_ms: int, engine: str) -> list[Action]:
     """The draft as the lines of a version, on top of the newest snapshot."""
-    # Times grow with versions even if clocks do not, so that a time finds one version.
+    # Timestamps increase with versions even if clocks do not, so that a timestamp selects one version.
     timestamp = max(now_ms, (current.timestamp or 0) + 1)
     adds, new_schemas = deduplicate(_by_their_own_hash(draft.adds, current.registry), current.registry)
     info = _info(draft, token, timestamp=timestamp, engine=engine, base_token=current.token)

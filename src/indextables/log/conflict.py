@@ -1,13 +1,13 @@
-"""Conflicts between a commit and other commits since its base. No storage is touched here.
+"""Conflicts between a commit and other commits since its base. This module does no I/O.
 
 Appends rely on the table's metadata only, so they never conflict with each other. Whatever removes splits
 relies on their still being live; that makes a merge, an overwrite or a dropped partition that lost a race
-against another removal of the same splits fail, and lets splits appended in between survive it (the order
-is then: first this commit, then the append). Two overwrites of the same rows never both stand, be it all
-rows, those of a partition or those of a condition: one of them should have removed what the other wrote.
-Whatever changes the metadata relies on nobody else having changed it, and, if it changes the schema, the
-partition columns or the indexing, on nobody having added splits: they were written for what was.
-PROTOCOL.md, "Conflicts", has the whole table.
+against another removal of the same splits fail, while splits that were appended in between stay (the order is
+then: first this commit, then the append). Two concurrent overwrites of the same rows conflict, whether of all
+rows, of a partition or of the rows of a condition: one of them should have removed what the other wrote. A
+change of the metadata conflicts with any other change of it and, if it changes the schema, the partition
+columns or the indexing, with added splits: they were written for the earlier metadata. PROTOCOL.md,
+"Conflicts", has the whole table.
 
 A purge deletes files that no version refers to and that are older than its retention. The files of a write
 that still runs are referred to by no version either. So a purge first commits a version with the time up to
@@ -48,7 +48,7 @@ class Draft:
     user_metadata: str | None = None
     # Whether the splits that it adds were there before the operation began, as those of a restore.
     reuses_files: bool = False
-    # For an overwrite of some rows: whether splits that another overwrite added hold such rows.
+    # For an overwrite of some rows: whether splits that another overwrite added can have such rows.
     replaces: Callable[[Sequence[Add]], bool] | None = None
 
     @property
@@ -58,7 +58,7 @@ class Draft:
 
 
 def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, Sequence[Action]]]) -> None:
-    """Raise if a version that was committed since the draft's base broke what it relies on."""
+    """Raise if a version that was committed since the draft's base conflicts with it."""
     changes_metadata = draft.metadata is not None and _differs(draft.metadata, base)
     removes = {remove.path for remove in draft.removes}
     adds = {add.path for add in draft.adds}
@@ -90,7 +90,7 @@ def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, S
 
 
 def check_batches(draft: Draft, base: Snapshot) -> None:
-    """Raise if a batch that the draft brings is in the table already."""
+    """Raise if a streaming batch of the draft is in the table already."""
     for txn in draft.txns:
         last_batch = base.txns.get(txn.app_id)
         if last_batch is not None and last_batch.version >= txn.version:
@@ -103,18 +103,18 @@ def check_batches(draft: Draft, base: Snapshot) -> None:
 
 
 def check_snapshot(draft: Draft, base: Snapshot, latest: Snapshot) -> None:
-    """The same, when the versions in between are cleaned up and only the newest snapshot is known."""
+    """`check_conflicts` if the versions in between were cleaned up: compares with the newest snapshot."""
     check_since(draft, base.metadata, base.version, latest)
 
 
 def check_since(draft: Draft, before: Metadata, version: int, latest: Snapshot) -> None:
-    """The same, when of the base only its version and its metadata are known."""
+    """`check_snapshot` if only the version and the metadata of the base are known."""
     check_batches(draft, latest)
     problem = _metadata_problem(draft, before, latest.metadata)
     if problem is None and (draft.overwrites or draft.replaces is not None):
-        problem = "whether it overwrote the same rows too cannot be told any more"
+        problem = "it may have overwritten the same rows: its version file was cleaned up"
     if problem is None and draft.protocol is not None:
-        problem = "whether it changed the protocol too cannot be told any more"
+        problem = "it may have changed the protocol too: its version file was cleaned up"
     changes_metadata = draft.metadata is not None and _differs(draft.metadata, before)
     files = latest.files() if problem is None and (draft.removes or draft.adds or changes_metadata) else None
     if files is not None:
@@ -153,7 +153,7 @@ def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> st
 def _purge_problem(draft: Draft, purge: CommitInfo) -> str | None:
     """Why a purge before this operation is a conflict; None if it is not."""
     if draft.reuses_files and draft.adds:
-        return f"that purge may have deleted {draft.adds[0].path}, which this operation brings back"
+        return f"that purge may have deleted {draft.adds[0].path}, which this operation restores"
     return purge_problem(draft.adds, purge)
 
 
@@ -178,7 +178,7 @@ def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | 
 
 
 def _differs(one: Metadata, other: Metadata) -> bool:
-    """Whether splits written for one metadata need not fit the other."""
+    """Whether splits that were written for one metadata may be invalid for the other."""
     return (
         one.schema_string != other.schema_string
         or (one.partition_columns or []) != (other.partition_columns or [])
@@ -221,4 +221,4 @@ def purge_problem(adds: Iterable[Add], purge: CommitInfo) -> str | None:
         and oldest.modification_time - CLOCK_SKEW_MS > int(before_text[:20])
     ):
         return None
-    return f"{oldest.path} is so old that that purge may have deleted it: no version named it then"
+    return f"that purge may have deleted {oldest.path}: it is older, and no version referred to it then"

@@ -1,6 +1,6 @@
 """Time and randomness as the log uses them, and the clock of the store (PROTOCOL.md, "Clocks").
 
-What may be deleted depends on the clock that stamps the store's files alone.
+Deletions depend only on the clock that stamps the store's files.
 """
 
 import random
@@ -24,13 +24,13 @@ def local_time_ms() -> int:
 
 
 def store_time_ms(log: Store) -> int:
-    """The time by the clock that stamps the store's files: that of an object written for the purpose.
+    """The time by the clock that stamps the store's files, read from a temporary object.
 
     Args:
         log: the log folder of a table.
 
     Raises:
-        StoreError: this machine's clock is further from it than is tolerated: one of them is wrong.
+        StoreError: this machine's clock differs by more than is tolerated, so one of them is wrong.
     """
     path = f".clock-{secrets.token_hex(16)}"
     try:
@@ -43,7 +43,7 @@ def store_time_ms(log: Store) -> int:
     if apart > CLOCK_SKEW_MS:
         raise StoreError(
             f"the clock of {log.url} and that of this machine are {apart // 1000} seconds apart, and "
-            f"{CLOCK_SKEW_MS // 1000} are tolerated: the age of files cannot be told; nothing was deleted; "
+            f"{CLOCK_SKEW_MS // 1000} are tolerated: the age of files is uncertain; nothing was deleted; "
             "set the clock that is wrong, and repeat"
         )
     return now
@@ -51,7 +51,7 @@ def store_time_ms(log: Store) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clocks, tokens and waiting; tests replace them to replay a race."""
+    """Clocks, tokens and waiting; tests replace them to reproduce races."""
 
     now_ms: Callable[[], int] = local_time_ms
     # The clock that stamps the files of a log folder.

@@ -1,7 +1,7 @@
 """The history of a table, from the files of its log.
 
-The history of its versions, the actions of each file, the changes since a version, the outcome of a commit,
-and the splits that any version refers to.
+It gives the commits of the versions, the actions of each file, the changes since a version, the outcome of a
+commit, and the splits that any version refers to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,10 +37,10 @@ from indextables.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One version: when, what, with which parameters and counts.
+    """The commit of one version: its time, operation, parameters and metrics.
 
-    Versions of other engines carry no such record; for them the time is that of the file, and the
-    operation is what the actions show.
+    Versions of other engines have no such record; their time is that of the file, and the operation is
+    inferred from the actions.
     """
 
     version: int
@@ -54,7 +54,7 @@ class HistoryEntry:
 
 
 def history(loader: Loader, listing: Listing, limit: int | None = None) -> list[HistoryEntry]:
-    """The versions that are still known, newest first."""
+    """The commits of the versions that can still be read, newest first."""
     versions = sorted({*listing.versions, *listing.states, *listing.checkpoints}, reverse=True)[:limit]
     files = [VersionFile(v, stamp_of(listing.versions[v])) for v in versions if v in listing.versions]
     actions = dict(loader.versions(files))
@@ -147,7 +147,7 @@ def _shown_by(actions: Sequence[Action]) -> str:
 
 
 def _time_text(timestamp: int) -> str:
-    """A time as people write it, or its number if no calendar reaches so far."""
+    """A time as date and time; as a number if it is outside of the calendar's range."""
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -155,13 +155,13 @@ def _time_text(timestamp: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-# So many version files are read at a time: their actions are objects.
+# How many version files are read at a time, to bound the memory for their actions.
 _SLICE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class LogFileActions:
-    """The actions of one file of the log; of a state or checkpoint, those that make up its version."""
+    """The actions of one file of the log; for a state or checkpoint, those that describe its version."""
 
     version: int
     path: str
@@ -170,7 +170,7 @@ class LogFileActions:
 
 
 def log_file_actions(loader: Loader, listing: Listing, *, everything: bool) -> Iterator[LogFileActions]:
-    """The newest base and the versions after it; or every version file that is there."""
+    """The actions of the newest base and the versions after it; or of every version file."""
     if everything:
         versions = sorted(listing.versions)
     else:
@@ -198,8 +198,8 @@ class Changes:
     """The net change between two versions.
 
     `added` lists the splits that are live now and were not then, as a file list; `removed` lists the paths
-    that were live then and are not now. Splits that came and went in between are in neither. A merge shows
-    as added and removed splits whose `dataChange` is false.
+    that were live then and are not now. Splits that were both added and removed in between are in neither. A
+    merge appears as added and removed splits whose `dataChange` is false.
     """
 
     since: int
@@ -209,9 +209,9 @@ class Changes:
 
 
 def changes_since(loader: Loader, listing: Listing, since: int, now: Snapshot) -> Changes:
-    """The changes after version `since` (-1: from nothing), up to a snapshot.
+    """The changes after version `since` (-1: from the empty table), up to a snapshot.
 
-    While the version files are there, only they are read. Otherwise the two file lists are compared.
+    If all version files in between exist, only they are read. Otherwise the two file lists are compared.
     """
     if not -1 <= since <= now.version:
         raise VersionNotFoundError(now.url, f"version {since}", earliest(listing), now.version)
@@ -237,9 +237,9 @@ def _paths(listed: pa.Table) -> pa.Array:
 class CommitOutcome:
     """The outcome of a commit.
 
-    `committed` is true if the commit is in the table, and `version` says where. It is false if the commit is
-    certainly absent: another commit has its version. It is None while the version that it
-    was to become does not exist: the request may still arrive. Any other commit settles that.
+    `committed` is true if the commit is in the table, as `version`. It is false if the commit is
+    certainly absent: another commit has its version. It is None while its version does not exist: the request
+    may still arrive. After any other commit the outcome is known.
     """
 
     committed: bool | None
@@ -258,7 +258,7 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
             occupied = occupied or (commit_token is not None and base.version - steps == version)
     if occupied:
         return CommitOutcome(committed=False)
-    # Behind the newest base only the version in question: what else is there is in no lineage any more.
+    # Up to the newest base, only the version in question: lineages do not reach to earlier ones.
     numbers = sorted(v for v in listing.versions if version is None or v > newest or v == version)
     for start in range(0, len(numbers), _SLICE):
         files = [f for v in numbers[start : start + _SLICE] for f in version_files(listing, range(v, v + 1))]
@@ -270,11 +270,11 @@ def commit_outcome(loader: Loader, listing: Listing, token: str, version: int | 
 
 
 def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> pa.Array:
-    """The paths of all splits that are live at some version that can be read once `gone` is deleted.
+    """The paths of all splits that are live at a version that is readable after `gone` is deleted.
 
-    A version is a state or checkpoint and the version files after it, so these are the splits that are live
-    at one of the former and those that one of the latter adds. A file that cannot be read is an error: what
-    it names is not known.
+    A version is read from a state or checkpoint and the version files after it. So these are the splits that
+    are live at a state or checkpoint, and those that a version file adds. A file that cannot be read is an
+    error: the splits that it refers to are unknown.
     """
     parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
     left = sorted(set(listing.versions) - set(gone.versions))
@@ -287,7 +287,7 @@ def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> p
 
 
 def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:
-    """The entries of all manifests, less those that every state that refers to them has taken out."""
+    """The entries of all manifests, except those that every state that refers to them has a tombstone for."""
     infos = [(v, info) for v, info in listing.states.items() if v not in gone.states]
     if listing.misfiled is not None and listing.misfiled.path not in gone.leading:
         infos.append((0, listing.misfiled))

@@ -58,7 +58,7 @@ class Loader:
         self.parallelism = options.get(opt.STATE_READ_PARALLELISM)
 
     def load(self, segment: Segment) -> Snapshot:
-        """The snapshot that a segment describes."""
+        """The snapshot that the files of a segment describe."""
         base, header, metadata, protocol = self._base(segment)
         versions = self.versions(segment.versions)
         check_lineage(self.log.url, header.own_token, versions)
@@ -100,8 +100,8 @@ class Loader:
     def load_first(self, segments: Sequence[Segment]) -> Snapshot:
         """The snapshot of the first segment that can be read; all of them describe the same version.
 
-        A damaged or missing state or checkpoint costs time, not the answer. If none can be read, the error
-        says what is wrong with the first one.
+        A damaged or missing state or checkpoint only costs time. If no segment can be read, the error is that
+        of the first one.
         """
         problem: CorruptLogError | None = None
         for segment in segments:
@@ -117,7 +117,7 @@ class Loader:
         raise problem
 
     def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> Snapshot:
-        """A version from other bases than the unusable ones: a manifest that they need cannot be read.
+        """Read a version from another base: a manifest of the unusable ones cannot be read.
 
         Raises:
             CorruptLogError: there is no other base, or it describes another commit.
@@ -140,18 +140,18 @@ class Loader:
         raise CorruptLogError(
             self.log.url,
             f"version {version} cannot be read: a manifest of its state is missing or damaged, and no "
-            "earlier state with all versions after it is there",
+            "earlier state has all versions after it",
         )
 
     def _own_token(self, segment: Segment) -> str | None:
-        """The token of a version that is read from the state of another engine, which has none."""
+        """The token of a version, from its version file: states of other engines have no token."""
         if not segment.has_file or segment.stamp is None:
             return None
         actions = self.version(VersionFile(segment.version, segment.stamp))
         return next((a.token for a in actions if isinstance(a, CommitInfo)), None)
 
     def identity_at(self, listing: Listing, version: int) -> str | None:
-        """What identifies the commit of a version among others of that number; None if it is not listed."""
+        """What distinguishes the commit of a version from others of that number; None if it is not listed."""
         if (info := listing.versions.get(version)) is not None:
             actions = self.version(VersionFile(version, stamp_of(info)))
             token = next((a.token for a in actions if isinstance(a, CommitInfo)), None)
@@ -168,7 +168,7 @@ class Loader:
         return tuple(next((info.lineage for info in infos), ()))
 
     def extend(self, snapshot: Snapshot, later: Sequence[VersionFile]) -> Snapshot:
-        """A snapshot further on, by versions that follow it."""
+        """The snapshot after the versions that follow it."""
         if not later:
             return snapshot
         versions = self.versions(later)
@@ -205,12 +205,12 @@ class Loader:
         return version_file.decode(self.get(path), f"{self.log.url}/{path}")
 
     def state(self, base: Base) -> StateManifest:
-        """The state in a file, if it is one of that version."""
+        """The state in a file; raises if it describes another version."""
         url = f"{self.log.url}/{base.path}"
         state = decode_state(self.get(base.path), url)
         if state.state_version != base.version:
             raise CorruptLogError(
-                url, f"it says it is the state of version {state.state_version}, not {base.version}"
+                url, f"it is the state of version {state.state_version}, not {base.version}"
             )
         return state
 
@@ -219,7 +219,7 @@ class Loader:
         return decode_header(state.extra, f"{self.log.url}/{base.path}")
 
     def get(self, path: str) -> bytes:
-        """A file of the log that must be there."""
+        """Read a file of the log; raises if it is missing."""
         try:
             return self.log.get(path)
         except ObjectMissingError:
@@ -249,7 +249,7 @@ class Loader:
     def _checkpoint(self, base: Base) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
         actions = read_checkpoint(self.log, base.version)
         info = next((a for a in actions if isinstance(a, CommitInfo)), None)
-        # Its time is that of the version, not that of every split.
+        # Without the commit's record: its time is that of the version, not that of every split.
         delta = Delta().then([(base.version, [a for a in actions if a is not info])])
         header = StateHeader(
             timestamp=info.timestamp if info else None,
@@ -264,7 +264,7 @@ class Loader:
     def read_missing_header(self, version: int) -> StateHeader:
         """The batches of streams and the skipped splits, which states of other engines do not have.
 
-        They are read from the version files up to the state, as far as those exist, and from earlier states.
+        They are read from the existing version files up to the state, and from earlier states.
         """
         listing = full_listing(self.log)
         earlier_header, start = StateHeader(), 0
@@ -283,7 +283,7 @@ class Loader:
         return StateHeader(mergeskips=list(skips.values()), txns=list(txns.values()))
 
     def _find_metadata(self, segment: Segment) -> Metadata:
-        """The newest metadata before a state that has none, as older writers left it out."""
+        """The newest metadata before a state without metadata: older writers omitted it."""
         keep = cache_limits(self.options, opt.CACHE_METADATA_TTL_MS, opt.CACHE_SNAPSHOT_CAPACITY)
         metadata = (
             METADATA.get((self.log.cache_scope, segment.base), ttl_ms=keep.ttl_ms) if keep.capacity else None
@@ -317,8 +317,8 @@ class Loader:
 def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]) -> None:
     """Refuse versions that do not follow each other (PROTOCOL.md, "Lineage").
 
-    `token` is that of the version before the first one. A version of a table that was deleted can land
-    in the table that took its place; its creator removes it, and until then it is no version.
+    `token` is that of the version before the first one. A commit to a table that was deleted may be written
+    into the table that replaced it; its writer deletes it, and until then it must be ignored.
     """
     before = token
     for version, actions in versions:
@@ -326,9 +326,9 @@ def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Seq
         if before is not None and info is not None and info.base_token not in (None, before):
             raise CorruptLogError(
                 f"{url}/{version_path(version)}",
-                f"version {version} does not follow the version {version - 1} that is there: it was "
+                f"version {version} does not follow the version {version - 1} in the log: it was "
                 "committed to a table that was deleted or replaced meanwhile",
-                remedy="read the table again; if it stays so, delete that file",
+                remedy="read the table again; if the error persists, delete that file",
             )
         before = info.token if info else None
 
@@ -337,7 +337,7 @@ _warned: set[str] = set()
 
 
 def _warn_once(problem: CorruptLogError) -> None:
-    """Warn about a damaged file of a log, once in this process."""
+    """Log a warning about a damaged file, once per process."""
     if problem.url in _warned:
         return
     if len(_warned) >= _MAX_WARNED:
@@ -355,7 +355,7 @@ def _latest(*times: int | None) -> int | None:
 
 
 def _foreign_time(files: Sequence[VersionFile], read: Sequence[tuple[int, Sequence[Action]]]) -> int | None:
-    """The newest time of files whose commits have no time, as those of other engines."""
+    """The newest modification time of version files whose commits have no time, as those of other engines."""
     times = [
         file.modified_ms
         for file, (_, actions) in zip(files, read, strict=True)

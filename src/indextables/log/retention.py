@@ -1,9 +1,9 @@
 """Retention of log files: which ones have expired, and, as a separate step, their deletion.
 
-What stays: the newest version; every version that log retention promises to time travel, with the base it
-is read from; the states that state retention keeps; the one that the pointer names; what states of other
-engines leave out and earlier files tell (metadata, batches of streams, skipped splits); every manifest and
-filter bundle that a state that stays refers to; those young enough to belong to a write that still runs.
+Retained are: the newest version; every version within log retention, with the base it is read from; the
+states within state retention; the one that the pointer names; earlier files with what states of other engines
+lack (metadata, batches of streams, skipped splits); every manifest and filter bundle that a retained state
+refers to; manifests and bundles so young that they may belong to a running write.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,11 +23,11 @@ from indextables.records import dataclass
 from indextables.store import ObjectInfo
 
 HOUR_MS = 3_600_000
-# Manifests that no state names are kept at least so long: a checkpoint may be about to name them.
+# The minimum age at which unreferenced manifests are deleted: a running checkpoint may need younger ones.
 MIN_MANIFEST_AGE_HOURS = 1.0
-# A limit on the number of versions does not apply to those that readers and writers may have just begun with.
+# A limit on the number of versions does not apply to versions younger than this: operations may use them.
 MIN_VERSION_AGE_MS = HOUR_MS
-# Files of the log are deleted when at least one of so many versions has expired: deciding reads all states.
+# The log is cleaned when at least 1 of so many versions has expired, because cleaning reads all states.
 _CLEANING_SHARE = 10
 
 
@@ -48,10 +48,10 @@ class ExpiredFiles:
     checkpoints: tuple[int, ...] = ()
     manifests: tuple[str, ...] = ()
     filter_bundles: tuple[str, ...] = ()
-    # Files that refer to others, and the files that they refer to; the former are deleted first.
+    # Files that refer to others, and the files that they refer to. The former are deleted first.
     leading: tuple[str, ...] = ()
     led_to: tuple[str, ...] = ()
-    # What identifies the files among others of the same name.
+    # Size, time and tag of the files, which distinguish them from later files of the same name.
     stamps: Mapping[str, Stamp] = field(default_factory=dict, compare=False)
 
     @property
@@ -78,8 +78,8 @@ class Retention:
         if age < MIN_MANIFEST_AGE_HOURS and options.get(opt.MANIFEST_AGE_CHECK):
             raise OptionError(
                 f"state.gc.minManifestAgeHours is {age:g}, below the minimum of {MIN_MANIFEST_AGE_HOURS:g}: "
-                "manifests of a checkpoint that still runs could be deleted; give a longer one, or, if "
-                "nobody writes now, set spark.indextables.state.gc.minManifestAgeCheckEnabled=false"
+                "manifests of a running checkpoint could be deleted; set a longer one, or, if "
+                "no writer runs now, set spark.indextables.state.gc.minManifestAgeCheckEnabled=false"
             )
         return cls(
             log_ms=int(hours * HOUR_MS),
@@ -90,7 +90,7 @@ class Retention:
         )
 
     def limited(self, listing: Listing, now_ms: int) -> "Retention":
-        """The retention that a limit on the number of versions leaves, if the log has more of them."""
+        """The retention, shortened if the log has more versions than the limit on their number."""
         if not 0 < self.max_versions < len(listing.versions):
             return self
         oldest = sorted(listing.versions)[-self.max_versions]
@@ -98,7 +98,7 @@ class Retention:
         return replace(self, log_ms=min(self.log_ms, age_ms), state_ms=min(self.state_ms, age_ms))
 
     def is_due(self, listing: Listing, now_ms: int) -> bool:
-        """Whether so many versions have expired that it is worth while to delete them."""
+        """Whether enough versions have expired to clean the log."""
         before_ms = now_ms - self.limited(listing, now_ms).log_ms
         expired = sum(info.modified_ms < before_ms for info in listing.versions.values())
         return expired > 0 and expired * _CLEANING_SHARE >= len(listing.versions)
@@ -135,7 +135,7 @@ def expired(loader: Loader, listing: Listing, retention: Retention, *, now_ms: i
 
 
 def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
-    """Whether a base has everything, so that no version before it is needed."""
+    """Whether a base is complete, so that no version before it is needed."""
     if not anchor.is_state:
         return True
     state = _readable(loader, listing, anchor.version)
@@ -143,7 +143,7 @@ def _is_self_contained(loader: Loader, listing: Listing, anchor: Base) -> bool:
 
 
 def _metadata_of_the_rest(loader: Loader, listing: Listing, gone: set[int]) -> set[int]:
-    """The versions at which remaining states that have no metadata find it: in a state, or in version 0."""
+    """The versions with the metadata of remaining states that have none: an earlier state, or version 0."""
     metadata_versions: set[int] = set()
     for version in sorted(set(listing.states) - gone):
         state = _readable(loader, listing, version)
@@ -163,7 +163,10 @@ def _readable(loader: Loader, listing: Listing, version: int) -> StateManifest |
 
 
 def all_before(loader: Loader, listing: Listing, version: int, *, manifests_before_ms: int) -> ExpiredFiles:
-    """Everything that only versions before this one need; there will have to be a base at it."""
+    """The files that only versions before this one need.
+
+    There must be a base at it before they are deleted.
+    """
     files = ExpiredFiles(
         versions=tuple(sorted(v for v in listing.versions if v < version)),
         states=tuple(sorted(v for v in listing.states if v < version)),
@@ -173,9 +176,9 @@ def all_before(loader: Loader, listing: Listing, version: int, *, manifests_befo
 
 
 def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapshot) -> None:
-    """Refuse to delete what came before a version unless it has a complete base, of the same table.
+    """Refuse to delete earlier versions unless this version has a complete base, of the same table.
 
-    `snapshot` is the version that was the newest: the base is at it, or right after it.
+    `snapshot` was the newest version: the base is at it, or at the version right after it.
     """
     at = [b for b in bases(listing) if b.version == version]
     if not any(_is_whole(loader, listing, b) and _contains(loader, b, snapshot) for b in at):
@@ -183,11 +186,11 @@ def check_base(loader: Loader, listing: Listing, version: int, snapshot: Snapsho
 
 
 def delete(loader: Loader, files: ExpiredFiles) -> int:
-    """Delete what was decided on; how many files.
+    """Delete expired files; returns their number.
 
-    What leads readers on goes first, so that an interruption leaves nothing that leads nowhere. A state may
-    have been written since the decision, so what manifests are needed is asked again in between. A file that
-    is not the one that was decided on belongs to a table that took this one's place: then nothing goes.
+    States go before the manifests that they refer to, so an interruption leaves no dangling reference. A
+    state may have been written since the files were selected, so the references are read again in between. If
+    a file was replaced by another of the same name, the table was created again: then nothing is deleted.
     """
     there = _stamps(full_listing(loader.log))
     if any(there.get(path, stamp) != stamp for path, stamp in files.stamps.items()):
@@ -207,7 +210,7 @@ def _contains(loader: Loader, base: Base, snapshot: Snapshot) -> bool:
 
 
 def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
-    """Whether a base and all manifests that it refers to are there: only then may what it replaces go."""
+    """Whether a base and all manifests that it refers to exist: only then may earlier files be deleted."""
     if not base.is_state:
         try:
             read_checkpoint(loader.log, base.version)
@@ -222,23 +225,25 @@ def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
 
 
 def _is_confirmed(base: Base, pointer: Pointer | None, before_ms: int) -> bool:
-    """Whether a base may replace what was before it: its writer takes it back only right after it appeared.
+    """Whether a state is final, so that earlier files may be deleted.
 
-    The pointer names what was checked; what is as old as a manifest that may go is no longer taken back.
+    Its writer may delete it shortly after creating it. It is final once the pointer names it, or once it is
+    older than the minimum age of manifests.
     """
     named = pointer is not None and pointer.version == base.version and pointer.is_state == base.is_state
     return named or base.stamp[1] < before_ms
 
 
 def _anchor(
-    loader: Loader, listing: Listing, kept_from_ms: int, is_confirmed: Callable[[Base], bool]
+    loader: Loader, listing: Listing, cutoff_ms: int, is_confirmed: Callable[[Base], bool]
 ) -> Base | None:
-    """The base of the oldest version that is promised to time travel; none if that starts from nothing.
+    """The base of the oldest version within log retention; None if that version has none.
 
-    Promised are the versions committed since then, and the one before them: it was the newest at that time.
+    Within log retention are the versions committed since `cutoff_ms`, and the one before them, which was
+    the newest at that time.
     """
     commits = {**listing.checkpoints, **listing.states, **listing.versions}
-    young = [v for v, info in commits.items() if info.modified_ms >= kept_from_ms]
+    young = [v for v, info in commits.items() if info.modified_ms >= cutoff_ms]
     oldest = min(young, default=listing.latest)
     if oldest is None:
         return None
@@ -250,7 +255,7 @@ def _anchor(
 def _old_states(
     listing: Listing, anchor: Base, retention: Retention, pointed: int | None, now_ms: int
 ) -> tuple[int, ...]:
-    """States that are not needed: before the anchor, or covered by the version files after it."""
+    """States that are not needed: older than the anchor, or replaced by the version files after it."""
     newest = max(listing.states, default=None)
     old = sorted((v for v in listing.states if v != newest), reverse=True)
     replayable = anchor.version

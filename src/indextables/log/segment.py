@@ -4,11 +4,10 @@
 state-v10  +  11.json 12.json 13.json   =  version 13
 ```
 
-The pointer says from where to list. Everything that could make it a lie (stale, damaged, naming what is
-gone, versions missing after it) leads to a full listing, and only what is missing there is an error.
-
-Every file is named together with its stamp, so that what was read of it is never taken for what another
-file of the same name holds: a table may be deleted and made anew at the same place.
+The listing starts at the pointer. If the pointer is stale or damaged, or files after it are missing, the
+whole folder is listed, and only files missing there are an error. Every file is identified by its name and
+its stamp, so that cached content is never used for another file of the same name: a table may be deleted and
+created again at the same place.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,9 +27,9 @@ from indextables.log.format.state_manifest import decode_state
 from indextables.records import dataclass
 from indextables.store import ObjectInfo, Store
 
-# So many files are listed before it is known from where on they are needed: one page of an object store.
+# How many files are listed while the pointer is being read: one page of an object store.
 _MAX_FIRST_FILES = 1000
-# Size, time and tag of a file: they identify it among others of the same name.
+# Size, time and tag of a file, which distinguish it from other files of the same name.
 Stamp: TypeAlias = tuple[int, int, str]
 
 
@@ -49,7 +48,7 @@ class VersionFile:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A state or a JSON checkpoint to start from."""
+    """A state or a JSON checkpoint from which versions are replayed."""
 
     version: int
     path: str
@@ -59,10 +58,10 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The base (none: the empty table) and the version files to replay on it, in order.
+    """The base (None: the empty table) and the version files to replay on it, in order.
 
-    `stamp` is that of the file that made the version, which need not be among them. `has_file` says whether
-    that is a version file.
+    `stamp` is that of the file that created the version, which may be the state. `has_file` is true if it is
+    a version file.
     """
 
     version: int
@@ -83,7 +82,7 @@ def current_segment(log: Store) -> Segment:
     if pointer is None:
         return segment_at(log, full_listing(log, files), None)
     listing = listing_from(log, pointer.version, files)
-    if listing.pointer is not None and _names_something(pointer, listing):
+    if listing.pointer is not None and _pointer_is_valid(pointer, listing):
         segment = next(_segments(listing, listing.latest), None)
         if segment is not None:
             return segment
@@ -91,10 +90,10 @@ def current_segment(log: Store) -> Segment:
 
 
 def _pointer_and_files(log: Store) -> tuple[Pointer | None, list[ObjectInfo] | None]:
-    """The pointer and all files of the log folder; no files if they are many, or not listed page by page.
+    """The pointer and all files of the log folder; no files if they are many or the store has no pages.
 
-    An object store needs as long for each as for both at once. The files may be older than the pointer: what
-    it names is not among them then, and they are listed again.
+    Both are requested at the same time. The listing may be older than the pointer: if it lacks the pointer's
+    state, the folder is listed again.
     """
     if not log.lists_in_pages:
         return read_pointer(log), None
@@ -110,18 +109,18 @@ class Progress:
     """The versions after a version that was read before.
 
     `later` are the files of versions that follow it. `stamp` identifies the file of the newest version; it
-    is compared the next time, so that a table that was deleted and made anew is not mistaken for the old one.
+    is compared the next time, to detect a table that was deleted and created again.
     """
 
     follows: bool
     later: tuple[VersionFile, ...] = ()
     stamp: Stamp | None = None
-    # The newest version as it is read from the newest state.
+    # The segment of the newest version that starts at the newest state.
     newest: Segment | None = None
 
 
 def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
-    """The versions after a version: none, some, or unknown, so that the table has to be read again.
+    """The versions after a version; `follows` is false if the table has to be read again.
 
     Without a stamp, any file of the version is accepted: the caller compares its token.
     """
@@ -143,7 +142,7 @@ def progress_since(log: Store, version: int, stamp: Stamp | None) -> Progress:
 
 
 def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
-    """The files of all versions after one, in order; nothing if one of them is not listed."""
+    """The files of all versions after one, in order; None if one of them is not listed."""
     latest = listing.latest
     needed = range(version + 1, (version if latest is None else latest) + 1)
     return version_files(listing, needed) if all(v in listing.versions for v in needed) else None
@@ -152,8 +151,8 @@ def following(listing: Listing, version: int) -> tuple[VersionFile, ...] | None:
 def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = None) -> Listing:
     """The files of a version and of later ones: version files, checkpoints and states.
 
-    Manifests and earlier states lie between them in the order of names; a log with many of them is not listed
-    whole. `files` are all files of the folder, if they have been listed.
+    Manifests and earlier states lie between them in the order of names, so a log with many of them is listed
+    in parts. `files` are all files of the folder, if they have been listed.
     """
     if version == 0:
         return Listing.of(log.list() if files is None else files)
@@ -166,7 +165,7 @@ def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = 
         if len(first) < _MAX_FIRST_FILES:
             return Listing.of(first)
         listed = chain(first, listed)
-    # States first, where that is possible: the version file of one is there before it is.
+    # States first if possible: the version file of a state is created before the state.
     states = list(log.list(after=state_folder(version)))
     versions = takewhile(lambda info: info.path < MANIFEST_FOLDER, listed)
     return Listing.of((*versions, *states))
@@ -175,8 +174,7 @@ def listing_from(log: Store, version: int, files: Iterable[ObjectInfo] | None = 
 def earlier_states(log: Store, version: int) -> tuple[Base, ...]:
     """All states before a version, the newest first.
 
-    One under the number of a version that it does not describe is the last: it may be the only one that has
-    the table's metadata.
+    A state in the folder of another version comes last; it may be the only one with the table's metadata.
     """
     listing = full_listing(log)
     misfiled = listing.misfiled
@@ -185,12 +183,12 @@ def earlier_states(log: Store, version: int) -> tuple[Base, ...]:
 
 
 def stamp_of(info: ObjectInfo) -> Stamp:
-    """What identifies this file among others of the same name."""
+    """What distinguishes this file from other files of the same name."""
     return info.size, info.modified_ms, info.etag
 
 
 def stamp_at(listing: Listing, version: int) -> Stamp | None:
-    """The stamp of the file that made a version: its own, or in older tables its state."""
+    """The stamp of the file that created a version: its version file, or in older tables its state."""
     info = listing.versions.get(version) or listing.states.get(version) or listing.checkpoints.get(version)
     return stamp_of(info) if info else None
 
@@ -201,11 +199,11 @@ def version_files(listing: Listing, versions: range) -> tuple[VersionFile, ...]:
 
 
 def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listing:
-    """All files of the log folder, except a state under the number of a version that it does not describe.
+    """All files of the log folder, except a state in the folder of a version that it does not describe.
 
-    Version 0 never has splits. Releases of the original could write the newest state under its number, since
-    they counted version files only and had no others. `files` are all files of the folder, if they have been
-    listed.
+    Releases of the original could write the newest state into the folder of version 0: they numbered states
+    by the version files, which had been deleted. Version 0 never has splits. `files` are all files of the
+    folder, if they have been listed.
     """
     listing = Listing.of(log.list() if files is None else files)
     misfiled = listing.states.get(0)
@@ -213,7 +211,7 @@ def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listi
         try:
             state = decode_state(log.get(misfiled.path), f"{log.url}/{misfiled.path}")
         except (CorruptLogError, ObjectMissingError):
-            listing.states.pop(0)  # nobody needs it: there are newer ones
+            listing.states.pop(0)  # not needed: there are newer states
         else:
             if state.num_files:
                 listing.misfiled = listing.states.pop(0)
@@ -221,12 +219,12 @@ def full_listing(log: Store, files: Iterable[ObjectInfo] | None = None) -> Listi
 
 
 def segment_at(log: Store, listing: Listing, version: int | None) -> Segment:
-    """The files of a version (none: the newest), from a full listing."""
+    """The files of a version (None: the newest), from a full listing."""
     return segments_at(log, listing, version)[0]
 
 
 def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segment]:
-    """Every way to read a version (none: the newest): from each base before it, the newest base first.
+    """All segments of a version (None: the newest), one for each base before it, the newest base first.
 
     All of them describe the same version. A reader uses the next one when a file of the first is damaged.
     """
@@ -246,7 +244,7 @@ def segments_at(log: Store, listing: Listing, version: int | None) -> list[Segme
 
 def reachable(listing: Listing) -> Iterator[int]:
     """Every version that can be read, in order."""
-    # Only versions that have a file: a forged number of twelve digits must not cause a loop up to it.
+    # A loop over files, not numbers: a forged version of twelve digits must not cause a long loop.
     previous = -1
     whole = True
     for version in sorted({*listing.versions, *listing.states, *listing.checkpoints}):
@@ -260,7 +258,7 @@ def reachable(listing: Listing) -> Iterator[int]:
 
 
 def earliest(listing: Listing) -> int | None:
-    """The version from which on every one can be read."""
+    """The first version from which on all versions can be read."""
     first: int | None = None
     previous = None
     for version in reachable(listing):
@@ -301,8 +299,8 @@ def _segments(listing: Listing, target: int | None) -> Iterator[Segment]:
         yield Segment(target, None, replayed, stamp=stamp_at(listing, target), has_file=True)
 
 
-def _names_something(pointer: Pointer, listing: Listing) -> bool:
-    """Whether a listing from the pointer on shows what it names, or something newer."""
+def _pointer_is_valid(pointer: Pointer, listing: Listing) -> bool:
+    """Whether the file that the pointer names, or a newer one, is in the listing."""
     return any(version >= pointer.version for version in (*listing.states, *listing.checkpoints))
 
 

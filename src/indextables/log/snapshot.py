@@ -4,8 +4,8 @@
 manifests of the state  -  tombstones  -  removed since  +  added since  =  live splits
 ```
 
-The file list is an Arrow table that is loaded lazily; with a condition, only manifests and blocks
-that can hold a match are read.
+The file list is an Arrow table that is loaded lazily; with a filter, only manifests and blocks that may have
+a matching entry are read.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,13 +66,13 @@ LINEAGE_LENGTH = 100
 
 @dataclass(slots=True)
 class Delta:
-    """The net effect of some versions, in order: what they added, took away and changed.
+    """The net effect of some versions, in order: what they added, removed and changed.
 
-    `added` are splits that are still there at the end, with their version and commit time. `removed` are
-    paths that were taken away at some point; those in `fresh` were first added by these versions, so the
-    base does not know them. A path can be in `added` and `removed`, when it was added again. `foreign` are
-    the fresh paths of commits of other engines, which may add a path that is live in the base. `lineage`
-    holds the tokens of the last versions, the newest last.
+    `added` are splits that are live at the end, with their version and commit time. `removed` are paths that
+    were removed at some point; those in `fresh` were first added by these versions, so the base does not list
+    them. A path can be in `added` and `removed`, when it was added again. `foreign` are the fresh paths of
+    commits of other engines, which may add a path that is live in the base. `lineage` holds the tokens of the
+    last versions, the newest last.
     """
 
     added: dict[str, tuple[Add, int, int]] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Delta:
     skips: dict[str, MergeSkip] = field(default_factory=dict)
     txns: dict[str, Txn] = field(default_factory=dict)
     timestamp: int | None = None
-    # What makes the last version's commit unique; nothing if another engine wrote it.
+    # The unique token of the last version's commit; None if another engine wrote it.
     token: str | None = None
     lineage: tuple[str | None, ...] = ()
 
     def then(self, versions: Iterable[tuple[int, Sequence[Action]]]) -> "Delta":
-        """With further versions; this one stays as it is."""
+        """Return the delta extended by later versions; `self` is unchanged."""
         longer = Delta(
             dict(self.added),
             dict(self.removed),
@@ -151,10 +151,10 @@ class Delta:
         return with_unescaped_partitions(listed)
 
 
-# Manifests of ours have ids of this many characters; it promises bounds in the columns' own order.
+# The length of the ids of our manifests, whose bounds follow the order of the columns' types.
 MANIFEST_ID_LENGTH = 32
 
-# A list in more pieces is put together: each piece costs every later step a little.
+# A list with more chunks is combined, since each chunk slows down every later step.
 _MAX_CHUNKS = 32
 # A list of fewer splits is always put together.
 _SMALL_LIST = 10_000
@@ -162,7 +162,7 @@ _SMALL_LIST = 10_000
 # Manifests of fewer entries, on a local disk, are read one after the other: threads would cost more.
 _FEW_ENTRIES = 1000
 
-# A version, and what identifies its commit among others that had this number.
+# A version, and what distinguishes its commit from others that had this number.
 SnapshotKey: TypeAlias = tuple[int, str]
 # Some manifests by their paths, with the blocks that are read of each: what a file list is made from.
 Selection: TypeAlias = tuple[tuple[str, BlockSelection], ...]
@@ -182,13 +182,13 @@ class FileLists(Protocol_):
     """The cache of file lists of this table's versions."""
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
-        """The live splits of a snapshot, if they are kept."""
+        """The live splits of a snapshot; None if they are not cached."""
 
     def has(self, key: SnapshotKey) -> bool:
-        """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
+        """Whether the live splits of a snapshot are cached; counts as neither hit nor miss."""
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
-        """Keep the live splits of a snapshot."""
+        """Cache the live splits of a snapshot."""
 
     def get_selection(self, selection: Selection) -> pa.Table | None:
         """The entries of some blocks, if they are cached."""
@@ -212,7 +212,7 @@ class SnapshotReader(Protocol_):
 
     @property
     def lists(self) -> FileLists | None:
-        """Where file lists are kept, if anywhere."""
+        """The cache of file lists; None if there is none."""
 
     @property
     def parallelism(self) -> int:
@@ -222,10 +222,10 @@ class SnapshotReader(Protocol_):
         """The header of a state of another engine, from earlier files."""
 
     def reload(self, version: int, token: str | None, unusable: frozenset[int]) -> "Snapshot":
-        """A version from other bases than the unusable ones."""
+        """Read a version from another base than the unusable ones."""
 
 
-# Versions with their actions, the identity of the last one, and a time that their files show.
+# Versions with their actions, the identity of the last one, and the time of their files.
 _Step: TypeAlias = tuple[Sequence[tuple[int, Sequence[Action]]], str, int | None]
 
 
@@ -233,7 +233,7 @@ _Step: TypeAlias = tuple[Sequence[tuple[int, Sequence[Action]]], str, int | None
 class Fallback:
     """The same version from another base, for when a manifest of this one is missing or damaged.
 
-    A version that is read from bases which are not unusable, and what came after it.
+    It is read from a base that is not in `unusable`, and extended by `steps`.
     """
 
     version: int
@@ -246,8 +246,8 @@ class Fallback:
 class Snapshot:
     """One version of a table, as it was read from its log.
 
-    `identity` tells it from a version of the same number of a table that was at this place before. All but
-    `reader` are facts; a snapshot in a cache has no reader, and gets that of whoever takes it out.
+    `identity` distinguishes it from the version of the same number of an earlier table at this place.
+    Immutable except for `reader`, which is attached when the snapshot is taken from a cache.
     """
 
     reader: SnapshotReader | None = field(compare=False, repr=False)
@@ -258,15 +258,15 @@ class Snapshot:
     delta: Delta
     identity: str
     timestamp: int | None = None
-    # None if the base does not have all of it: then the reader reads it from earlier files.
+    # None if the base lacks a part of it: then the reader reads it from earlier files.
     header: StateHeader | None = field(default=StateHeader(), repr=False)
     fallback: Fallback | None = field(default=None, compare=False, repr=False)
-    # An earlier snapshot whose file list may be kept, and what came since.
+    # An earlier snapshot whose file list may be cached, and the changes since.
     since: tuple[SnapshotKey, Delta] | None = field(default=None, compare=False, repr=False)
 
     @property
     def _source(self) -> SnapshotReader:
-        assert self.reader is not None, "a snapshot in a cache is not to be read"
+        assert self.reader is not None, "a cached snapshot has no reader"
         return self.reader
 
     @property
@@ -276,7 +276,7 @@ class Snapshot:
 
     @property
     def lists(self) -> FileLists | None:
-        """Where file lists are kept, if anywhere."""
+        """The cache of file lists; None if there is none."""
         return self._source.lists
 
     @property
@@ -291,7 +291,7 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns whose values are in the splits' folders, in order."""
+        """The partition columns, in order."""
         return tuple(self.metadata.partition_columns or ())
 
     @cached_property
@@ -302,7 +302,7 @@ class Snapshot:
 
     @cached_property
     def skips(self) -> dict[str, MergeSkip]:
-        """Splits that a merge could not take, by path, as long as they are live."""
+        """The live splits that a merge skipped, by path."""
         skips = {s.path: s for s in self._before.mergeskips if s.path not in self.delta.removed}
         return {**skips, **self.delta.skips}
 
@@ -313,22 +313,22 @@ class Snapshot:
 
     @cached_property
     def _before(self) -> StateHeader:
-        """What the base holds besides its list of splits."""
+        """The header of the base."""
         return self._source.read_missing_header(self.base.version) if self.header is None else self.header
 
     @cached_property
     def lineage(self) -> tuple[str | None, ...]:
-        """The tokens of the last versions, this one last; none where another engine committed."""
+        """The tokens of the last versions, this one last; None for commits of other engines."""
         before = self.header.commits if isinstance(self.header, StateHeader) else ()
         return (*before, *self.delta.lineage)[-LINEAGE_LENGTH:]
 
     @property
     def token(self) -> str | None:
-        """The token of this version's commit; none where another engine committed."""
+        """The token of this version's commit; None if another engine committed it."""
         return self.lineage[-1] if self.lineage else None
 
     def token_at(self, version: int) -> str | None:
-        """The token of an earlier version or of this one, if it is known here."""
+        """The token of an earlier version or of this one; None if the lineage lacks it."""
         steps = self.version - version
         return self.lineage[-1 - steps] if 0 <= steps < len(self.lineage) else None
 
@@ -350,7 +350,7 @@ class Snapshot:
         return self.version, self.identity
 
     def files(self, where: Predicate | None = None) -> pa.Table:
-        """The live splits that can hold a row for which the condition is true.
+        """The live splits that may have a row for which the filter is true.
 
         Columns are those of a manifest entry (`log.files.FILES`), in the order in which they were added.
         """
@@ -376,10 +376,10 @@ class Snapshot:
     def then(
         self, versions: Sequence[tuple[int, Sequence[Action]]], identity: str, at_least: int | None = None
     ) -> "Snapshot":
-        """The snapshot after further versions; a file list that is kept already need not be read again.
+        """The snapshot after further versions; reuses the cached file list.
 
-        `identity` is that of the last version if its commit has no token; `at_least` is a time that the
-        versions' files show beyond what their commits say.
+        `identity` is that of the last version if its commit has no token; `at_least` is the time of the
+        version files whose commits have no time.
         """
         delta = self.delta.then(versions)
         times = [time for time in (self.timestamp, delta.timestamp, at_least) if time is not None]
@@ -423,7 +423,7 @@ class Snapshot:
         return pc.sum(self.files()["size"]).as_py() or 0
 
     def _cached_files(self) -> pa.Table | None:
-        """The file list, if it is kept, or that of an earlier snapshot is."""
+        """The file list, if it or that of an earlier snapshot is cached."""
         if self.lists is None:
             return None
         listed = self.lists.get(self.key)
@@ -548,7 +548,7 @@ def is_ours(manifest_path: str) -> bool:
 
 
 def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> pa.Table:
-    """A file list after a delta: what it removed or added anew is taken out, what it added is put in."""
+    """Apply a delta to a file list: drop the paths that it removed or added again, append what it added."""
     hidden = {*tombstones, *delta.removed, *delta.added}
     if hidden and listed.num_rows:
         paths = pa.array(list(hidden), pa.string())
@@ -563,7 +563,7 @@ def _applied(listed: pa.Table, delta: Delta, tombstones: Iterable[str] = ()) -> 
 
 
 def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
-    """One list; where manifests name a path twice, the later manifest is right."""
+    """One list; if several manifests have a path, the last one counts."""
     whole = pa.concat_tables(tables)
     if len(tables) == 1 or surely_distinct(whole["path"]):
         return whole
@@ -572,19 +572,19 @@ def _last_of_each_path(tables: list[pa.Table]) -> pa.Table:
     return whole if len(last) == whole.num_rows else whole.take(last.sort())
 
 
-# Names of splits end in random characters; so many distinguish them.
+# How many 8-byte words at the end of a path, which is random, are compared.
 _WORDS = 4
 _WORD_BYTES = 8
 _TAIL_BYTES = _WORDS * _WORD_BYTES
-# Odd, with bits all over: what a tail's words are multiplied by, so that each bit of the product counts.
+# A large odd factor, by which words are multiplied so that every bit affects the hash.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
 def surely_distinct(texts: pa.ChunkedArray) -> bool:
-    """Whether the ends of the texts are all different; false means nothing.
+    """Whether the ends of the texts are all different; false means that this is unknown.
 
-    Texts with different ends are different, so true is never wrong. Several times as fast as counting.
+    Texts with different ends are different, so true is always right. Several times as fast as counting.
     """
     hashes = [_tail_hashes(chunk) for chunk in texts.chunks if len(chunk)]
     if not hashes:
@@ -601,7 +601,7 @@ def _tail_hashes(texts: pa.StringArray) -> np.ndarray[tuple[int], np.dtype[np.ui
     hashes = np.zeros(len(texts), np.uint64)
     if data is None or len(data) < _WORD_BYTES:
         return hashes
-    # A word at every byte of the data, aligned or not; nothing is copied.
+    # A view with a word at every byte of the data, aligned or not; no copy.
     words = np.ndarray((len(data) - _WORD_BYTES + 1,), np.uint64, buffer=data, strides=(1,))
     long_ends = ends[1:][long_enough]
     mixed = np.zeros(len(long_ends), np.uint64)

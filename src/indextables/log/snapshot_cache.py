@@ -1,10 +1,9 @@
 """Caches of snapshots and file lists that this process has read, within the limits of the options.
 
 Everything in these caches is immutable on storage (a version file, the entries of a manifest, the files of
-one version), and is cached under what identifies its files there (name, size, time, tag). So a cached value
-is never wrong, not even when a table is deleted and created again. Which version is the newest is looked up
-on storage each time. Values are cached per reader, by its credentials, and hold neither credentials nor
-handles.
+one version), and is cached under name, size, time and tag of its files. So a cached value is right even after
+a table was deleted and created again. The newest version is looked up on storage each time. Values are cached
+per reader, by its credentials, and hold neither credentials nor handles.
 """
 
 from collections.abc import Hashable
@@ -36,7 +35,7 @@ class CacheLimits:
 
 
 def cache_limits(options: Options, ttl: opt.Milliseconds, capacity: opt.Count) -> CacheLimits:
-    """The bounds that the options set for one cache."""
+    """The limits that the options set for one cache."""
     if not options.get(opt.CACHE_ENABLED):
         return CacheLimits(0, 0)
     if options.is_set(ttl):
@@ -78,7 +77,7 @@ class SnapshotCache:
         return None if snapshot is None else replace(snapshot, reader=self._reader)
 
     def put(self, segment: Segment, snapshot: Snapshot) -> Snapshot:
-        """Keep what was read of some files."""
+        """Cache the snapshot that was read from these files."""
         if self._limits.capacity:
             SNAPSHOTS.put(
                 (self._scope, segment), replace(snapshot, reader=None), capacity=self._limits.capacity
@@ -86,17 +85,17 @@ class SnapshotCache:
         return snapshot
 
     def newest(self) -> tuple[Snapshot, Stamp | None] | None:
-        """The newest version that was read or committed here, and what identifies its file, if known."""
+        """The newest version that this process read or committed, and the stamp of its file, if known."""
         if not self._limits.capacity:
             return None
         newest = NEWEST.get((self._scope, None), ttl_ms=self._limits.ttl_ms)
         return None if newest is None else (replace(newest[0], reader=self._reader), newest[1])
 
     def put_newest(self, snapshot: Snapshot, stamp: Stamp | None) -> Snapshot:
-        """Keep a version as the one to go on from."""
+        """Cache the newest version, from which later snapshots are computed."""
         if self._limits.capacity:
-            facts = replace(snapshot, reader=None)
-            NEWEST.put((self._scope, None), (facts, stamp), capacity=self._limits.capacity)
+            shared = replace(snapshot, reader=None)
+            NEWEST.put((self._scope, None), (shared, stamp), capacity=self._limits.capacity)
         return snapshot
 
 
@@ -110,19 +109,19 @@ class FileListCache:
         self._max_bytes = options.get(opt.CACHE_FILES_MAX_BYTES)
 
     def get(self, key: SnapshotKey) -> pa.Table | None:
-        """The live splits of a snapshot, if they are kept."""
+        """The live splits of a snapshot; None if they are not cached."""
         return self._get(key)
 
     def has(self, key: SnapshotKey) -> bool:
-        """Whether the live splits of a snapshot are kept; asking counts as neither hit nor miss."""
+        """Whether the live splits of a snapshot are cached; counts as neither hit nor miss."""
         return self._limits.capacity > 0 and FILE_LISTS.has((self._scope, key), ttl_ms=self._limits.ttl_ms)
 
     def put(self, key: SnapshotKey, listed: pa.Table) -> None:
-        """Keep the live splits of a snapshot."""
+        """Cache the live splits of a snapshot."""
         self._put(key, listed)
 
     def get_selection(self, selection: Selection) -> pa.Table | None:
-        """The entries of some blocks, if they are cached."""
+        """The entries of some blocks; None if they are not cached."""
         return self._get(selection)
 
     def put_selection(self, selection: Selection, listed: pa.Table) -> None:
@@ -130,7 +129,7 @@ class FileListCache:
         self._put(selection, listed)
 
     def get_start(self, path: str) -> ManifestStart | None:
-        """The start of a manifest, if it is cached."""
+        """The start of a manifest; None if it is not cached."""
         if not self._limits.capacity:
             return None
         return MANIFEST_STARTS.get((self._scope, path), ttl_ms=self._limits.ttl_ms)
@@ -153,7 +152,10 @@ class FileListCache:
 
 
 def invalidate(url: str | None = None) -> int:
-    """Remove what any reader read of a log (its folder's url), or of all logs; returns how many values."""
+    """Remove the cached values of a log (the URL of its folder) for all readers, or those of all logs.
+
+    Returns their number.
+    """
     caches: tuple[Cache[Key, Any], ...] = (
         SNAPSHOTS,
         NEWEST,

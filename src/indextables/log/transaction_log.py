@@ -70,10 +70,10 @@ from indextables.store import Store
 
 MERGE = "MERGE SPLITS"
 
-# How often a log is listed again when listed files were cleaned up meanwhile, as on a busy table.
+# How often a log is listed again when listed files are cleaned up meanwhile.
 _LISTINGS = 20
 
-# How often a truncation starts again when others clean the log up at the same time.
+# How often a truncation starts again when others clean the log at the same time.
 _TRUNCATIONS = 5
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class TransactionLog:
     # --- reading ---------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Whether the table exists."""
         try:
             current_segment(self._loader.log)
         except TableNotFoundError:
@@ -122,7 +122,7 @@ class TransactionLog:
         return True
 
     def snapshot(self, *, version: int | None = None, timestamp: int | None = None) -> Snapshot:
-        """The newest version, or the one of a number or time (in milliseconds since 1970)."""
+        """The snapshot of the newest version, or of a version number or a time (milliseconds since 1970)."""
         if version is None and timestamp is None:
             return self._loader.checked(self._newest())
 
@@ -138,7 +138,7 @@ class TransactionLog:
         return self._retry_if_cleaned(read)
 
     def snapshot_of(self, key: SnapshotKey) -> Snapshot | None:
-        """The snapshot that something was planned from, in another process maybe; none if it was cleaned up.
+        """The snapshot from which an operation was planned, maybe in another process; None if cleaned up.
 
         Raises:
             CommitConflictError: another commit has this version now: the table was replaced.
@@ -154,13 +154,13 @@ class TransactionLog:
             return snapshot
         raise CommitConflictError(
             "the operation",
-            "the table that it started from was deleted or replaced meanwhile",
+            "the table that this operation started from was deleted or replaced meanwhile",
             version=snapshot.version,
-            other="of a table that was made anew or restored",
+            other="of a table that was created again or restored",
         )
 
     def adopt(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot without a reader, as caches hold it, to be read through this log."""
+        """Attach this log as the reader of a snapshot that has none, as those in caches."""
         return replace(snapshot, reader=self._loader)
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
@@ -169,7 +169,7 @@ class TransactionLog:
         return self._retry_if_cleaned(lambda listing: history(self._loader, listing, limit))
 
     def reachable(self) -> list[int]:
-        """Every version that the files there are should allow to read, in order."""
+        """Every version that can be read according to the listing, in order."""
         return list(reachable(full_listing(self._loader.log)))
 
     def file_actions(self, *, everything: bool = False) -> list[LogFileActions]:
@@ -180,7 +180,7 @@ class TransactionLog:
         )
 
     def changes(self, *, since: int | None = None, since_timestamp: int | None = None) -> Changes:
-        """What changed after a version (-1: from nothing), or after a time; give one of them."""
+        """The changes after a version (-1: from the empty table), or after a time; give one of them."""
         if (since is None) == (since_timestamp is None):
             raise OptionError("changes need a version or a time to start from: give one of them")
         now = self.snapshot()
@@ -196,7 +196,7 @@ class TransactionLog:
         """The splits that each of some versions inserted and deleted.
 
         Raises:
-            HistoryExpiredError: a version cannot be described any more.
+            HistoryExpiredError: the files of a version were deleted.
         """
         # Versions that were committed lately are listed without those before them.
         listing = listing_from(self._loader.log, first)
@@ -213,7 +213,7 @@ class TransactionLog:
         """The changes of the versions from `first` up to a snapshot, as a snapshot (see `log.changes`).
 
         Raises:
-            HistoryExpiredError: a version cannot be described any more.
+            HistoryExpiredError: the files of a version were deleted.
             SchemaError: a column had another type in between, or has the name of a column of changes.
         """
         changes = self.version_changes(first, end.version) if first <= end.version else ChangeRange()
@@ -233,14 +233,14 @@ class TransactionLog:
             try:
                 return version_at(self._loader, listing, timestamp) + 1
             except VersionNotFoundError:
-                return 0  # if the table is older than what can be read, the changes of version 0 are gone
+                return 0  # if version 0 is not readable, reading its changes raises the error
 
         return self._retry_if_cleaned(read)
 
     # --- writing ---------------------------------------------------------------------------------
 
     def check_store(self) -> None:
-        """Refuse a store that cannot create an object only if it is absent: commits could be lost there."""
+        """Refuse a store without create-if-absent: commits could be lost there."""
         self._loader.log.check_create_if_absent()
 
     def create(
@@ -258,12 +258,12 @@ class TransactionLog:
         return create_table(self.store, self._loader, draft, self._env, self.engine)
 
     def check_writable(self, snapshot: Snapshot) -> None:
-        """Refuse a table that our writes might harm, before work is done for it."""
+        """Refuse a table that this release cannot write, before any work is done."""
         if self.options.get(opt.PROTOCOL_CHECK):
             check_writable(snapshot.protocol, snapshot.url)
 
     def commit(self, draft: Draft, base: Snapshot) -> Snapshot:
-        """Make the draft, which was made from `base`, the next version."""
+        """Commit the draft, which was computed from `base`, as the next version."""
         after = commit(self.store, self._loader, draft, base, self._env, self.engine)
         if after.token is not None:
             self._snapshots.put_newest(after, None)
@@ -273,8 +273,8 @@ class TransactionLog:
     def checkpoint(self, *, compact: bool = True) -> CheckpointResult:
         """Write a state now; by default a compacted one.
 
-        A state is never rewritten. If the newest version has one that is not clean, or that cannot be read,
-        an empty version is committed to carry the clean one.
+        A state is never rewritten. If that of the newest version is not clean, or cannot be read, an empty
+        version is committed, and the new state is written at it.
         """
         json = self.options.get(opt.STATE_FORMAT) == "json"
         while True:
@@ -294,7 +294,7 @@ class TransactionLog:
                 # The newest version is read again, from what was written.
                 invalidate(self._loader.log.url)
                 return state
-            # Another one wrote a state of this version first, and it need not be a clean one.
+            # Another writer created a state of this version first, which may not be clean.
 
     def _write_state(
         self, snapshot: Snapshot, *, compact: bool, after_commit: bool = False
@@ -313,7 +313,7 @@ class TransactionLog:
         return commit(self.store, self._loader, empty, snapshot, self._env, self.engine)
 
     def _is_complete(self, snapshot: Snapshot) -> bool:
-        """Whether all manifests of the state that a snapshot is read from are there."""
+        """Whether all manifests of the state that a snapshot is read from exist."""
         state = snapshot.base.state
         return state is not None and is_complete(self._loader, state, snapshot.base.folder)
 
@@ -329,7 +329,7 @@ class TransactionLog:
     # --- maintenance -----------------------------------------------------------------------------
 
     def expired(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
-        """Files of the log that have outlived their retention; nothing is deleted."""
+        """The files of the log that are older than their retention; nothing is deleted."""
         return self._expired(log_hours, self._env.now_ms())
 
     def _expired(self, log_hours: float | None, now_ms: int) -> retention.ExpiredFiles:
@@ -343,7 +343,7 @@ class TransactionLog:
         return self._env.store_time_ms(self._loader.log)
 
     def clean(self, *, log_hours: float | None = None) -> retention.ExpiredFiles:
-        """Delete what has outlived its retention; what was deleted."""
+        """Delete files that are older than their retention; returns them."""
         self.check_writable(self.snapshot())
         expired_files = self._expired(log_hours, self.store_time_ms())
         retention.delete(self._loader, expired_files)
@@ -358,22 +358,22 @@ class TransactionLog:
     def truncate(self, *, dry_run: bool = False) -> tuple[int, retention.ExpiredFiles]:
         """Delete all versions before the newest one; returns the remaining version and the deleted files.
 
-        A state of another engine does not say all that earlier files tell, so an empty version is committed
-        to carry one that does. A dry run writes nothing, not even the state that the real run starts with.
+        A state of another engine lacks information of earlier files; then an empty version is committed, and
+        a complete state is written at it. A dry run writes nothing, not even that state.
         """
         for _ in range(_TRUNCATIONS - 1):
             try:
                 return self._truncate(dry_run=dry_run)
             except StateExpiredError:
-                continue  # another truncation at the same time was faster
+                continue  # a concurrent truncation was faster
         return self._truncate(dry_run=dry_run)
 
     def _truncate(self, *, dry_run: bool) -> tuple[int, retention.ExpiredFiles]:
         snapshot, _ = self._read_newest()
         self.check_writable(snapshot)
         version = snapshot.version
-        found_state = existing(snapshot)
-        if found_state is None:
+        current_state = existing(snapshot)
+        if current_state is None:
             version = version if dry_run else self._checkpoint_at_least(snapshot)
         elif not self._is_confirmed(snapshot):
             version = version + 1 if dry_run else self._checkpoint_at_least(self._commit_empty(snapshot))
@@ -395,15 +395,15 @@ class TransactionLog:
         return version, expired_files
 
     def _check_supported(self) -> None:
-        """Refuse a table that this release may not read; what is damaged can still be described."""
+        """Refuse a table that this release cannot read; damaged files are no error here."""
         with suppress(CorruptLogError):
             self._newest()
 
     def _is_confirmed(self, snapshot: Snapshot) -> bool:
-        """Whether the state at a snapshot may replace all that was before it.
+        """Whether the state at a snapshot is final, so that earlier files may be deleted.
 
-        A state that just became visible may be taken back by its writer. One that the pointer names was
-        checked after it became visible; a checkpoint of the same version that it names does as well.
+        A writer may delete its state shortly after creating it. A state that the pointer names was checked
+        after it became visible; a JSON checkpoint of the same version that the pointer names is enough, too.
         """
         pointer = read_pointer(self._loader.log)
         if pointer is None or pointer.version != snapshot.version:
@@ -413,7 +413,7 @@ class TransactionLog:
         return _is_self_contained(snapshot) and self._is_complete(snapshot)
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:
-        """The version of a sound state that is not older than a snapshot."""
+        """The version of a complete state that is not older than a snapshot."""
         state = self._write_state(snapshot, compact=True)
         return state.version if state.written else self.checkpoint().version
 
@@ -435,7 +435,7 @@ class TransactionLog:
         raise AssertionError("the last try returns or raises")
 
     def _newest(self) -> Snapshot:
-        """The newest snapshot: from the newest one known here, by what came after it."""
+        """The newest snapshot: the newest cached one, extended by the versions after it."""
         cached = self._snapshots.newest()
         if cached is None:
             return self._snapshots.put_newest(*self._read_newest())
@@ -447,16 +447,16 @@ class TransactionLog:
         try:
             later = self._loader.extend(snapshot, progress.later)
             newest = progress.newest
-            # A state before the known version would need versions that were not listed.
+            # A state before the cached version would need versions that were not listed.
             if newest is not None and newest.start >= snapshot.version > snapshot.base.version:
                 later = replace(self._loader.load(newest), since=later.since)
         except CorruptLogError:
-            # Cleaned up since it was listed; or damaged, which reading from version 0 on will show.
+            # Cleaned up since it was listed; or damaged: then reading the whole log raises the error.
             return self._snapshots.put_newest(*self._read_newest())
         return self._snapshots.put_newest(later, progress.stamp)
 
     def _still_there(self, snapshot: Snapshot) -> bool:
-        """Whether the version that was committed here is the one on storage, not one of a newer table."""
+        """Whether the version that this process committed is still the one on storage."""
         try:
             actions = self._loader.read_version(snapshot.version)
         except CorruptLogError:
@@ -464,15 +464,15 @@ class TransactionLog:
         return any(isinstance(a, CommitInfo) and a.token == snapshot.identity for a in actions)
 
     def _read_newest(self) -> tuple[Snapshot, Stamp | None]:
-        """The newest snapshot from scratch, and the stamp of its version.
+        """The newest snapshot, read without a cached one, and the stamp of its version.
 
-        What is cleaned up while it is read leads to another try.
+        Retries if files are cleaned up while they are read.
         """
         try:
             segment = current_segment(self._loader.log)
             return self._loader.load(segment), segment.stamp
         except CorruptLogError:
-            pass  # a listing is no picture of one moment, and what it showed may be gone; or it is damaged
+            pass  # the listing is not atomic, a listed file was deleted, or a file is damaged
 
         def read(listing: Listing) -> tuple[Snapshot, Stamp | None]:
             segments = segments_at(self._loader.log, listing, None)
@@ -481,9 +481,9 @@ class TransactionLog:
         return self._retry_if_cleaned(read)
 
     def _checkpoint_if_due(self, draft: Draft, after: Snapshot, *, upgraded: bool) -> None:
-        """A state now and then. That it fails never fails the commit it follows.
+        """Write a checkpoint if one is due; an error is logged and does not fail the commit.
 
-        A new protocol is followed by one at once: some releases of the original look at states only.
+        After a change of the protocol one is always due: some releases of the original read states only.
         """
         interval = self.options.get(opt.CHECKPOINT_INTERVAL)
         if not self.options.get(opt.CHECKPOINT_ENABLED) or interval == 0:
@@ -493,7 +493,7 @@ class TransactionLog:
         is_recent = after.base.state is not None and after.version - after.base.version <= interval // 2
         if merged or upgraded or (after.version % interval == 0 and not is_recent):
             try:
-                # From what is on storage now, so that the newest state is the one that is extended.
+                # Read from storage, so that the newest state is extended.
                 newest, _ = self._read_newest()
                 if existing(newest) is None:
                     self._write_state(newest, compact=merged, after_commit=True)

@@ -1,1 +1,1 @@
-"""Keep a table fast and small."""
+"""Maintenance of a table: merge, purge, restore, repair, convert and prewarm."""

@@ -1,8 +1,8 @@
 """Convert a table of IndexTables for Scala in place: each of its splits becomes a Parquet split.
 
-No row changes. Some splits make one version, as in a merge: the sources go, the converted splits come.
-Earlier versions refer to the sources, which stay until a purge deletes them, so time travel still works. A
-conversion that was interrupted is continued by running it again: only splits that are left are converted.
+No row changes. As in a merge, one version replaces some sources by converted splits. Earlier versions refer
+to the sources, which stay until a purge deletes them, so time travel still works. After an interruption, run
+the conversion again: it converts the remaining splits.
 """
 
 import time
@@ -31,13 +31,13 @@ from indextables.store import Store
 from indextables.table_properties import indexing_options, indexing_properties
 
 CONVERT = "CONVERT"
-# The number of splits after which a conversion commits, at the latest, wherever its tasks run.
+# The maximum number of splits in one commit of a conversion.
 _PASS_SPLITS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a conversion did, and what is left.
+    """The result of a conversion.
 
     Attributes:
         converted: the number of splits that were converted.
@@ -71,7 +71,7 @@ def condition(snapshot: Snapshot, where: str | None) -> Predicate | None:
 
 
 def keep_indexing(log: TransactionLog) -> None:
-    """Write how columns are indexed into the properties of the table, where later writes find it."""
+    """Write the indexing of the columns into the properties of the table, for later writes."""
     snapshot = log.snapshot()
     log.check_writable(snapshot)
     properties = dict(indexing_options(snapshot).values)
@@ -83,7 +83,7 @@ def keep_indexing(log: TransactionLog) -> None:
 
 
 def planned_conversion(log: TransactionLog, where: Predicate | None) -> Conversion:
-    """Return what a conversion would have to do: the number of splits, and their size."""
+    """Return the number and size of the splits that a conversion would convert."""
     splits = originals(log.snapshot(), where)
     return Conversion(0, splits.num_rows, 0, sum(splits["size"].to_pylist()), 0, (), ())
 
@@ -127,7 +127,7 @@ def _plan_pass(
     job: str | None = None,
     owner: int | None = None,
 ) -> TaskSet | Conversion:
-    """Plan the conversion of some splits; the result if none is left that can be tried now."""
+    """Plan the conversion of some splits; returns the result if there are none to try now."""
     snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
     waiting = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
     files = originals(snapshot, where)
@@ -153,13 +153,13 @@ def _run_task(task: tuple[merging.MergeTask, Options], store: Store) -> merging.
 
 
 def run(task: merging.MergeTask, store: Store, options: Options) -> merging.MergeTaskResult:
-    """Convert one split; the result has as many rows as the log says, or the split stays as it is."""
+    """Convert one split; fails if the number of rows differs from the log, and the split stays unchanged."""
     result = merging.run(task, store, options)
     (source,) = task.sources
     if result.add is None or source.num_records in (None, result.add.num_records):
         return result
     delete_uncommitted(store, [result.add.path])
-    problem = f"{result.add.num_records} rows were read, but the log says {source.num_records}"
+    problem = f"{result.add.num_records} rows were read, but its entry has {source.num_records}"
     return replace(result, add=None, paths=(), skipped=((source.path, problem),))
 
 
@@ -200,7 +200,7 @@ def convert(
 
 
 def _conversion(log: TransactionLog, where: Predicate | None, outcome: merging.MergeOutcome) -> Conversion:
-    """What was done, and what is left."""
+    """The result of the passes so far, with the number of remaining splits."""
     return Conversion(
         converted=outcome.new_splits,
         left=originals(log.snapshot(), where).num_rows,

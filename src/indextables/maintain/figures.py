@@ -68,9 +68,9 @@ def _components(store: Store, footer: Footer) -> list[Component]:
             if suffix in FILES_BY_FIELD
             else []
         )
-        for stretch in locations:
-            key = (kind, column_of(stretch.field))
-            sizes[key] = sizes.get(key, 0) + stretch.end - stretch.start
+        for location in locations:
+            key = (kind, column_of(location.field))
+            sizes[key] = sizes.get(key, 0) + location.end - location.start
         if not locations:
             sizes[kind, None] = sizes.get((kind, None), 0) + file.size
     parts = [Component(kind, column, size) for (kind, column), size in sorted(sizes.items(), key=str)]
@@ -120,7 +120,7 @@ def _decompress(data: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """The figures of the state that a version starts from; `format` is none if there is none."""
+    """The figures of the state that a version starts from; `format` is "none" without a state."""
 
     format: str
     version: int | None
@@ -136,7 +136,7 @@ class StateFigures:
 
 
 def state_figures(snapshot: Snapshot, options: Options) -> StateFigures:
-    """The figures of the newest state; where there is none, those of the table."""
+    """The figures of the newest state; without a state, those of the table."""
     base, state = snapshot.base, snapshot.base.state
     kind, files, total, created = "none", snapshot.num_files, snapshot.total_bytes, None
     manifests = tombstones = 0
@@ -183,7 +183,7 @@ class ColumnSkipping:
 
 
 def column_skipping(snapshot: Snapshot) -> list[ColumnSkipping]:
-    """For each column: how many splits have bounds, the bounds over all of them, and the nulls if known."""
+    """For each column: the number of splits with bounds, the bounds of all splits, and the nulls if known."""
     files = snapshot.files()
     partitions = {name.lower() for name in snapshot.partition_columns}
     stats = [null_counts(text) for text in files["stats"].to_pylist()]
@@ -209,7 +209,7 @@ def _column(
 def _bound(
     files: pa.Table, side: str, field: pa.Field, *, partition: bool
 ) -> tuple[str | None, str | None, int]:
-    """The least and the greatest value on one side, as the log writes them, and how many there are."""
+    """The least and the greatest of the lower or upper bounds, as texts of the log, and their number."""
     texts = pc.map_lookup(files[side], pa.scalar(field.name), "first")
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     present = len(texts) - texts.null_count
@@ -267,5 +267,5 @@ KINDS = {
     "STORE": "docstore",
 }
 ROWS = "store"
-# Of larger pieces only the end is read. Its checksum cannot be compared then, as it covers the whole piece.
+# Of larger pieces only the end is read; then the checksum, which covers the whole piece, is not compared.
 _WHOLE_BYTES = 8 << 20

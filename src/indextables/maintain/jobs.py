@@ -65,7 +65,7 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 
 def folder() -> Path | None:
-    """Where the files are; None if this user cannot have such a folder."""
+    """The folder of the job files; None if this user cannot create it."""
     path = Path(tempfile.gettempdir()).absolute() / f"indextables-jobs-{os.geteuid()}"
     try:
         make_private(path)
@@ -77,12 +77,12 @@ def folder() -> Path | None:
 
 @lru_cache(maxsize=16)
 def _warn(path: str, problem: str) -> None:
-    """Once for a folder: others do not see this process's jobs."""
+    """Log a warning, once for a folder: other processes cannot list the jobs of this one."""
     _logger.warning("jobs are listed in their own process only: %s cannot be used (%s)", path, problem)
 
 
 def save(job_id: str, record: dict[str, Any]) -> None:
-    """Write what is known of a job; a reader sees all of it or what was there before."""
+    """Write the record of a job atomically."""
     home = folder()
     if home is None or _ID.fullmatch(job_id) is None:
         return
@@ -108,7 +108,7 @@ def load_all() -> Iterator[JobRecord]:
 
 
 def remove_older(seconds: float) -> None:
-    """Remove files that nothing was written to for so long, of jobs that are over."""
+    """Remove the files of finished jobs that were last written so many seconds ago."""
     for path in _files():
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime < seconds:
@@ -119,7 +119,7 @@ def remove_older(seconds: float) -> None:
 
 
 def _files() -> Iterator[Path]:
-    """The files with names of ours; whatever else is in the folder is left alone."""
+    """The files of jobs; other files in the folder are ignored."""
     home = folder()
     if home is None:
         return
@@ -134,7 +134,7 @@ def _files() -> Iterator[Path]:
 
 
 def born(process: int) -> str:
-    """When a process was started, as its system counts; empty where that is unknown."""
+    """The start time of a process, in ticks of its system; empty if it is unknown."""
     try:
         # The name of a program, in parentheses, may hold blanks; the fields after it do not.
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
@@ -144,7 +144,7 @@ def born(process: int) -> str:
 
 
 def alive(process: int, since: str) -> bool:
-    """Whether a process still runs, and is the one that was started then."""
+    """Whether a process runs that has this start time, so that a reused process id does not count."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -167,7 +167,7 @@ def _read(path: Path) -> JobRecord | None:
     return record if ours else None
 
 
-# The default of the time to wait.
+# The default timeout of waiting for jobs.
 _LOOK_EVERY_S = 0.05
 _SAVE_EVERY_S = 0.2
 
@@ -190,9 +190,9 @@ class JobStatus(StrEnum):
 
 @dataclass(slots=True)
 class Job:
-    """One piece of long work; `total` and `done` count splits (prewarm) or merged splits (merge).
+    """A job; `total` and `done` count splits (prewarm) or merged splits (merge).
 
-    Times are seconds since 1970. `owner` is the process without which the work cannot go on.
+    Times are in seconds since 1970. `owner` is the process that the job depends on.
     """
 
     id: str
@@ -209,14 +209,14 @@ class Job:
     host: str = field(default_factory=socket.gethostname)
     owner: int = field(default_factory=os.getpid)
     born: str = ""
-    # How much was done before the work that is under way now.
+    # How much was done in earlier passes.
     before: int = 0
-    # Set when it ends, in the process where it runs.
+    # Set when the job ends, in the process where it runs.
     finished: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @property
     def duration_ms(self) -> int:
-        """For how long it runs, or ran."""
+        """The duration until now, or until the end."""
         return int(((self.ended or time.time()) - self.started) * 1000)
 
     @property
@@ -240,7 +240,7 @@ _running: dict[int, threading.Semaphore] = {}
 
 
 def _after_fork() -> None:
-    """A forked child has no job yet: their threads stayed with the parent, and so did their locks."""
+    """Reset in a forked child: it has no threads of jobs, and a thread of the parent may hold the lock."""
     global _lock  # noqa: PLW0603 - the child's own
     _lock = threading.Lock()
     for of_parent in (_jobs, _saved, _running):
@@ -258,7 +258,7 @@ def start(kind: JobKind, table: str, options: Options, work: Callable[[Job], Non
 
 
 def run_in_background(job_id: str, options: Options, work: Callable[[], object]) -> None:
-    """Run the work of a job. At most `prewarm.async.maxConcurrent` run at once; others wait."""
+    """Run a job in a thread. At most `prewarm.async.maxConcurrent` jobs run at once; others wait."""
     most = options.get(opt.JOBS_AT_ONCE)
     with _lock:
         gate = _running.setdefault(most, threading.Semaphore(most))
@@ -268,7 +268,7 @@ def run_in_background(job_id: str, options: Options, work: Callable[[], object])
         with gate, _recorded(record, swallow=True):
             work()
 
-    # A daemon: a process that ends does not wait for warming a cache.
+    # A daemon thread, so that the end of the process does not wait for it.
     threading.Thread(target=body, name=f"indextables-{record.kind}-{record.id}", daemon=True).start()
 
 
@@ -282,21 +282,23 @@ def begin(
     owner: int | None = None,
     status: JobStatus = JobStatus.WAITING,
 ) -> Job:
-    """Create a job that waits for its work to begin; `end` ends it.
+    """Create a waiting job; `end` ends it.
 
     `owner` is another process that the work depends on: then any process may record progress.
     """
     record = Job(secrets.token_hex(6), kind, table, status, total, total_batches=batches)
     record.owner = record.owner if owner is None else owner
     record.born = born(record.owner)
-    kept_ms = options.get(opt.JOB_RETENTION_MS)
+    retention_ms = options.get(opt.JOB_RETENTION_MS)
     with _lock:
         now = time.time()
-        for old in [j for j in _jobs.values() if j.ended is not None and (now - j.ended) * 1000 >= kept_ms]:
+        for old in [
+            j for j in _jobs.values() if j.ended is not None and (now - j.ended) * 1000 >= retention_ms
+        ]:
             del _jobs[old.id]
         if owner is None:
             _jobs[record.id] = record
-    remove_older(kept_ms / 1000)
+    remove_older(retention_ms / 1000)
     _save(record)
     return record
 
@@ -345,7 +347,7 @@ def batch_done(job_id: str) -> None:
 
 
 def end(job_id: str, error: str | None = None) -> None:
-    """Record the end of a job; nothing happens if it has ended before, or is no longer listed."""
+    """Record the end of a job; no effect if it has ended already, or is no longer listed."""
 
     def change(record: Job) -> None:
         record.status = JobStatus.COMPLETED if error is None else JobStatus.FAILED
@@ -376,7 +378,7 @@ def find_jobs(kind: JobKind, table: str | None = None, job_id: str | None = None
 
 
 def wait(records: Sequence[Job], seconds: float) -> list[Job]:
-    """Wait until jobs have ended, or time is over; what is known of them then."""
+    """Wait until jobs have ended, or until the timeout; returns their current records."""
     end_at = time.monotonic() + seconds
     while True:
         now = [_now(each) for each in records]
@@ -422,7 +424,7 @@ def _with_status(record: Job) -> Job:
     here = record.host == socket.gethostname()
     if record.ended is None and here and not alive(record.owner, record.born):
         record.status, record.ended = JobStatus.FAILED, time.time()
-        record.error = "the process that it ran in is gone"
+        record.error = "its process has ended"
     return record
 
 
@@ -456,15 +458,16 @@ def _recorded(record: Job, *, swallow: bool = False) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class TaskSet:
-    """Tasks that may run on executors, before their command is finished with their results.
+    """Tasks of a command that may run on executors, and the state for finishing the command.
 
     Attributes:
         run: a function of a module, called with a task and the table's store (None without a table).
         tasks: its first arguments.
-        state: given to the finish step.
-        other_processes: the tasks collect information from other processes; this one has given its own.
+        state: passed to the finish step.
+        other_processes: the tasks collect information from other processes; that of this process is in the
+            state.
         job: the id of the job whose progress the tasks are.
-        immediate_result: returned at once, while the tasks run in the background.
+        immediate_result: returned immediately, while the tasks run in the background.
         preferred_executors: for each task the executor that should run it.
     """
 

@@ -1,4 +1,4 @@
-"""The splits of a table: as a listing of its folder shows them, by partition, and which of them exist."""
+"""Lists the split files in a table's folder, selects splits by partition, and checks that files exist."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ _CHECKSUM = ".crc"
 
 
 def split_of(path: str) -> str | None:
-    """The split that a file is, or is the checksum of (Hadoop's, beside it); None for other files.
+    """The path of the split for a split file or its Hadoop checksum file; None for other files.
 
     >>> split_of("day=1/.a.split.crc"), split_of("day=1/a.split"), split_of("day=1/a.txt")
     ('day=1/a.split', 'day=1/a.split', None)
@@ -45,7 +45,7 @@ class TableListing:
         self._above: list[tuple[str, bool | None]] = []
 
     def files(self) -> Iterator[ObjectInfo]:
-        """Every split and checksum of a split that is this table's, sorted by path, one after the other."""
+        """Every split file of this table, and Hadoop's checksum files of splits, sorted by path."""
         for info in self._store.list():
             if info.path.startswith(f"{LOG_FOLDER}/"):
                 continue
@@ -58,7 +58,7 @@ class TableListing:
             yield info
 
     def _descend(self, path: str) -> None:
-        """Learn from the next path of the listing which folders it lies in."""
+        """Set the current folders for the next path of the listing."""
         while self._above and not path.startswith(self._above[-1][0] + "/"):
             self._above.pop()
         start = len(self._above[-1][0]) + 1 if self._above else 0
@@ -74,7 +74,8 @@ class TableListing:
         for number, (folder, has_log) in enumerate(self._above):
             is_table = has_log
             if is_table is None:
-                # After the place where its log would be listed, there is none; before it, a request is sent.
+                # A path that sorts after the folder's log shows that there is none; before it, a request is
+                # sent.
                 behind = path[len(folder) + 1 :] > f"{LOG_FOLDER}/"
                 is_table = not behind and self._is_table(folder)
                 self._above[number] = (folder, is_table)
@@ -92,7 +93,7 @@ _AT_ONCE = 16
 
 
 def missing(store: Store, paths: Sequence[str]) -> list[str]:
-    """The paths at which there is no file, in their order."""
+    """The paths without a file, in their order."""
     if len(paths) <= _FEW:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             there = list(pool.map(store.exists, paths))
@@ -100,7 +101,7 @@ def missing(store: Store, paths: Sequence[str]) -> list[str]:
     unlisted = set(paths)
     for info in TableListing(store).files():
         unlisted.discard(info.path)
-    # Names that are no splits, and splits below another table, are not in that listing.
+    # That listing omits names that are not splits, and splits inside other tables.
     return [path for path in paths if path in unlisted and not store.exists(path)]
 
 
@@ -110,11 +111,11 @@ def partition_condition(snapshot: Snapshot, where: str) -> Predicate:
 
 
 def check_partition_condition(snapshot: Snapshot, predicate: Predicate) -> Predicate:
-    """Refuse a condition that a split's partition values do not decide."""
+    """Refuse a condition that does not depend on partition columns alone."""
     own = snapshot.partition_columns
     if not own:
         raise PredicateError(
-            f"the table at {snapshot.url} is not partitioned, so WHERE has nothing to choose by; leave it out"
+            f"the table at {snapshot.url} is not partitioned, so WHERE cannot select partitions; omit it"
         )
     names = [column.name for column in columns_of(predicate)]
     other = [name for name in names if name.lower() not in {column.lower() for column in own}]
@@ -147,7 +148,7 @@ def typed_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> 
             row = int(parsed.unreadable.argmax())
             raise SchemaError(
                 f"the partition value '{texts[row]}' of {name} in {files['path'][row]} is not a "
-                f"{schema.field(name).type}, so no condition decides about it; rewrite that partition"
+                f"{schema.field(name).type}, so the condition cannot be evaluated; rewrite that partition"
             )
         arrays.append(parsed.values)
     return pa.table(arrays, schema=pa.schema([schema.field(name) for name in columns]))

@@ -1,10 +1,10 @@
 """Merges small splits into larger ones.
 
 Each partition's small splits are packed, oldest first, into groups of about the target size; each group
-becomes one split. Some groups make one version: the sources go, the merged splits come, no row changes. A
-split that is damaged stays live, is left out of its group and not tried again for a day (`mergeskip`). Where
-storage fails, the whole group is left as it is and others go on; a split that storage did not deliver is
-tried again after minutes.
+becomes one split. One version replaces the sources of some groups by the merged splits; no row changes. A
+damaged split stays live, is excluded from its group and not tried again for a day (`mergeskip`). After an
+error of storage the group is not merged, while others continue; a split that could not be read from storage
+is tried again after some minutes.
 """
 
 import time
@@ -56,12 +56,12 @@ from indextables.table_properties import indexing_options, indexing_properties
 
 @dataclass(frozen=True, slots=True)
 class MergeContext:
-    """What every task needs of the table; without secrets."""
+    """The table, for tasks; without secrets."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     mapping: Mapping
-    # Of a companion index: where the rows of its splits are.
+    # For a companion index: the source with the rows of its splits.
     source: SourceDescription | None = None
 
     @classmethod
@@ -79,19 +79,19 @@ class MergeContext:
 
 @dataclass(frozen=True, slots=True)
 class MergeInput:
-    """A split that a merge or a conversion reads: what these need of its entry in the log."""
+    """A split that a merge or a conversion reads, with the necessary values of its entry in the log."""
 
     path: str
     size: int
     is_parquet: bool
     num_records: int | None = None
-    # Of a companion split: its source files in the log, and the version of the source.
+    # For a companion split: its source files according to the log, and the version of the source.
     contents: tuple[str, ...] = ()
     source_version: int | None = None
 
     @classmethod
     def of(cls, add: Add) -> "MergeInput":
-        """From the action that added it."""
+        """The input from the `add` action of a split."""
         return cls(
             add.path,
             add.size,
@@ -105,7 +105,7 @@ class MergeInput:
 def open_merge_input(
     store: Store, ref: MergeInput, context: MergeContext, values: dict[str, str | None], options: Options
 ) -> MergeSource:
-    """The split, ready to be merged; UnreadableSplitError or UnavailableSplitError if it cannot be."""
+    """Open a split for a merge; raises UnreadableSplitError or UnavailableSplitError."""
     if not ref.is_parquet:
         return MergeSource(ref.path, lambda: _original(store, ref, context, values, options))
     try:
@@ -122,9 +122,7 @@ def _companion(
 ) -> MergeSource:
     """A companion split, whose rows are in files of the source."""
     if footer.source_files is None or len(footer.source_files) != len(ref.contents):
-        raise UnreadableSplitError(
-            ref.path, "it is not the companion split of the source files that the log names"
-        )
+        raise UnreadableSplitError(ref.path, "its source files differ from those in the log")
     positions = StoredPositions(RowReader(store, replace(footer, schema=POSITIONS)))
     rows = IndexedRows(store, source, footer.source_files, schema, positions)
 
@@ -135,20 +133,20 @@ def _companion(
 
 
 def damage(store: Store, ref: MergeInput) -> str | None:
-    """Why a split can never be read; None if the error of storage may be temporary."""
+    """Why a split is permanently unreadable; None if the error may be temporary."""
     try:
         size = store.head(ref.path).size
     except ObjectMissingError:
         return "the file is missing"
     except StoreError:
         return None
-    return None if size == ref.size else f"the file has {size} bytes, and the log says {ref.size}"
+    return None if size == ref.size else f"the file has {size} bytes, but its entry {ref.size}"
 
 
 def _original(
     store: Store, ref: MergeInput, context: MergeContext, values: dict[str, str | None], options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the original's split, with the partition values that only the log has."""
+    """The rows of a Quickwit split, with the partition values, which are only in the log."""
     try:
         for batch in bundle_rows(store, ref.path, context.schema, options, ref.size):
             yield _with_partition(batch, context, values)
@@ -173,7 +171,7 @@ HOUR_MS = 60 * MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Splits of one partition that become one, in this order."""
+    """Splits of one partition that are merged into one, in this order."""
 
     sources: tuple[MergeInput, ...]
     partition_values: dict[str, str | None]
@@ -182,10 +180,10 @@ class MergeTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeTaskResult:
-    """The result of a task: the new split, the paths that it replaces, and those left out, with reasons.
+    """The result of a task: the new split, the paths that it replaces, and excluded splits, with reasons.
 
-    `skipped` are damaged splits, `unavailable` splits that storage did not deliver, `failed` reasons why a
-    group as a whole could not be merged.
+    `skipped` are damaged splits, `unavailable` splits that could not be read from storage, `failed` the
+    reasons why a whole group could not be merged.
     """
 
     add: Add | None
@@ -197,7 +195,7 @@ class MergeTaskResult:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """The outcome of a merge: merged splits, and splits that were left out (see `MergeTaskResult`)."""
+    """The outcome of a merge: merged splits, and excluded splits (see `MergeTaskResult`)."""
 
     merged_splits: int = 0
     new_splits: int = 0
@@ -212,7 +210,7 @@ class MergeOutcome:
     def then(
         self, results: Sequence[MergeTaskResult], sizes: dict[str, int], version: int | None
     ) -> "MergeOutcome":
-        """With one more pass."""
+        """Add the results of one more pass."""
         done = [r for r in results if r.add is not None]
         return MergeOutcome(
             self.merged_splits + sum(len(r.paths) for r in done),
@@ -236,9 +234,9 @@ def plan(
     where: Predicate | None = None,
     max_sources: int | None = None,
 ) -> list[MergeTask]:
-    """Which splits to merge, groups of most splits first; nothing is read but the file list.
+    """Which splits to merge, groups with most splits first; only the file list is read.
 
-    `where` is a condition on partition columns; `max_sources` is the most splits that become one.
+    `where` is a condition on partition columns; `max_sources` is the maximum number of splits in a group.
     """
     listed = in_partitions(snapshot, where)
     cooling_down = [p for p, skip in snapshot.skips.items() if skip.retry_after and skip.retry_after > now_ms]
@@ -255,16 +253,16 @@ def plan(
         MergeTask(tuple(group), dict(values), context)
         for values, refs in by_partition.items()
         for group in _packed(refs, target_bytes, most)
-        # A split of the original alone is worth it too: it becomes one of ours.
+        # A single split of the original is merged, too, to convert its format.
         if len(group) > 1 or not group[0].is_parquet
     ]
     return sorted(tasks, key=lambda task: -len(task.sources))
 
 
 def run(task: MergeTask, store: Store, options: Options) -> MergeTaskResult:
-    """Merge one group into a new split; damaged sources are left out.
+    """Merge one group into a new split; damaged sources are excluded.
 
-    Errors of storage are not raised: the group is left as it is, and the result has the reason.
+    Errors of storage are not raised: the group is not merged, and the result has the reason.
     """
     left = list(task.sources)
     skipped: list[tuple[str, str]] = []
@@ -297,7 +295,7 @@ def finish(
     now_ms: int,
     operation: str = MERGE,
 ) -> Snapshot:
-    """One version: merged splits in, their sources out, unreadable ones marked."""
+    """Commit a version that adds merged splits, removes their sources, and marks unreadable splits."""
     gone = pa.array([path for r in results if r.add for path in r.paths], pa.string())
     listed = snapshot.files()
     removed = listed.filter(pc.is_in(listed["path"], value_set=gone))
@@ -335,7 +333,7 @@ class MergeOptions:
         max_new_splits: int | None = None,
         max_sources: int | None = None,
     ) -> "MergeOptions":
-        """Checked: sizes and numbers that make sense, a condition on partition columns."""
+        """Check the arguments; missing ones get their defaults."""
         target = options.get(opt.MERGE_TARGET_SIZE) if target_bytes is None else target_bytes
         if max_new_splits is not None and max_new_splits < 1:
             raise OptionError(f"at most {max_new_splits} merged splits merge nothing; give 1 or more")
@@ -346,7 +344,7 @@ class MergeOptions:
 
     @classmethod
     def sized(cls, target_bytes: int) -> "MergeOptions":
-        """All splits, merged to about this size."""
+        """The options for merging all splits to about this size."""
         if target_bytes < opt.MIN_MERGE_TARGET:
             raise OptionError(f"a target size of {target_bytes} bytes is too small; give 1M or more")
         return cls(target_bytes)
@@ -373,7 +371,7 @@ class MergePass:
     merge_options: MergeOptions
     base: SnapshotKey
     now_ms: int
-    # Bytes of the splits that are merged, by path.
+    # The sizes of the splits to merge, by path.
     sizes: dict[str, int]
     before: MergeOutcome
     passes_left: int
@@ -403,7 +401,7 @@ def finish_merge(
     outcome = finish_pass(log, options, merge_pass, results)
     if outcome.new_splits == merge_pass.before.new_splits:
         return outcome
-    # Merged splits may be small enough to be merged again.
+    # The new splits may be small enough to be merged again.
     return _plan_pass(
         log, options, merge_pass.merge_options, outcome, merge_pass.passes_left, job=merge_pass.job
     )
@@ -419,7 +417,7 @@ def _plan_pass(
     job: str | None = None,
     owner: int | None = None,
 ) -> TaskSet | MergeOutcome:
-    """Plan one pass after others, of which `before` is the outcome; `passes` are left, this one included."""
+    """Plan a pass after earlier ones with the outcome `before`; `passes` is the number of remaining ones."""
     snapshot, now_ms = log.snapshot(), time.time_ns() // 1_000_000
     log.check_writable(snapshot)
     tasks = merge_options.tasks(snapshot, options, before, now_ms) if passes else []
@@ -469,7 +467,8 @@ def finish_pass(
             jobs.batch_done(merge_pass.job)
             outcome = outcome.then(committing, merge_pass.sizes, version)
     except BaseException:
-        # Files of results that were not committed: those of this batch, and of later ones if they exist.
+        # Delete the files of results that were not committed: those of this batch, and existing ones of later
+        # ones.
         left = [*batch, *(iterator if isinstance(results, Sequence) else ())]
         delete_uncommitted(log.store, [result.add.path for result in left if result.add])
         raise
@@ -498,7 +497,7 @@ def _base_of(log: TransactionLog, merge_pass: MergePass) -> Snapshot:
     if snapshot is None:
         raise CommitConflictError(
             MERGE,
-            f"version {merge_pass.base[0]}, which it started from, was cleaned up meanwhile",
+            f"version {merge_pass.base[0]}, from which it started, was cleaned up meanwhile",
             version=log.snapshot().version,
             other="or one before it",
         )
@@ -513,7 +512,7 @@ def commit_batch(
     now_ms: int,
     operation: str = MERGE,
 ) -> int | None:
-    """The version that a batch makes; none if nothing came of it."""
+    """Commit a batch; returns its version, or None if there is nothing to commit."""
     try:
         after = finish(log, snapshot, results, options, now_ms, operation)
     except IndexTablesError as error:

@@ -38,10 +38,10 @@ def restore(
 ) -> RestoreResult:
     """Make an earlier version (or the newest one of a time, in milliseconds since 1970) the newest.
 
-    Splits that are appended meanwhile stay: the order is then first the restore, then the append.
+    Splits that are appended concurrently stay: the order is then first the restore, then the append.
     """
     if (version is None) == (timestamp is None):
-        raise OptionError("a restore needs a version or a time to go back to: give one of them")
+        raise OptionError("a restore needs a version or a time: give one of them")
     now = log.snapshot()
     then = log.snapshot(version=version, timestamp=timestamp)
     old, new = then.files(), now.files()
@@ -65,7 +65,7 @@ def restore(
 
 
 def with_mappings(adds: list[Add], snapshot: Snapshot) -> list[Add]:
-    """Adds that contain their document mapping, so that they do not depend on a version's registry."""
+    """The actions with their document mapping inline, so that they do not depend on a version's registry."""
     return [
         msgspec.structs.replace(add, doc_mapping_json=text, doc_mapping_ref=None)
         if (text := snapshot.registry.get(add.doc_mapping_ref or "")) is not None
@@ -75,7 +75,7 @@ def with_mappings(adds: list[Add], snapshot: Snapshot) -> list[Add]:
 
 
 def _changing(adds: list[Add]) -> list[Add]:
-    """Adds that change rows: one that a merge committed did not, but bringing it back does."""
+    """The actions with `dataChange` set: unlike the merge, restoring a merged split changes rows."""
     return [msgspec.structs.replace(add, data_change=True) for add in adds]
 
 
@@ -90,7 +90,7 @@ def _check_present(log: TransactionLog, then: Snapshot, back: pa.Table) -> None:
 
 
 def _changed(then: Metadata, now: Metadata) -> Metadata | None:
-    """The earlier metadata, where it differs in more than the document mappings that it registers."""
+    """The earlier metadata if it differs in more than document mappings; else None."""
     configuration = without_registry(then.configuration)
     same = (
         then.schema_string == now.schema_string
@@ -111,7 +111,7 @@ def _bytes(listed: pa.Table) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TruncateResult:
-    """The version that stays, and how many versions and states before it went (or would go)."""
+    """The remaining version, and the numbers of deleted versions and states (or of those to delete)."""
 
     version: int
     versions: int
@@ -142,7 +142,7 @@ def drop_partitions(log: TransactionLog, where: str) -> Dropped:
     """Drop the partitions for which a condition on partition columns is true.
 
     If another commit changes the same splits meanwhile, the condition is evaluated again. Splits that are
-    appended meanwhile stay: the order is then first the drop, then the append.
+    appended concurrently stay: the order is then first the drop, then the append.
     """
     attempts = log.options.get(opt.RETRY_ATTEMPTS)
     for attempt in range(1, attempts + 1):

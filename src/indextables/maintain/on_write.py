@@ -5,8 +5,8 @@ commit ─► enough small splits? ─► merge, in the background or not ─►
        └► n-th write? ─► purge
 ```
 
-The write is over by then. What fails here is logged, and a merge that failed is among the jobs; the table is
-right in any case.
+The write is committed before. Errors here are logged, and a failed merge is listed among the jobs; they do
+not affect the table's rows.
 """
 
 import logging
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 def check(options: Options) -> None:
-    """Refuse what could only fail after the write: a target too small, a retention too short."""
+    """Check options before the write that are used after it: the target size and the retention."""
     if options.get(opt.MERGE_ON_WRITE):
         MergeOptions.sized(options.get(opt.MERGE_TARGET))
     if options.get(opt.PURGE_ON_WRITE):
@@ -48,7 +48,7 @@ def check(options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A merge that should start now; a batch of merged splits becomes one version."""
+    """A merge that should start now; each batch of merged splits is one version."""
 
     merge_options: MergeOptions
     batch: int
@@ -58,15 +58,15 @@ class Due:
         return Options.parse({MERGE_BATCH.key: self.batch}).over(base)
 
 
-# The target of the first merge of small splits; each further one is as many times as large as it has sources.
+# The target size of the first merge of small splits; the next targets grow by the number of sources.
 _FIRST_TARGET = 16 << 20
 
 
 def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
     """The merge that a write should start now, if it should start one.
 
-    Where a merge needs many splits, small targets come first: splits of one size are merged into one of the
-    next size, and what merges write stays a small multiple of what writes write.
+    If a merge needs many splits, small targets come first: splits of one size are merged into one of the next
+    size, so that merges write only a small multiple of the bytes of the writes.
     """
     if not options.get(opt.MERGE_ON_WRITE):
         return None
@@ -85,7 +85,7 @@ def due(snapshot: Snapshot, options: Options, processors: int) -> Due | None:
 
 
 def purges_after(writes: int, options: Options) -> bool:
-    """Whether the n-th write to a table is one to purge after."""
+    """Whether a purge follows the n-th write to a table."""
     every = options.get(opt.PURGE_AFTER_WRITES)
     return bool(options.get(opt.PURGE_ON_WRITE) and every and writes % every == 0)
 
@@ -96,7 +96,7 @@ class MergeRound:
 
     due: Due
     merge_pass: MergePass
-    # Whether this round or one before it merged anything.
+    # Whether this round or an earlier one merged splits.
     merged: bool = False
 
 
@@ -122,9 +122,9 @@ def finish_merge_on_write(
         return replace(finished, state=replace(state, merge_pass=finished.state))
     jobs.end(state.merge_pass.job)
     for path, reason in finished.skipped + finished.unavailable:
-        _logger.warning("the merge after a write to %s left out %s: %s", log.store.url, path, reason)
+        _logger.warning("the merge after a write to %s skipped %s: %s", log.store.url, path, reason)
     for reason in finished.failed:
-        _logger.warning("the merge after a write to %s left a group out: %s", log.store.url, reason)
+        _logger.warning("the merge after a write to %s skipped a group: %s", log.store.url, reason)
     merged = state.merged or finished.new_splits > 0
     again = _plan_round(log, options, state.due, merged=merged, owner=owner) if finished.new_splits else None
     if again is None and merged and options.get(opt.PURGE_ON_WRITE) and options.get(opt.PURGE_AFTER_MERGE):
@@ -151,7 +151,7 @@ def merge_now(log: TransactionLog, options: Options, *, processors: int | None =
         )
     except Exception:
         _logger.warning(
-            "the merge after a write to %s failed; the write stands", log.store.url, exc_info=True
+            "the merge after a write to %s failed; the write was committed", log.store.url, exc_info=True
         )
 
 
@@ -166,7 +166,7 @@ def purge_now(log: TransactionLog, options: Options) -> None:
         )
     except Exception:
         _logger.warning(
-            "the purge after a write to %s failed; the write stands", log.store.url, exc_info=True
+            "the purge after a write to %s failed; the write was committed", log.store.url, exc_info=True
         )
 
 
@@ -189,7 +189,7 @@ _waits_at_exit = False
 
 
 def _after_fork() -> None:
-    """A forked child has no merge in the background: threads stay with the parent, and so do their locks."""
+    """Reset in a forked child: it has no threads of merges, and a thread of the parent may hold the lock."""
     global _lock  # noqa: PLW0603 - the child's own
     _lock = threading.Lock()
     _writes.clear()
@@ -200,7 +200,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def after_write(log: TransactionLog, options: Options) -> None:
-    """Do what a write that was committed should start; nothing is raised."""
+    """Start the maintenance after a committed write; errors are logged."""
     url = log.store.url
     with _lock:
         _writes[url] += 1
@@ -224,7 +224,7 @@ def wait_for_merges(url: str | None = None) -> None:
 
 
 def _start(url: str, work: Callable[[], None], patience: float) -> None:
-    """Run work in the background, or once more after what runs for the same table already."""
+    """Run work in the background; if work for the same table runs already, run this after it."""
     with _lock:
         if (running := _running.get(url)) is not None:
             running.again, running.patience = work, patience
@@ -251,7 +251,7 @@ def _work(url: str, work: Callable[[], None]) -> None:
 def _wait_at_exit() -> None:
     global _waits_at_exit  # noqa: PLW0603 - once in a process
     if not _waits_at_exit:
-        # `atexit` would be too late: by then no thread can be started any more, and a merge starts some.
+        # Before `atexit`, when no thread can be started any more: a merge starts threads.
         threading._register_atexit(_leave)  # type: ignore[attr-defined]  # noqa: SLF001
         _waits_at_exit = True
 

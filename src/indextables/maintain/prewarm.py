@@ -36,7 +36,7 @@ _BACKOFF = Backoff(base_ms=100, max_ms=5000)
 
 @dataclass(frozen=True, slots=True)
 class PrewarmTask:
-    """Splits to warm, which parts and columns of their indexes, and the executor that reads them."""
+    """Splits to warm, the parts and columns of their indexes, and the executor that reads them."""
 
     splits: tuple[tuple[str, int], ...]
     parts: tuple[str, ...]
@@ -59,7 +59,7 @@ class Warmed:
 
 @dataclass(frozen=True, slots=True)
 class PrewarmPlan:
-    """The tasks, newest splits first; and columns that were left out, since they have no index."""
+    """The tasks, newest splits first; and columns that were skipped, since they have no index."""
 
     tasks: tuple[PrewarmTask, ...]
     parts: tuple[str, ...]
@@ -91,9 +91,9 @@ def plan_prewarm(
     parallelism: int | None = None,
     home: Callable[[str], str | None] | None = None,
 ) -> PrewarmPlan:
-    """Which splits to warm; splits of the original are left out, since they have no index to copy.
+    """Which splits to warm; splits of the original are skipped, since their indexes cannot be copied.
 
-    `home` returns the executor that reads a split: only its cache is useful.
+    `home` returns the executor that will read a split: its cache is warmed.
     """
     by_default = options.get(opt.PREWARM_SEGMENTS), options.get(opt.PREWARM_FIELDS)
     parts = parts_of(segments or by_default[0])
@@ -105,7 +105,7 @@ def plan_prewarm(
     field_names = fields or by_default[1]
     columns, left_out = _columns(snapshot, field_names, options)
     if field_names and not columns:
-        # No columns are not all columns.
+        # No columns with an index are left; an empty list would mean all columns.
         return PrewarmPlan((), parts, (), left_out, 0)
     ours = [PARQUET_TAG in (tags or ()) for tags in files["splitTags"].to_pylist()]
     files = files.filter(pa.array(ours, pa.bool_()))
@@ -122,7 +122,7 @@ def plan_prewarm(
 
 
 def run(task: PrewarmTask, store: Store, options: Options) -> Warmed:
-    """Warm the splits of a task, side by side; one that cannot be read is reported."""
+    """Warm the splits of a task in parallel; splits that cannot be read are in the result."""
     started = time.monotonic()
     with ThreadPoolExecutor(task.at_once) as pool:
         results = list(pool.map(lambda split: _warm(store, split, task, options), task.splits))
@@ -166,14 +166,14 @@ def start_prewarm(plan: PrewarmPlan, store: Store, options: Options) -> Job:
 
 
 def raise_failed(failed: Sequence[tuple[str, str]]) -> None:
-    """Fail if splits could not be warmed: a job has no other result."""
+    """Raise an error if splits could not be warmed, since a job has no other result."""
     if failed:
         path, problem = failed[0]
         raise CommandError(f"{len(failed)} splits could not be warmed, one is {path}: {problem}")
 
 
 def together(results: Sequence[Warmed]) -> Warmed:
-    """The results of one host as one."""
+    """Combine the results of one host."""
     return Warmed(
         results[0].host if results else socket.gethostname(),
         sum(r.splits for r in results),
@@ -187,7 +187,7 @@ def together(results: Sequence[Warmed]) -> Warmed:
 def _warm(
     store: Store, split: tuple[str, int], task: PrewarmTask, options: Options
 ) -> tuple[int, int, str | None]:
-    """Bytes read, retries, and what went wrong in the end, if it did."""
+    """The bytes read, the number of retries, and the last error, if all attempts failed."""
     path, size = split
     most = options.get(opt.PREWARM_RETRIES)
     for attempt in range(most + 1):

@@ -1,19 +1,19 @@
 """Purge: deletes splits that no version refers to, and old files of the log (PROTOCOL.md, "Purge").
 
-A split stays if any version that can still be read names it, and as long as it is young: a write that is
-still running has not named its splits yet. So the order is:
+A split is retained if a readable version refers to it, and while it is young: it may belong to a running
+write, whose splits no version refers to yet. The order is:
 
 ```
-check the writer protocol ─► the log forgets versions that outlived their retention ─► named splits
-   ─► listing, file by file: old enough, named by no version? ─► a version PURGE: "up to this time"
-   ─► named splits, if others committed meanwhile ─► batches ─► named since? ─► deleted, with retries
+check the writer protocol ─► clean the log by its retention ─► referenced splits
+   ─► listing: which files are old enough and unreferenced? ─► commit a version PURGE: "up to this time"
+   ─► referenced splits again, if others committed meanwhile ─► for each batch: still unreferenced? ─► delete
 ```
 
-The version comes before the first deletion: a write that began before it and has files of that age fails
-instead of naming files that are being deleted (`log.conflict`). How old a file is, is the store's to say: its
-times are compared with the time of an object that the purge itself writes there.
+The version is committed before the first deletion: a write that began before it and has files of that age
+fails instead of referring to files that are being deleted (`log.conflict`). Ages follow the store's clock:
+times of files are compared with that of an object that the purge writes.
 
-The listing is never in memory as a whole; the paths that the log names are, as one Arrow array.
+The listing is streamed; only the referenced paths are in memory, as one Arrow array.
 """
 
 import time
@@ -43,7 +43,7 @@ from indextables.store import ObjectInfo, Store
 from indextables.store.backend import Backoff
 
 HOUR_MS = 3_600_000
-# So many files of the listing are compared with the log at once, and so many are deleted by one call.
+# How many files of the listing are compared with the log at a time, and how many one call deletes.
 _LISTED = 50_000
 _BATCH = 1000
 _BACKOFF = Backoff(base_ms=200, max_ms=60_000)
@@ -79,7 +79,7 @@ class PurgePlan:
     # Sorted.
     named: pa.Array
     version: int
-    # The table's own id: another table may take its place at any time.
+    # The table's id, to detect a table that replaced it.
     table_id: str
     dry_run: bool
 
@@ -90,7 +90,7 @@ class PurgeOutcome:
 
     orphans_found: int = 0
     orphans_deleted: int = 0
-    # Those that are not old enough to be deleted; a running write may be about to commit them.
+    # Orphans that are too young to be deleted; a running write may be about to commit them.
     young_orphans: int = 0
     bytes_found: int = 0
     bytes_deleted: int = 0
@@ -107,14 +107,14 @@ class PurgeOutcome:
 
     @property
     def status(self) -> str:
-        """In one word."""
+        """DRY_RUN, SUCCESS, or PARTIAL_SUCCESS if some files could not be deleted."""
         if self.dry_run:
             return "DRY_RUN"
         return "PARTIAL_SUCCESS" if self.failed else "SUCCESS"
 
 
 def retention_of(options: Options, hours: float | None) -> float:
-    """For how many hours orphans are kept; refused if that is too short to be safe."""
+    """The retention of orphans in hours; an error if it is too short to be safe."""
     retention_hours = options.get(opt.PURGE_RETENTION_HOURS) if hours is None else hours
     least = options.get(opt.PURGE_MIN_RETENTION_HOURS)
     if retention_hours < 0:
@@ -122,7 +122,7 @@ def retention_of(options: Options, hours: float | None) -> float:
     if retention_hours < least and options.get(opt.PURGE_CHECK):
         raise OptionError(
             f"a retention of {retention_hours:g} hours is below the minimum of {least:g}: splits of a write "
-            "that still runs could be deleted; give a longer one, or, if nobody writes now, set "
+            "that still runs could be deleted; give a longer one, or, if no writer runs now, set "
             "spark.indextables.purge.retentionCheckEnabled=false"
         )
     return retention_hours
@@ -136,7 +136,7 @@ def plan_purge(
     log_hours: float | None = None,
     dry_run: bool = False,
 ) -> PurgePlan:
-    """Clean the log (a dry run only looks), and learn which splits it names after that."""
+    """Clean the log (except in a dry run), and collect the splits that it refers to afterwards."""
     retention = retention_of(options, older_than_hours)
     if log_hours is not None and log_hours < 0:
         raise OptionError(f"a log retention of {log_hours:g} hours is negative; give 0 or more")
@@ -153,7 +153,7 @@ def plan_purge(
         named = log.referenced_splits()
     return PurgePlan(
         retention,
-        # A table at version 0 may be one whose first write, or repair, has not named its splits yet.
+        # At version 0, the splits of a running first write, or repair, may be unreferenced.
         int(now - retention * HOUR_MS) if snapshot.version else 0,
         expired,
         _sorted(named, snapshot.url),
@@ -164,7 +164,7 @@ def plan_purge(
 
 
 def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
-    """Commit the version of the purge; returns the plan with the splits of all versions up to it."""
+    """Commit the purge's version; returns the plan with the referenced splits of all versions up to it."""
     draft = Draft(operation=PURGE, parameters=purge_parameters(plan.before_ms, plan.retention_hours))
     after = log.commit(draft, _same_table(plan, log.snapshot()))
     if after.version == plan.version + 1:
@@ -173,7 +173,7 @@ def announce(log: TransactionLog, plan: PurgePlan) -> PurgePlan:
 
 
 def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
-    """Batches of files that no version names and that are old enough; younger ones are only counted."""
+    """Batches of unreferenced files that are old enough to be deleted; younger ones are only counted."""
     listed = TableListing(store).files()
     while chunk := list(islice(listed, _LISTED)):
         splits = pa.array([split_of(info.path) for info in chunk], pa.string())
@@ -187,7 +187,7 @@ def orphans(store: Store, plan: PurgePlan) -> Iterator[Orphans]:
 
 
 def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
-    """Delete a batch; what fails is tried again, with longer and longer pauses."""
+    """Delete a batch; failed deletions are retried with exponential backoff."""
     problem = ""
     for attempt in range(options.get(opt.PURGE_RETRIES) + 1):
         if attempt:
@@ -207,11 +207,11 @@ def delete(store: Store, batch: Orphans, options: Options) -> Deletion:
 
 
 def _same_table(plan: PurgePlan, snapshot: Snapshot) -> Snapshot:
-    """The snapshot, if it is one of the table that the plan was made for."""
+    """The snapshot; an error if it belongs to another table than the plan."""
     if snapshot.metadata.id != plan.table_id:
         raise CommitConflictError(
             PURGE,
-            "the table was deleted, and another one took its place",
+            "the table was deleted and replaced by another one",
             version=snapshot.version,
             other="of that other table",
         )
@@ -219,7 +219,7 @@ def _same_table(plan: PurgePlan, snapshot: Snapshot) -> Snapshot:
 
 
 def still_orphans(log: TransactionLog, plan: PurgePlan, batch: Orphans) -> Orphans:
-    """The batch less what versions committed since the plan have named."""
+    """The batch without files that versions after the plan refer to."""
     newest = _same_table(plan, log.snapshot())
     if newest.version == plan.version:
         return batch
@@ -240,13 +240,13 @@ def purge(
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PurgeOutcome:
-    """Delete what no version needs, in this process; `purge.parallelism` batches at once."""
+    """Purge in this process; deletes `purge.parallelism` batches in parallel."""
     started = time.monotonic()
     plan = plan_purge(log, options, older_than_hours=older_than_hours, log_hours=log_hours, dry_run=dry_run)
     young, any_orphan = _young_before_any(orphans(log.store, plan))
     if any_orphan and not dry_run:
         plan = announce(log, plan)
-    orphan_count = found_bytes = 0
+    orphan_count = orphan_bytes = 0
     deletions: list[Deletion] = []
     reached = False
     workers = options.get(opt.PURGE_PARALLELISM)
@@ -264,12 +264,12 @@ def purge(
             young += batch.young
             if not batch.paths:
                 continue
-            orphan_count, found_bytes = orphan_count + len(batch.paths), found_bytes + batch.bytes
+            orphan_count, orphan_bytes = orphan_count + len(batch.paths), orphan_bytes + batch.bytes
             if progress is not None:
                 progress(orphan_count, 0)
             if dry_run:
                 continue
-            # As many batches are held as can be deleted at once, and as many again.
+            # At most twice as many batches are in memory as are deleted in parallel.
             if len(running) >= 2 * workers:
                 done, running = wait(running, return_when="FIRST_COMPLETED")
                 deletions += [each.result() for each in done]
@@ -278,12 +278,12 @@ def purge(
     if not dry_run:
         log.store.remove_abandoned(before_ms=plan.before_ms, other_tables=LOG_FOLDER)
     elapsed = int((time.monotonic() - started) * 1000)
-    whole = outcome(plan, deletions, orphan_count, found_bytes, limit_reached=reached, duration_ms=elapsed)
+    whole = outcome(plan, deletions, orphan_count, orphan_bytes, limit_reached=reached, duration_ms=elapsed)
     return replace(whole, young_orphans=young)
 
 
 def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:
-    """The number of young orphans before the first one that can be deleted, and whether there is one."""
+    """The number of young orphans before the first one to delete, and whether there is one to delete."""
     young = 0
     for batch in batches:
         if batch.paths:
@@ -293,7 +293,7 @@ def _young_before_any(batches: Iterator[Orphans]) -> tuple[int, bool]:
 
 
 def bounded(batches: Iterator[Orphans], options: Options) -> Iterator[Orphans | None]:
-    """The batches up to the most files that one purge deletes; then None, if there are more."""
+    """The batches up to the maximum number of files of one purge; then None, if there are more."""
     left = options.get(opt.PURGE_MOST)
     for batch in batches:
         if len(batch.paths) > left:
@@ -310,12 +310,12 @@ def outcome(
     plan: PurgePlan,
     deletions: Sequence[Deletion],
     orphan_count: int,
-    found_bytes: int,
+    orphan_bytes: int,
     *,
     limit_reached: bool,
     duration_ms: int,
 ) -> PurgeOutcome:
-    """The whole, from the parts; an error if nothing at all could be deleted."""
+    """The outcome from the results of all batches; an error if no file could be deleted."""
     deleted, failed = sum(d.files for d in deletions), sum(d.failed for d in deletions)
     problem = next((d.problem for d in deletions if d.failed), "")
     if failed and not deleted:
@@ -326,7 +326,7 @@ def outcome(
     return PurgeOutcome(
         orphans_found=orphan_count,
         orphans_deleted=deleted,
-        bytes_found=found_bytes,
+        bytes_found=orphan_bytes,
         bytes_deleted=sum(d.bytes for d in deletions),
         retention_hours=plan.retention_hours,
         log_files_found=log_files,
@@ -346,7 +346,7 @@ def _batch(infos: Sequence[ObjectInfo]) -> Orphans:
 
 
 def _between(named: pa.Array, splits: pa.Array) -> pa.Array:
-    """The part of the sorted names in which these paths can be: a listing comes sorted, too."""
+    """The range of the sorted referenced paths that can contain these paths, which are sorted, too."""
     ends = pc.min_max(splits).as_py()
     start = bisect_left(named, ends["min"], key=_text)
     return named.slice(start, bisect_right(named, ends["max"], lo=start, key=_text) - start)
@@ -358,6 +358,6 @@ def _text(value: pa.Scalar) -> str:
 
 
 def _sorted(named: pa.Array, table_url: str) -> pa.Array:
-    """Paths as a listing shows them, sorted as it is: some writers name splits by their whole URL."""
+    """Paths relative to the table, in the order of a listing; some writers store whole URLs of splits."""
     relative = relative_paths(named, table_url)
     return relative.take(pc.array_sort_indices(relative))

@@ -1,6 +1,6 @@
 """Repair: writes a new log, from one that can still be read, or from the splits alone.
 
-The log that is repaired is never changed. The new one has two versions: the table, and its splits.
+The existing log is never changed. The new one has two versions: the table, and its splits.
 """
 
 import uuid
@@ -39,10 +39,10 @@ REPAIR = "REPAIR"
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The new log: where it is, from which version, how many splits there were and how many it names.
+    """The result of a repair: the new log, its source version, and the numbers of splits before and after.
 
     `left_out` has the splits that are not in the new log, with the reasons. `source_version` is -1 if there
-    was no log to read.
+    was no readable log.
     """
 
     source: str
@@ -54,7 +54,7 @@ class Repaired:
 
     @property
     def missing_splits(self) -> int:
-        """How many splits are missing or cannot be read; those that a merge has replaced are not counted."""
+        """How many splits are missing or unreadable; those that a merge has replaced are not counted."""
         return sum(reason != REPLACED for _, reason in self.left_out)
 
 
@@ -69,16 +69,17 @@ def repair(
     engine: str,
     credentials: CredentialsProvider | None = None,
 ) -> Repaired:
-    """Write a log anew.
+    """Write a new log.
 
     Args:
-        source: the log folder of the table; without a target, the table's folder will do.
-        target: the log folder to write, absent or empty. None rebuilds a log that is lost, in its place.
-        options: how to reach both.
-        engine: who signs the commits.
+        source: the log folder of the table; without a target, also the table's folder.
+        target: the log folder to write, absent or empty. None: rebuild a lost log from the splits, in its
+            place.
+        options: options of the stores of both.
+        engine: recorded in the commits.
         credentials: a callable that returns credentials for both.
     """
-    # What this process remembers of a log does not count: it is what is on storage that is repaired.
+    # Caches are disabled: the log on storage is repaired.
     options = Options({**options.values, CACHE_ENABLED.key.lower(): "false"})
     if target is None:
         return _from_splits(_table(source, options, credentials, strict=False), options, engine)
@@ -94,7 +95,7 @@ def _from_log(source: Store, target: Store, options: Options, engine: str) -> Re
     _check_empty(target)
     snapshot = _readable(open_log(source, options, engine=engine))
     if options.get(PROTOCOL_CHECK):
-        # The new log would not require the features that this release does not have.
+        # The new log would lose the requirement of features that this release lacks.
         check_writable(snapshot.protocol, snapshot.url)
     refuse_companion(snapshot, "a repair")
     adds = to_adds(snapshot.files())
@@ -127,7 +128,7 @@ def _from_splits(store: Store, options: Options, engine: str) -> Repaired:
                 f"it cannot be read ({error}); move it away, or read an earlier version of it AT LOCATION"
             )
         else:
-            advice = "" if unfinished else "it can be read; to write it anew elsewhere, give AT LOCATION"
+            advice = "" if unfinished else "it can be read; to write a new one elsewhere, give AT LOCATION"
         if advice:
             raise OptionError(f"there is a log at {_log_url(store)}, and {advice}")
     rebuilt_table = rebuilt(store)
@@ -147,19 +148,19 @@ def _write(store: Store, metadata: Metadata, draft: Draft, options: Options, eng
         snapshot = log.snapshot()
         draft = replace(draft, metadata=msgspec.structs.replace(metadata, id=snapshot.metadata.id))
     if snapshot is None:
-        raise OptionError(f"somebody else has just written a log at {_log_url(store)}; look at it first")
+        raise OptionError(f"another process has just written a log at {_log_url(store)}; check it first")
     if draft.adds or draft.txns:
         log.commit(draft, snapshot)
 
 
 def _is_unfinished(log: TransactionLog) -> bool:
-    """Whether a log is what a repair leaves that was stopped between its two versions: no split is named."""
+    """Whether a log has no splits because a repair was interrupted between its two versions."""
     newest = log.history(2)
     return [(entry.version, entry.operation) for entry in newest] == [(0, REPAIR)]
 
 
 def _readable(log: TransactionLog) -> Snapshot:
-    """The newest version that can be read: of a damaged log, an earlier one."""
+    """The newest readable version; in a damaged log, it may be an earlier one."""
     try:
         return log.snapshot()
     except TableNotFoundError:
@@ -185,7 +186,7 @@ def _check_empty(target: Store) -> None:
 
 
 def _table(path: str, options: Options, credentials: CredentialsProvider | None, *, strict: bool) -> Store:
-    """The table to whose log folder a path leads."""
+    """The store of the table whose log folder is at a path."""
     plain = path.rstrip("/")
     root, _, last = plain.rpartition("/")
     if last == LOG_FOLDER:
@@ -206,7 +207,7 @@ _OTHER_COLUMNS = "its columns are not those of the newest split"
 
 @dataclass(frozen=True, slots=True)
 class RebuiltTable:
-    """The table that splits make up; what could not be used, and what a merge has replaced."""
+    """A table that was rebuilt from splits; unusable splits, and splits that a merge has replaced."""
 
     metadata: Metadata
     adds: tuple[Add, ...]
@@ -281,7 +282,7 @@ def _read(store: Store, info: ObjectInfo) -> _Read:
 
 
 def _live(newest_first: Sequence[Footer]) -> tuple[list[Footer], list[Footer]]:
-    """Splits that hold each row once, the newest first; and the others, which share rows with them."""
+    """Splits that together have each row once, the newest first; and others, which share rows with them."""
     live: list[Footer] = []
     others: list[Footer] = []
     merged_sources: set[int] = set()
@@ -302,7 +303,7 @@ def _sources(footer: Footer) -> set[int]:
 def _columns(
     live: Sequence[Footer], originals: Sequence[_Read]
 ) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
-    """The columns: the newest split's, then those that only older ones have."""
+    """The columns: those of the newest split, then those that only older splits have."""
     if not live:
         fields = {field.name: field for each in originals if each.original for field in each.original.schema}
         partitions = tuple(folder_values(originals[0].info.path))
@@ -329,19 +330,19 @@ def _our_add(footer: Footer) -> Add:
     return add_action(footer.path, built, data_change=True, started_ms=local_time_ms())
 
 
-def _original_add(info: ObjectInfo, facts: BundleMetadata) -> Add:
+def _original_add(info: ObjectInfo, bundle: BundleMetadata) -> Add:
     return Add(
         path=info.path,
         partition_values=folder_values(info.path),
         size=info.size,
         modification_time=info.modified_ms,
         data_change=True,
-        num_records=facts.num_records,
-        doc_mapping_json=facts.mapping_json,
+        num_records=bundle.num_records,
+        doc_mapping_json=bundle.mapping_json,
     )
 
 
 def folder_values(path: str) -> dict[str, str | None]:
-    """The partition values that the folders of a path name."""
+    """The partition values in the names of a path's folders."""
     named = parse_partition_path(path.rpartition("/")[0])
     return {name: None if value == NULL_PARTITION else value for name, value in named}

@@ -290,7 +290,7 @@ UC_OPERATION = option(
     "databricks.credential.operation",
     _operation,
     None,
-    "What credentials of Unity Catalog are for.",
+    "The operation for which Unity Catalog issues credentials.",
     default_text="PATH_READ_WRITE, or PATH_READ if the catalog does not allow that",
 )
 UC_ATTEMPTS = option(
@@ -466,7 +466,7 @@ def _hadoop_family(key: str, suffix: str, what: str) -> None:
         suffix,
         check,
         f"Keys of Hadoop's {what} file system, which are also taken from the session's Hadoop configuration; "
-        "options of our own are stronger (docs/operations/storage.md).",
+        "options of indextables take precedence (docs/operations/storage.md).",
         expects="a key with a counterpart (docs/operations/storage.md, 'Hadoop configuration')",
         where=EVERYWHERE,
         is_secret=lambda rest: not rest.endswith(_HADOOP_PUBLIC),

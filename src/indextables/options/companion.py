@@ -1,4 +1,4 @@
-"""Options of companion indexes: how fresh their answers are, and how they are built from their source."""
+"""Options of companion indexes: the freshness of reads, and how they are built from their source."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ FRESHNESS = option(
     "companion.freshness",
     choice(SYNCED, LATEST),
     SYNCED,
-    "What a companion index answers: the source at the version of the last sync, or its newest version. With "
-    "latest, source files that the index does not have, or that changed since, are read without the index.",
+    "The version of the source that a read returns: that of the last sync, or the newest version. With "
+    "latest, source files that the index does not cover, or that changed since, are read without the index.",
     where=_READ,
 )
 TABLE_ROOT: Option[str | None] = option(
@@ -96,14 +96,14 @@ MAX_ERRORS = option(
     "companion.stream.maxConsecutiveErrors",
     integer(1),
     10,
-    "A companion index that follows its source gives up after so many failed syncs in a row.",
+    "A continuous sync stops after so many consecutive failed syncs.",
     where=_BUILD,
 )
 BACKOFF_MULTIPLIER = option(
     "companion.stream.errorBackoffMultiplier",
     number(1),
     2.0,
-    "Factor by which the pause grows after each failed sync of a companion index that follows its source.",
+    "Factor by which the pause of a continuous sync grows after each failed sync.",
     where=_BUILD,
 )
 
@@ -136,7 +136,7 @@ SOURCE_STORE = field_option(
     "<option>",
     _check_source_option,
     "An option of stores (aws.*, azure.*, gcp.*) for the source of a companion index. If one of a cloud is "
-    "set, those of the index for that cloud do not hold for the source.",
+    "set, those of the index for that cloud are not used for the source.",
     expects="as of the option",
     where=EVERYWHERE,
     is_secret=_is_secret,

@@ -1,4 +1,4 @@
-"""Declaring options, parsing a set of them, and refusing wrong ones."""
+"""Declares options, and parses and validates sets of them."""
 
 import difflib
 import logging
@@ -31,7 +31,7 @@ class Where(StrEnum):
 
 
 EVERYWHERE = frozenset({Where.READ, Where.WRITE, Where.COMMAND})
-# Session settings hold for all that a session does.
+# Session settings apply to all operations of a session.
 _ANY = frozenset(Where)
 # An open table is used for reads, and has commands as methods.
 OPENED = frozenset({Where.READ, Where.COMMAND})
@@ -76,7 +76,7 @@ class FieldOption:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ignored:
-    """A key of IndexTables for Scala that is accepted with one warning: there is nothing to set here."""
+    """A key of IndexTables for Scala without an effect; it is accepted with one warning."""
 
     key: str
     reason: str
@@ -84,7 +84,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alias:
-    """A key of IndexTables for Scala that sets an option of another name, which is stronger if it is set."""
+    """A key of IndexTables for Scala that sets an option of another name, which takes precedence if set."""
 
     key: str
     target: Option[Any]
@@ -94,7 +94,7 @@ class Alias:
 
 Declaration = Option[Any] | FieldOption | Ignored | Alias
 _declared: dict[str, Declaration] = {}
-# Keys without an effect of which a warning was given.
+# Keys without an effect for which a warning was logged.
 _warned: set[str] = set()
 
 
@@ -155,7 +155,7 @@ def alias(key: str, target: Option[Any], convert: Callable[[str], str] = str, un
         key: the key.
         target: the option that it sets.
         convert: turns the text of its value into that of the option; raises ValueError if it cannot.
-        unit: what the value is, if it is not what the option expects.
+        unit: a description of the value, if it differs from that of the option.
     """
     declaration = Alias(key, target, convert, unit)
     _register(declaration)
@@ -168,7 +168,7 @@ def declared() -> Iterator[Declaration]:
 
 
 class HiddenValueError(ValueError):
-    """A value that is not accepted, and that no message may quote because it may hold a secret."""
+    """An invalid value that messages must not quote, because it may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ names: Parser[tuple[str, ...]] = Parser(_names, "names separated by commas", ","
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Options:
-    """A set of options that was checked; secrets never show in its `repr`."""
+    """A validated set of options; its `repr` shows no secrets."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
@@ -265,8 +265,8 @@ class Options:
 
         Args:
             raw: the options by key.
-            scope: what the call that gets these options does; an option without an effect there is refused.
-                Session settings, which hold for many calls, are parsed without a scope.
+            scope: the kinds of operations that the options are for; options without an effect on them are
+                refused. Session settings, which apply to all operations, are parsed without a scope.
 
         Raises:
             OptionError: a key is unknown, or a value cannot be parsed.
@@ -315,7 +315,7 @@ class Options:
         return Options({**weaker.values, **self.values})
 
     def public(self) -> "Options":
-        """Return the options without secrets, fit to be stored, logged or shown."""
+        """Return the options without secrets, which may be stored, logged or shown."""
         return Options({k: v for k, v in self.values.items() if not is_secret(k)})
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from indextables.options.declare import (
 )
 from indextables.options.tokenizers import TOKENIZER_NAMES, find_tokenizer
 
-# Options with this prefix describe the index. A table keeps them in its properties, for later writes.
+# Options with this prefix describe the index. They are stored in the properties of a table, for later writes.
 INDEXING_PREFIX = "indexing."
 
 _WRITE = frozenset({Where.WRITE, Where.COMMAND})
@@ -32,7 +32,7 @@ MAX_TOKEN = 65530
 _MOST_THREADS = 8
 
 
-# Types of IndexTables for Scala that index texts without the UUIDs, or the matches of a pattern, in them.
+# Types of IndexTables for Scala that index texts without their UUIDs, or without matches of a pattern.
 _COMPACT_TYPES = ("text_uuid_exactonly", "text_uuid_strip")
 _COMPACT_PREFIXES = ("text_custom_exactonly:", "text_custom_strip:")
 
@@ -49,7 +49,7 @@ def parse_types(text: str) -> tuple[str, ...]:
     """Parse one field type or several (`string,text`).
 
     The compact types of IndexTables for Scala (`text_uuid_strip`, `text_custom_exactonly:<pattern>`, ...) are
-    text: they leave values out of the index that can be found here.
+    text here, so that all values can be found.
 
     >>> parse_types("string,text"), parse_types("text_custom_strip:[0-9]{4,}")
     (('string', 'text'), ('text',))
@@ -72,7 +72,7 @@ def parse_tokenizer(text: str) -> str:
 
 
 def parse_record(text: str) -> str:
-    """Parse what a posting stores: rows, term frequencies, or positions."""
+    """Parse the content of postings: rows, term frequencies, or positions."""
     lowered = text.strip().lower()
     if lowered not in RECORDS:
         raise ValueError
@@ -101,7 +101,7 @@ def _either(parse: Callable[[str], object]) -> Callable[[str, str], None]:
             parse(text)
             return
         if not text.strip():
-            raise ValueError("no field is named")
+            raise ValueError("a list of fields is expected")
 
     return check
 
@@ -141,7 +141,7 @@ TOKEN_LENGTH = field_option(
     "<field>",
     _either(parse_token_length),
     "Maximum length of an indexed token of a text field, in bytes; also tokenLength.<n> = field, field. Rows "
-    "with longer tokens are found by a check of the row.",
+    "with longer tokens are evaluated without the index.",
     expects="a number from 1 to 65530, or one of tantivy_max, default, legacy, min, or a list of fields,",
     where=_WRITE,
 )
@@ -209,7 +209,7 @@ HEAP_SIZE = option(
     "indexWriter.heapSize",
     size,
     128 << 20,
-    "Memory for the index being built, for all threads of one split together; at least 16M per thread. About "
+    "Memory for building an index, for all threads of one split together; at least 16M per thread. About "
     "150 bytes a log row: more memory gives fewer, larger segments.",
     where=EVERYWHERE,
 )

@@ -134,14 +134,14 @@ MANIFEST_MIN_AGE_HOURS = option(
     "state.gc.minManifestAgeHours",
     number(0.0),
     1.0,
-    "Manifests younger than this are kept, since a running write may be about to refer to them.",
+    "Younger unreferenced manifests are not deleted, since a running checkpoint may refer to them.",
     where=_WRITE,
 )
 MANIFEST_AGE_CHECK = option(
     "state.gc.minManifestAgeCheckEnabled",
     boolean,
     True,
-    "Refuse a minimum age of manifests below one hour: a checkpoint that still runs could lose them.",
+    "Refuse a minimum age of manifests below one hour: those of a running checkpoint could be deleted.",
     where=_WRITE,
 )
 STATE_RETRY_ATTEMPTS = option(

@@ -7,7 +7,7 @@ _COMMAND = frozenset({Where.COMMAND})
 
 # The smallest target size that a merge accepts.
 MIN_MERGE_TARGET = 1 << 20
-# How long a wait for background jobs lasts by default.
+# The default timeout of waiting for background jobs.
 MAX_WAIT_SECONDS = 3600.0
 
 MERGE_TARGET_SIZE = option(
@@ -57,7 +57,7 @@ SKIP_STORAGE_MINUTES = option(
     "skippedFiles.storageRetryMinutes",
     integer(0),
     10,
-    "Cool-down of splits that storage failed to deliver, in minutes.",
+    "Cool-down of splits that could not be read from storage, in minutes.",
     where=_WHERE,
 )
 
@@ -146,7 +146,7 @@ PREWARM_RETRIES = option(
     "prewarm.maxRetries",
     integer(0),
     10,
-    "Maximum number of retries for a split that storage failed to deliver.",
+    "Maximum number of retries for a split that could not be read from storage.",
     where=_COMMAND,
 )
 JOBS_AT_ONCE = option(

@@ -101,7 +101,7 @@ INLINE_TIME = option(
     integer(0),
     1000,
     "Maximum time in milliseconds for a result on Spark's driver, estimated from the number and size of the "
-    "splits and what is cached; a result that takes twice as long is left to tasks.",
+    "splits and the cached ones; a result that takes twice as long is computed by tasks.",
     where=_READ,
 )
 INLINE_OPEN_SPLITS = option(

@@ -1,8 +1,8 @@
 """Keys of IndexTables for Scala that have another name here, or no effect.
 
-A configuration of IndexTables for Scala starts a session here: a key with a counterpart is an alias of it, a
-key that tunes what does not exist here is accepted with one warning. A value whose loss would change an
-answer or weaken safety is refused: a class of credentials without a counterpart.
+A configuration of IndexTables for Scala is accepted: a key with a counterpart is an alias of it, a tuning key
+without a counterpart is ignored with one warning. A value is refused if ignoring it would change results or
+weaken safety: a class of credentials without a counterpart.
 """
 
 import math
@@ -18,7 +18,7 @@ _MILLISECONDS = "a whole number of milliseconds"
 
 
 def _hours(text: str) -> str:
-    """Convert milliseconds to hours; a part of an hour counts as one, so that nothing expires earlier."""
+    """Convert milliseconds to hours, rounded up so that nothing expires earlier."""
     milliseconds = int(text.strip())
     if milliseconds < 0:
         raise ValueError
@@ -38,7 +38,7 @@ alias("autoSize.targetSplitSize", TARGET_SPLIT_SIZE)
 alias("optimizeWrite.enabled", OPTIMIZE_WRITE)
 
 _RANGES = "ranges of a split that lie close together are always read in one request"
-_CACHE = "an index is written to the disk cache before it is used, as it is"
+_CACHE = "an index is written to the disk cache without changes before it is used"
 _PRUNING = "all splits are pruned in one vectorised pass"
 _MEASURED = "the size of a split is measured while it is written; see write.optimizeWrite.targetSplitSize"
 _MERGE_IO = "a merge reads and writes through the same connections as everything else; see cloud.* and s3.*"
@@ -53,7 +53,7 @@ _ICEBERG = "files of a table are read with aws.* or companion.parquet.aws.*, wha
 for _reason, _keys in {
     # reading
     _COMPLETE: ("read.defaultLimit",),
-    "an aggregate is complete wherever it is computed": (
+    "an aggregate is always complete": (
         "read.requireAggregatePushdown",
         "read.companion.requireAggregatePushdown",
     ),
@@ -74,7 +74,7 @@ for _reason, _keys in {
         "parallel.read.enabled",
     ),
     _NO_DOCUMENTS: ("docBatch.enabled", "docBatch.maxSize"),
-    "splits have term filters; see indexing.termFilters": ("bloom.filters.enabled",),
+    "splits have term filters instead; see indexing.termFilters": ("bloom.filters.enabled",),
     _PRUNING: (
         "partitionPruning.filterCacheEnabled",
         "partitionPruning.indexEnabled",
@@ -125,7 +125,7 @@ for _reason, _keys in {
     "the batches of a merge are committed one after the other; see merge.batchSize": (
         "merge.maxConcurrentBatches",
     ),
-    "the result of a merge and the table's history show what it did": ("merge.debug",),
+    "the result of a merge and the table's history have its metrics": ("merge.debug",),
     "set Spark's local property spark.scheduler.pool": ("merge.schedulerPool",),
     "see mergeOnWrite.minBatchesToTrigger": ("mergeOnWrite.mergeGroupMultiplier",),
     "a merge that lacks disk space fails, and the write succeeds": ("mergeOnWrite.minDiskSpaceGB",),

@@ -88,30 +88,30 @@ IGNORE_DELETES = option(
     "ignoreDeletes",
     boolean,
     False,
-    "Continue at a version that only deletes rows; the stream does not see the deletion.",
+    "Continue at a version that only deletes rows; the deletions are not in the stream.",
     where=_STREAM,
 )
 IGNORE_CHANGES = option(
     "ignoreChanges",
     boolean,
     False,
-    "Continue at a version that deletes or replaces rows, and return all rows that it inserts: rows that "
-    "were there before may come again.",
+    "Continue at a version that deletes or replaces rows, and return all rows that it inserts: existing rows "
+    "that it wrote again are returned again.",
     where=_STREAM,
 )
 SKIP_CHANGE_COMMITS = option(
     "skipChangeCommits",
     boolean,
     False,
-    "Leave out versions that delete or replace rows, with all rows that they insert.",
+    "Skip versions that delete or replace rows, with all rows that they insert.",
     where=_STREAM,
 )
 FAIL_ON_DATA_LOSS = option(
     "failOnDataLoss",
     boolean,
     True,
-    "Stop if the changes of a version cannot be read any more; if false, continue with the first version "
-    "whose changes can be read. If the version that a stream began with cannot be read any more, false "
-    "leaves out those of its rows that the stream has not returned yet.",
+    "Stop if the files of a version were deleted; if false, continue with the first version "
+    "whose changes can be read. If the files of the version that a stream began with were deleted, false "
+    "skips those of its rows that the stream has not returned yet.",
     where=_STREAM,
 )

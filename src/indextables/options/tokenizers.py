@@ -23,7 +23,7 @@ class TokenBoundary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """How a text becomes terms of the index.
+    """The conversion of a text to terms of the index.
 
     Attributes:
         name: The name in options and in the document mapping.
@@ -46,7 +46,7 @@ class Tokenizer:
 
     @property
     def keeps_words(self) -> bool:
-        """Whether every run of ASCII letters and digits is part of one term, unchanged but for its case."""
+        """Whether every run of ASCII letters and digits is part of one term, apart from its case."""
         words = {TokenBoundary.WORD, TokenBoundary.SPACE, TokenBoundary.CHARACTER}
         return self.boundary in words and self.stemmer is None
 

@@ -37,7 +37,7 @@ TXN_APP_ID = option(
     "txn.appId",
     optional_text,
     None,
-    "With txn.version: the id of the application that writes. A batch is never written twice.",
+    "With txn.version: the id of the application that writes. A batch is never committed twice.",
     where=_WRITE,
 )
 TXN_VERSION = option(
@@ -71,7 +71,7 @@ DISTRIBUTION_MODE = option(
     choice("hash", "balanced", "none"),
     "hash",
     "How rows are shuffled: hash brings all rows of a partition into one task; balanced divides large "
-    "partitions among tasks and joins small ones; none leaves rows where they are. Rows of a table without "
-    "partition columns are balanced by either.",
+    "partitions among tasks and combines small ones; none does not shuffle. Rows of a table without "
+    "partition columns are balanced by hash and balanced.",
     where=_WRITE,
 )

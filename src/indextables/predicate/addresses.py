@@ -98,7 +98,7 @@ def _octets(text: str) -> tuple[int, int]:
 def _mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
     if isinstance(address, ipaddress.IPv4Address):
         return int(address) + _V4_START
-    if address.scope_id is not None:  # the zone of an address is of one machine; the index has no zones
+    if address.scope_id is not None:  # zones of addresses are local to a machine; the index has none
         raise ValueError(address)
     return int(address)
 
@@ -112,7 +112,7 @@ class AddressComparison:
 
     Attributes:
         query: a query of the column, which finds the addresses; None if no literal is an address.
-        texts: literals that are no address; they are compared with values that are none either, as texts.
+        texts: literals that are not addresses; they are compared as texts with values that are not addresses.
     """
 
     query: str | None
@@ -120,7 +120,7 @@ class AddressComparison:
 
 
 def address_comparison(column: str, op: Op, literals: Sequence[str]) -> AddressComparison:
-    """What a comparison of a column of addresses with literals means.
+    """Convert a comparison of a column of addresses with literals.
 
     Args:
         column: the name of the column, for errors.
@@ -128,7 +128,7 @@ def address_comparison(column: str, op: Op, literals: Sequence[str]) -> AddressC
         literals: addresses, CIDR blocks, IPv4 addresses whose last numbers are `*`, or other texts.
 
     Raises:
-        PredicateError: an order is compared with a text that is no address.
+        PredicateError: an inequality compares with a text that is not an address.
     """
     texts = tuple(text for text in literals if not _is_address(text))
     addresses = tuple(text for text in literals if _is_address(text))
@@ -154,7 +154,7 @@ def compare_addresses(predicate: Predicate, columns: Collection[str]) -> Predica
         columns: the names of the columns of addresses, in lower case.
 
     Raises:
-        PredicateError: an order is compared with a text that is no address.
+        PredicateError: an inequality compares with a text that is not an address.
     """
     return map_leaves(predicate, lambda leaf: _compared(leaf, columns)) if columns else predicate
 

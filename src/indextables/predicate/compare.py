@@ -76,7 +76,7 @@ def compare(
     if family is other and family in {TypeKind.STRING, TypeKind.BINARY, TypeKind.BOOLEAN}:
         if pa.types.is_fixed_size_binary(type_) and len(literal.as_py()) != type_.byte_width:
             raise PredicateError(
-                f"{column.name} holds {type_.byte_width} bytes; give as many to compare with"
+                f"{column.name} has values of {type_.byte_width} bytes; compare it with one of this length"
             )
         return Compare(op, column, pa.scalar(literal.as_py(), type_))
     raise PredicateError(_not_comparable(column, type_, literal))
@@ -134,7 +134,7 @@ def membership(
 
 
 def _same_type(column: Column, values: Values) -> Predicate:
-    """Values of the column's own type are compared as they are."""
+    """A condition on values of the column's own type, without conversion."""
     if values.array.null_count < len(values):
         return In(column, values)
     return Always(None) if len(values) else constant_unless_null(column, False)
@@ -152,7 +152,7 @@ def _not_comparable(column: Column, type_: pa.DataType, literal: pa.Scalar) -> s
 
 
 def _parse_text_literal(column: Column, type_: pa.DataType, literal: pa.Scalar, zone: str) -> pa.Scalar:
-    """A text literal parsed as the column's type; other literals as they are."""
+    """A text literal parsed as the column's type; other literals are returned unchanged."""
     family = kind_of(type_)
     if kind_of(literal.type) is not TypeKind.STRING or family is TypeKind.STRING:
         return literal

@@ -52,12 +52,12 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _FEW_RANGES = 16
 # A set of numbers has a flag for each number of its span, if the span is small enough.
 _SMALL_SPAN, _SPAN_PER_NUMBER = 1 << 20, 64
-# Places in a hash table for each number of a wider span, and the most bits of the hash.
+# Slots of a hash table per number of a wider span, and the maximum number of bits of the hash.
 _PLACES_PER_NUMBER, _MOST_HASH_BITS = 4, 22
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 _COMPARE = {Op.EQ: pc.equal, Op.LT: pc.less, Op.LE: pc.less_equal, Op.GT: pc.greater, Op.GE: pc.greater_equal}
-# Longer lists of numbers are prepared once: Arrow would hash them for every batch.
+# Longer lists of numbers are hashed once: Arrow would hash them for every batch.
 _FEW_VALUES = 64
 _TEXT = {
     TextMatchKind.STARTS: pc.starts_with,
@@ -86,8 +86,8 @@ class Intervals:
 class NumberSet:
     """Many 64-bit numbers, prepared once to be looked up in many batches of rows.
 
-    Numbers of a narrow span have one flag each. Numbers of a wide span are in a hash table with one number in
-    each place; those whose place is taken are sorted, and their places are flagged.
+    Numbers of a narrow span have one flag each. Numbers of a wide span are in a hash table with one number
+    per slot; colliding numbers are in a sorted array, and their slots are flagged.
     """
 
     def __init__(self, values: pa.Array) -> None:
@@ -96,7 +96,7 @@ class NumberSet:
         span = int(numbers.max()) - int(self._first)
         self._table: Numbers | None = None
         if span < max(_SMALL_SPAN, _SPAN_PER_NUMBER * len(numbers)):
-            self._flags = np.zeros(span + 2, np.bool_)  # the last flag stands for all numbers beyond the span
+            self._flags = np.zeros(span + 2, np.bool_)  # the last flag is that of all numbers beyond the span
             self._flags[numbers - self._first] = True
             return
         bits = min(_MOST_HASH_BITS, (_PLACES_PER_NUMBER * len(numbers)).bit_length())
@@ -154,7 +154,7 @@ def has_numbers(type_: pa.DataType) -> bool:
 
 
 def comparable_numbers(values: pa.Array) -> pa.Array:
-    """64-bit numbers that are equal exactly where the values are equal in SQL: one zero, one NaN."""
+    """64-bit numbers that are equal if and only if the values are equal in SQL: one zero, one NaN."""
     if not pa.types.is_floating(values.type):
         return to_int64(values)
     missing = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
@@ -188,7 +188,7 @@ def range_of(predicate: Predicate) -> tuple[Column, pa.DataType, int, int] | Non
 
 
 def merge_intervals(bounds: Sequence[tuple[int, int]]) -> Intervals:
-    """Ranges as disjoint intervals: adjacent ones are merged, empty ones left out."""
+    """Ranges as disjoint intervals: adjacent ones are merged, empty ones dropped."""
     ordered = sorted((low, high) for low, high in bounds if low <= high)
     joined: list[list[int]] = []
     for low, high in ordered:
@@ -212,10 +212,10 @@ def evaluate(
     Args:
         predicate: The condition. Values may have another type than their column, if Spark compares them.
         rows: The rows, with every column that the condition names.
-        search: Answers search operators, one value for each row.
+        search: Evaluates search operators; returns one value for each row.
 
     Raises:
-        PredicateError: A column is missing, types cannot be compared, or a search operator has no answer.
+        PredicateError: A column is missing, types cannot be compared, or search operators are not supported.
     """
     result = _Evaluation(rows, search).of(predicate)
     if isinstance(result, pa.ChunkedArray):

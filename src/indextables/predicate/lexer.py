@@ -44,7 +44,7 @@ def point_at(text: str, position: int, problem: str) -> str:
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     NAME = "quoted name"
@@ -56,7 +56,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: its kind, its text as written, its value (quotes and escapes resolved), and its place."""
+    """A token: its kind, its text as written, its value (quotes and escapes resolved), and its position."""
 
     kind: TokenKind
     text: str
@@ -90,7 +90,8 @@ def tokenize(text: str) -> list[Token]:
     """The tokens of a text; the last one is of kind END. Blanks and comments are left out.
 
     Raises:
-        PredicateError: A string, a quoted name or a comment is never closed, or the text is no text.
+        PredicateError: A string, a quoted name or a comment is never closed, or the text is not valid
+            Unicode.
 
     >>> [(token.kind.value, token.value) for token in tokenize("a >= 'it''s' -- why")]
     [('word', 'a'), ('symbol', '>='), ('string', "it's"), ('end', '')]
@@ -212,7 +213,7 @@ def _unclosed(text: str, start: int, what: str) -> PredicateError:
 
 
 class Cursor:
-    """The tokens of a text, taken one after the other."""
+    """A cursor over the tokens of a text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -259,7 +260,7 @@ class Cursor:
 
     @contextmanager
     def at(self, start: int) -> Iterator[None]:
-        """Errors from within that have no position get this one."""
+        """Add a position to errors of the `with` block that have none."""
         try:
             yield
         except PredicateError as error:
@@ -268,7 +269,7 @@ class Cursor:
             raise self.error(str(error), start) from None
 
     def unexpected(self) -> PredicateError:
-        """The error of a token that cannot follow."""
+        """The error of an unexpected token."""
         token = self.token
         if token.is_symbol(*ARITHMETIC):
             return self.error("arithmetic and concatenation are not supported; compare a column with a value")

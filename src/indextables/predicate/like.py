@@ -24,7 +24,7 @@ def like_parts(pattern: str, escape: str = "\\") -> tuple[str | Wild, ...]:
     r"""The pattern as literal texts and placeholders; `%` repeated is one.
 
     Raises:
-        PredicateError: The escape character ends the pattern, or stands before another character than
+        PredicateError: The escape character ends the pattern, or is before another character than
             `%`, `_` and itself: Spark refuses both.
 
     >>> like_parts("100\\%_%")
@@ -143,8 +143,8 @@ def _matches(text: str, parts: tuple[str | Wild, ...]) -> bool:
 def _lower(texts: Any) -> Any:  # noqa: ANN401
     """The texts in lower case. Outside ASCII, case depends on context and may change lengths.
 
-    Arrow maps letter by letter; Java and Python know the final sigma and the dotted I. So texts that are
-    not ASCII are mapped by Python, each distinct one once.
+    Arrow maps single characters; Java and Python also handle the final sigma and the dotted I. So texts that
+    are not ASCII are mapped by Python, each distinct one once.
     """
     if isinstance(texts, pa.ChunkedArray):
         return pa.chunked_array([_lower(chunk) for chunk in texts.chunks], texts.type)

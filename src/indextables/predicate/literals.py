@@ -1,6 +1,6 @@
 """Literals of SQL as Arrow scalars, casts between them, and the types that a CAST can name.
 
-A cast gives what Spark gives with and without ANSI mode; where the two differ (an overflow, a malformed
+A cast has the result that Spark has in both ANSI and non-ANSI mode; if these differ (an overflow, a malformed
 text) it is refused.
 """
 
@@ -40,12 +40,12 @@ _NAMED_DOUBLES = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
     ("f", "false", "n", "no", "0"), False
 )
-# Enough for any product of two 38-digit numbers; Python's default of 28 digits would round.
+# A precision for the product of two 38-digit numbers; Python's default of 28 digits would round.
 _EXACT = decimal.Context(prec=400, Emax=999_999, Emin=-999_999)
 
-# So many digits are beyond every type; Python refuses to read thousands.
+# Numbers with more digits are beyond every type; Python refuses to parse thousands of digits.
 _ENOUGH_DIGITS = 100
-# Types that have a function of their name, as double('NaN').
+# Types whose names are also functions, such as double('NaN').
 CASTS = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
@@ -74,7 +74,7 @@ _TYPES = CASTS | {
 
 
 def number_literal(text: str) -> pa.Scalar:
-    """A number as SQL writes it, with its suffix and perhaps a sign before it.
+    """Parse a number of SQL, with an optional suffix and sign.
 
     Without a suffix: an INT if it fits, else a BIGINT, else a DECIMAL; with a point a DECIMAL; with an
     exponent a DOUBLE.
@@ -184,7 +184,7 @@ def parse_literal(  # noqa: C901, PLR0912 - one case for each kind of type
             | TypeKind.STRUCT
             | TypeKind.OTHER
         ):
-            pass  # a condition cannot write a literal of these types
+            pass  # conditions have no literals of these types
         case _:
             assert_never(family)
     if value is None:

@@ -37,7 +37,7 @@ from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, is_list, kind_of, sql_name, value_type
 
 _FLIPPED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NULL_SAFE: Op.NULL_SAFE}
-# From so many alternatives on, equalities of one column become a list of values.
+# With at least so many alternatives, equalities of one column become a list of values.
 _MANY_ALTERNATIVES = 16
 _COLUMN_WITH_VALUE = "a comparison is of a column with a value"
 
@@ -150,7 +150,7 @@ def comparison(op: Op, left: Operand, right: Operand, zone: str) -> Predicate:
 
 
 def _compare_literals(op: Op, first: pa.Scalar, second: pa.Scalar, zone: str) -> Predicate:
-    """Two literals compared now."""
+    """Compare two literals."""
     if not first.is_valid:
         return Always(not second.is_valid if op is Op.NULL_SAFE else None)
     if kind_of(first.type) is TypeKind.STRING and kind_of(second.type) is not TypeKind.STRING:

@@ -1,7 +1,7 @@
 """The query language: text to tree, and back.
 
 The language is described, with examples, in docs/query-language.md. It is parsed in one pass by recursive
-descent. An ambiguous text is an error that says how to write either meaning.
+descent. An ambiguous text is an error with the unambiguous forms.
 """
 
 import math
@@ -36,7 +36,7 @@ from indextables.records import dataclass
 AND_WORDS = frozenset({"AND", "&&"})
 OR_WORDS = frozenset({"OR", "||"})
 RESERVED = AND_WORDS | OR_WORDS | {"NOT"}
-# Characters that end a word, and those that mean something inside or at the start of one.
+# Characters that end a word, and those with a meaning inside or at the start of a word.
 ENDING = frozenset('"()[]{}')
 MARKS = frozenset("\\:^*?~")
 LEADING = frozenset("+-/<>")
@@ -60,9 +60,9 @@ class WordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A run of characters: literal texts and placeholders, escapes resolved, and its place in the query.
+    """A run of characters: literal texts and placeholders, escapes resolved, and its position in the query.
 
-    `edits` is what follows a closing `~` (perhaps nothing), None when there is none.
+    `edits` is the text after a closing `~`, which may be empty; None without a `~`.
     """
 
     parts: tuple[str | Wild, ...]
@@ -196,7 +196,7 @@ class _Parser:
         return word
 
     def upcoming(self) -> str:
-        """The operator at the current position (`AND`, `OR`, `NOT`, `&&`, `||`), or nothing."""
+        """The operator at the current position (`AND`, `OR`, `NOT`, `&&`, `||`); empty if there is none."""
         match = _OPERATOR.match(self.text, self.at)
         return match[0] if match else ""
 
@@ -361,7 +361,7 @@ class _Parser:
                 self.at = after
                 return self.in_set(field, start)
         if not word.parts:
-            self.fail(f"{self.peek()!r} stands where a term should; quote a text that contains it")
+            self.fail(f"{self.peek()!r} is not expected here; quote a text that contains it")
         if word.edits is not None:
             text = word.text
             if text is None or word.edits not in {"1", "2"}:
@@ -610,7 +610,7 @@ def _quote(text: str) -> str:
 
 
 def _escape_slashes(pattern: str) -> str:
-    """The pattern with its bare slashes escaped; escaped pairs stay as they are."""
+    """The pattern with unescaped slashes escaped."""
     out: list[str] = []
     escaped = False
     for char in pattern:

@@ -2,8 +2,8 @@
 
 Leaves have the field they are qualified with, as a path (`user.name:ada` gives `("user", "name")`), or None
 for the default fields of the search operator. Values are texts, escapes resolved; the type of the field
-decides whether a value is a number, a date or an address block. Every node has its position in the query,
-which is not part of equality.
+determines whether a value is a number, a date or an address block. Every node has its position in the query,
+which is ignored by equality.
 """
 
 from dataclasses import field
@@ -64,7 +64,7 @@ class Wildcard:
     """A word with placeholders: literal texts and placeholders in order.
 
     `t?me*` is `("t", ONE, "me", MANY)`. Neighbouring literals are joined and repeated `*` are one. Neither
-    a lone `*` (see `Exists` and `AllDocs`) nor a text followed by one `*` (see `Prefix`) comes as a Wildcard.
+    a lone `*` (see `Exists` and `AllDocs`) nor a text followed by one `*` (see `Prefix`) is a Wildcard.
     """
 
     parts: tuple[str | Wild, ...]
@@ -145,7 +145,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """The part does not match. Alone it means the complement: every row that the part does not match."""
+    """Every row that the part does not match."""
 
     part: "QueryNode"
     position: int = _position()

@@ -1,7 +1,7 @@
-"""A SQL condition as text, parsed into the condition tree.
+"""Parses a SQL condition to the condition tree.
 
-The grammar is the part of Spark's that compares columns with values, and the search operators. Other
-expressions are refused by name.
+The grammar is the subset of Spark's that compares columns with values, and the search operators. Errors name
+unsupported expressions.
 """
 
 from abc import ABC, abstractmethod
@@ -73,7 +73,7 @@ _FUNCTIONS = (
     "startswith, endswith, contains, isnull, isnotnull, isnan, size, cardinality, array_contains, "
     "indexquery, textsearch, fieldmatch, indexqueryall"
 )
-# The deepest condition; a chain of one operator is one level, a double NOT none.
+# The maximum depth of a condition; a chain of one operator is one level, a double NOT none.
 _MAX_DEPTH = 100
 _MAX_PARENTHESES = 10_000
 _COMPARISONS = {
@@ -236,7 +236,7 @@ class OperandParser(Cursor, ABC):
         self.depth -= 1
 
     def strings(self) -> str:
-        """Strings next to each other are one, as in Spark."""
+        """Adjacent strings are concatenated, as in Spark."""
         pieces = [self.take().value]
         while self.token.kind is TokenKind.STRING:
             pieces.append(self.take().value)
@@ -249,7 +249,7 @@ class OperandParser(Cursor, ABC):
             return LiteralOperand(number_literal(sign + token.text), token.start)
 
     def word(self) -> Operand:
-        """What starts with a word: a function, a typed or a constant value, a column."""
+        """An operand that starts with a word: a function, a typed or a constant value, a column."""
         token, following = self.token, self.following
         upper = token.text.upper()
         if following.is_symbol("("):
@@ -321,8 +321,8 @@ class OperandParser(Cursor, ABC):
                 return ConditionOperand(text_match(_TEXT_FUNCTIONS[upper], left, text), start)
         if upper in {"ISNULL", "ISNOTNULL"}:
             (operand,) = self.arguments(upper, 1)
-            found_null = is_null(operand)
-            return ConditionOperand(found_null if upper == "ISNULL" else negate(found_null), start)
+            null_test = is_null(operand)
+            return ConditionOperand(null_test if upper == "ISNULL" else negate(null_test), start)
         if upper in {"SIZE", "CARDINALITY"}:
             (operand,) = self.arguments(upper, 1)
             with self.at(operand.start):
@@ -379,8 +379,8 @@ class OperandParser(Cursor, ABC):
 def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> Predicate:
     """Parse a Spark SQL WHERE condition against a schema.
 
-    Columns are found in any case and come back in the schema's spelling. Every value of a `Compare` or
-    `In` in the result has exactly the type of its column's values; a literal of another type is
+    Names of columns are matched without case, and returned in the schema's spelling. Every value of a
+    `Compare` or `In` in the result has exactly the type of its column's values; a literal of another type is
     converted as Spark does. Queries of search operators are checked for their syntax.
 
     Args:
@@ -389,8 +389,8 @@ def parse_condition(text: str, schema: pa.Schema, *, time_zone: str = "UTC") -> 
         time_zone: The session's time zone, in which a TIMESTAMP without a zone is read.
 
     Raises:
-        PredicateError: The condition is malformed, names an unknown column, or asks for something that
-            cannot be answered; the message shows where.
+        PredicateError: The condition is malformed, names an unknown column, or is not supported; the message
+            shows the position.
         QuerySyntaxError: The query of a search operator is malformed.
     """
     return _Parser(text, schema, time_zone).whole()
@@ -428,9 +428,9 @@ class _Parser(OperandParser):
             return condition_of(operand)
 
     def condition(self) -> Operand:
-        """Alternatives joined by OR, each of parts joined by AND; a lone operand stays what it is.
+        """Alternatives joined by OR, each of parts joined by AND; a single operand is returned unchanged.
 
-        Parentheses are on a stack: a generated condition may have very many.
+        Parentheses are on an explicit stack: a generated condition may have very many.
         """
         levels = [_Level(self.token)]
         while True:
@@ -460,7 +460,7 @@ class _Parser(OperandParser):
         """The level of the current parenthesis."""
         opening = self.take()
         if depth > _MAX_PARENTHESES:
-            problem = f"more than {_MAX_PARENTHESES:,} parentheses stand in each other"
+            problem = f"more than {_MAX_PARENTHESES:,} parentheses are nested"
             raise self.error(problem, opening.start)
         if self.token.is_word("SELECT", "WITH"):
             raise self.error("subqueries are not supported in a condition")
@@ -562,12 +562,12 @@ class _Parser(OperandParser):
             return like(left, pattern, escape, ignore_case=ignore_case)
 
     def state(self, left: Operand) -> Predicate:
-        """What follows IS."""
+        """The test that follows IS."""
         negative = bool(self.accept_word("NOT"))
         word = self.accept_word("NULL", "TRUE", "FALSE", "UNKNOWN", "DISTINCT")
         if not word:
             raise self.error(
-                "after IS comes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM, perhaps with NOT before it"
+                "after IS, NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM is expected, optionally after NOT"
             )
         match word.text.upper():
             case "NULL":

@@ -1,4 +1,4 @@
-"""Functions over condition trees and query trees: what they contain, and equivalent trees.
+"""Functions over condition trees and query trees: their nodes, and equivalent trees.
 
 Every `match` names all node classes, so that mypy reports each function that lacks a new one.
 """
@@ -146,9 +146,9 @@ def map_leaves(predicate: Predicate, replace: Callable[[Predicate], Predicate]) 
 
 
 def fold_constants(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> Predicate:
-    """The condition with the columns evaluated that have one value in all rows.
+    """Evaluate the columns of a condition that have one value in all rows.
 
-    Three-valued logic is kept: an unknown part stays if it can still decide the result.
+    Three-valued logic is preserved: an unknown part is retained if it can affect the result.
 
     Args:
         predicate: The condition.
@@ -178,7 +178,7 @@ def fold_constants(predicate: Predicate, constants: Mapping[str, pa.Scalar]) -> 
 
 
 def _fold_parts(kind: type[And] | type[Or], parts: list[Predicate], *, decisive: bool) -> Predicate:
-    """The parts without constants; `decisive` is the value of a part that decides all."""
+    """The parts without constants; `decisive` is the value of a part that determines the result."""
     if any(isinstance(part, Always) and part.value is decisive for part in parts):
         return Always(decisive)
     left = [p for p in parts if not (isinstance(p, Always) and p.value is (not decisive))]
@@ -261,7 +261,7 @@ def _unless_unknown(
 
 @dataclass(frozen=True, slots=True)
 class FieldUse:
-    """The fields a query names, each once in order of appearance, and whether some leaf names none."""
+    """The distinct fields of a query, in order of appearance, and whether a leaf has no field."""
 
     fields: tuple[FieldPath, ...]
     unqualified: bool
@@ -293,7 +293,7 @@ def leaves_of(query: QueryNode) -> Iterator[QueryLeaf]:
 
 
 def fields_of(query: QueryNode) -> FieldUse:
-    """Which fields the query names, and whether it needs a default field (`*` alone needs none)."""
+    """The fields of a query, and whether it needs a default field (`*` alone needs none)."""
     fields: dict[FieldPath, None] = {}
     unqualified = False
     for leaf in leaves_of(query):

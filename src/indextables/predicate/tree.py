@@ -63,7 +63,7 @@ class Values(Sequence[pa.Scalar]):
 
     @classmethod
     def of(cls, scalars: Sequence[pa.Scalar]) -> "Values | tuple[pa.Scalar, ...]":
-        """The scalars in one array; if they have several types, as they are."""
+        """The scalars in one array; unchanged if they have several types."""
         if isinstance(scalars, Values):
             return scalars
         type_ = next((scalar.type for scalar in scalars if scalar.is_valid), None)
@@ -166,7 +166,7 @@ class SearchKind(StrEnum):
 class Search:
     """A search operator; no column means all text-like fields (`*`, `_indexall`).
 
-    It is true or false for a row, never unknown: a row without a value is not found.
+    It is true or false for a row, never unknown: it is false for a row without a value.
     """
 
     kind: SearchKind
@@ -260,7 +260,7 @@ Predicate: TypeAlias = (
 def constant_unless_null(column: Column, value: bool) -> Predicate:  # noqa: FBT001
     """True (or false) for every value of the column, unknown where it is null.
 
-    What a comparison becomes when its value lies outside the column's type: `tiny < 300`.
+    The result of a comparison with a value outside of the column's type: `tiny < 300`.
     """
     if value:
         return Or((Not(IsNull(column)), Always(None)))
@@ -295,7 +295,7 @@ def resolve(schema: pa.Schema, path: Sequence[str]) -> tuple[Column, pa.DataType
 
 
 def suggestion(wrong: str, names: Iterable[str]) -> str:
-    """`; did you mean x?`, or nothing if no known name is near."""
+    """`; did you mean x?`, or an empty text if no name is similar."""
     spelled = {name.lower(): name for name in names}
     near = difflib.get_close_matches(wrong.lower()[:100], spelled, n=1)
     return f"; did you mean {spelled[near[0]]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Reading a table: scans, searches, counts and aggregates, over many splits at once."""
+"""Reads a table: scans, searches, counts and aggregates, over many splits in parallel."""
 
 from indextables.read.execute import aggregate, count, execute, scan
 from indextables.read.search import search

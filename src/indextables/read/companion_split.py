@@ -31,16 +31,14 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 def _description(table: TableContext) -> SourceDescription:
     if table.source is None:
-        raise SplitError(
-            f"{table.url} has companion splits, but its metadata names no source; build it again"
-        )
+        raise SplitError(f"{table.url} has companion splits, but its metadata has no source; build it again")
     return table.source
 
 
 class CompanionSplit:
     """A split whose rows are in the files of the source."""
 
-    # Source files decide themselves whether rows are fetched by page or selected from a scan.
+    # The reader of source files chooses by itself between fetching pages and scanning.
     dense_fraction = 2.0
 
     def __init__(
@@ -65,7 +63,7 @@ class CompanionSplit:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it has itself."""
+        """The columns of its rows, without partition columns."""
         return self.footer.schema
 
     def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -77,10 +75,10 @@ class CompanionSplit:
         return self._rows.read(columns, None, batch_bytes, batch_rows)
 
     def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
-        """Its index, open; the fields of the columns will be needed."""
+        """Open its index, and prefetch the fields of the columns."""
         return open_index(self._store, self.footer, options, columns)
 
-    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
+    def is_index_local(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
         return is_cached(self._store, self.footer, options, columns)
 
@@ -121,15 +119,16 @@ class UnindexedSplit:
         return self._rows.read(columns, None, batch_bytes, batch_rows)
 
     def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
-        """Its rows, indexed now: all fields."""
+        """Index its rows, with all fields."""
         del columns
-        # The index is in the local cache once it is built: who uses it must be allowed to read the file.
+        # A read of the file, since the index may be in the local cache: this reader needs the permission,
+        # too.
         for _ in self._rows.read(self.schema.names[:1], np.zeros(min(1, self.num_records), np.int64), 1):
             pass
         return open_rebuilt_index(self._store, self._as_footer(), options, self._build)
 
-    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
-        """It takes reading all rows, so only a search is worth it."""
+    def is_index_local(self, options: Options, columns: Iterable[str]) -> bool:
+        """Always false: indexing reads all rows, so only a search builds the index."""
         del options, columns
         return False
 

@@ -91,9 +91,9 @@ def stream(spec: ScanSpec, splits: Sequence[SplitRef], store: Store) -> Iterator
 def split_groups(
     spec: ScanSpec, splits: Sequence[SplitRef], at_once: int, store: Store
 ) -> list[tuple[SplitRef, ...]]:
-    """The splits in groups, each read by one thread: few rows of several splits are fetched together.
+    """Group the splits; one thread reads each group. A few rows of several splits are fetched together.
 
-    Without a condition every split has many rows, and is a group of its own. Those of an object store are
+    Without a condition every split has many rows, and is a separate group. Splits of an object store are
     opened ahead within a group, so there are no more groups than threads.
     """
     if spec.where is None:
@@ -120,7 +120,7 @@ def sufficient_splits(spec: ScanSpec, splits: Sequence[SplitRef]) -> list[SplitR
 
 
 def count(snapshot: Snapshot, store: Store, options: Options, *, where: Predicate | None = None) -> int:
-    """The number of rows for which a condition is true; from the log alone where it has the number."""
+    """The number of rows for which a condition is true; from the statistics in the log if they suffice."""
     plan = plan_splits(snapshot, where, options)
     files = plan.files
     evaluation = evaluate_metrics(files, where, snapshot.schema, snapshot.partition_columns)
@@ -173,11 +173,11 @@ def _compute(readers: Sequence[SplitReader], compute: Callable[[SplitReader], T]
 
 
 _SPLITS_IN_GROUP = 64
-# A filtered scan of fewer rows, all of whose splits are open, takes less time than threads to begin.
+# A filtered scan of fewer rows, all of whose splits are open, takes less time than the start of threads.
 _FEW_ROWS = 100_000
-# Over fewer rows an index is searched faster than another thread begins.
+# An index of fewer rows is searched in less time than another thread starts.
 _GRAIN_ROWS = 1 << 18
-# Partial results are merged when they have so many groups together, or there are so many of them.
+# Partial results are merged when they have so many groups together, or when there are so many of them.
 _MERGED_ROWS = 100_000
 _MERGED_AT_ONCE = 1024
 
@@ -210,8 +210,8 @@ def aggregate_files(
     spec: AggregateSpec, files: pa.Table, splits: Sequence[SplitRef], store: Store
 ) -> pa.Table:
     """The result over some splits; `files` are their entries in the log, in the same order."""
-    statistics, answered = from_log(files, spec)
-    rest = [ref for ref, done in zip(splits, answered.tolist(), strict=True) if not done]
+    statistics, complete = from_log(files, spec)
+    rest = [ref for ref, done in zip(splits, complete.tolist(), strict=True) if not done]
     partials = _of_splits(store, rest, spec.table, spec.where, lambda reader: split_partial(reader, spec))
     return result_table([merge_partials(spec, [] if statistics is None else [statistics], partials)], spec)
 
@@ -223,7 +223,7 @@ def aggregate_splits(spec: AggregateSpec, splits: Sequence[SplitRef], store: Sto
 
 
 def merge_partials(spec: AggregateSpec, first: Sequence[Partial], more: Iterable[Partial]) -> Partial:
-    """Partial aggregates as one, in bounded memory; without any, that of no rows."""
+    """Merge partial aggregates in bounded memory; without any, return that of no rows."""
     keys = len(spec.groups)
     parts = [empty_partial(spec), *first]
     rows = 0

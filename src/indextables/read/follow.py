@@ -23,7 +23,7 @@ from indextables.records import dataclass
 from indextables.schema.calendar import epoch_milliseconds
 from indextables.table_properties import table_condition
 
-# The most versions whose splits are listed at once.
+# The maximum number of versions whose splits are listed at once.
 _WINDOW = 100
 
 
@@ -50,8 +50,8 @@ def inserted_splits(log: TransactionLog, first: int, end: Snapshot) -> Snapshot:
     """The splits that the versions from `first` up to a snapshot inserted, as a snapshot with change columns.
 
     Raises:
-        TableReplacedError: the versions are those of another table that took the place of this one.
-        HistoryExpiredError: the changes of a version cannot be read any more.
+        TableReplacedError: the versions are those of another table that replaced this one.
+        HistoryExpiredError: the files of a version were deleted.
         SchemaError: a column had another type in between.
     """
     changes = log.version_changes(first, end.version)
@@ -76,11 +76,11 @@ def new_versions(
         log: the table.
         opened: a version of the table that is followed.
         since: the version after which to start.
-        interval: the seconds between two looks at the table.
-        timeout: end if there is no new version for so many seconds; None for never.
+        interval: the polling interval in seconds.
+        timeout: stop if there is no new version for so many seconds; None: never stop.
 
     Raises:
-        TableReplacedError: there is another table at the path now, or an older state of this one.
+        TableReplacedError: another table is at the path now, or an older state of this one.
     """
     waiting = time.monotonic()
     while True:

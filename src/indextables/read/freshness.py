@@ -1,7 +1,7 @@
-"""The newest version of a companion index's source: indexed rows by the index, the others from the source.
+"""Reads the newest version of a companion index's source: indexed rows by the index, others from the source.
 
-Source files that no split has, or whose rows were deleted since, become entries of the file list that are no
-splits. They are read from the source, and indexed in the local cache when they are searched.
+Source files that no split covers, or whose rows were deleted since, become entries of the file list without a
+split. They are read from the source, and indexed in the local cache when they are searched.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def read_snapshot(
 
     Raises:
         OptionError: an earlier version of the index is to be read with the newest version of the source.
-        SourceError: the source's columns changed since the last sync, or its newest version is not known.
+        SourceError: the source's columns changed since the last sync, or its newest version is unknown.
     """
     snapshot = log.snapshot(version=version, timestamp=timestamp)
     if log.options.get(FRESHNESS) == LATEST and (version is not None or timestamp is not None):
@@ -52,7 +52,7 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
     """A snapshot of a companion index with the files of its source as they are now, if that is requested."""
     if not is_companion(snapshot.protocol) or options.get(FRESHNESS) != LATEST:
         return snapshot
-    # Reading other tables is imported for companion indexes only: most tables are none.
+    # Imported for companion indexes only, since most tables are not companion indexes.
     from indextables.source.companion import CompanionProperties, open_companion_source, source_files
     from indextables.source.description import content_name
     from indextables.source.reader import METADATA_FILES
@@ -62,7 +62,7 @@ def newest_source(snapshot: Snapshot, store: Store, options: Options) -> Snapsho
     if properties.source.endswith(METADATA_FILES) and options.get(METADATA_FILE) is None:
         raise SourceError(
             f"the companion index at {snapshot.url} was built from the metadata file {properties.source}; "
-            f"only the catalog of that table knows which one is the newest: name it in {METADATA_FILE.key}, "
+            f"only the table's catalog has the path of the newest one: set {METADATA_FILE.key} to it, "
             f"sync again with it or with the catalog, or leave {FRESHNESS.key} = {LATEST} out"
         )
     source = open_companion_source(store, properties, options)

@@ -1,8 +1,8 @@
-"""Splits in parallel: functions run in several threads, and splits are opened ahead.
+"""Runs functions in several threads, and opens splits ahead of their use.
 
-Results come in the order of the functions. Splits of an object store are opened many at once, because a
-request takes long, but waits only: footers, term filters and the parts of indexes that a condition needs are
-fetched, and splits that cannot have a matching row are left out.
+Results are returned in the order of the functions. Many splits of an object store are opened in parallel, to
+hide the latency of requests: footers, term filters and the parts of indexes that a condition needs are
+fetched, and splits that cannot have a matching row are skipped.
 """
 
 import os
@@ -68,9 +68,9 @@ class _Job(Generic[T]):
 
 
 def in_order(works: Sequence[Callable[[], Iterator[T]]], parallelism: int) -> Iterator[T]:
-    """The items of the works, in the order of the works, while the next ones already run.
+    """The items of several iterators, in order, while the next iterators already run.
 
-    Closing the iterator stops the works at their next batch.
+    Closing the result stops the iterators at their next item.
     """
     if parallelism <= 1 or len(works) <= 1:
         for work in works:
@@ -99,7 +99,7 @@ def in_order(works: Sequence[Callable[[], Iterator[T]]], parallelism: int) -> It
 
 
 def each(works: Iterable[Callable[[], T]], parallelism: int) -> Iterator[T]:
-    """The result of each work, in order; closing the iterator leaves out the works that have not begun."""
+    """The results of functions, in order; closing the iterator cancels those that have not begun."""
     if parallelism <= 1 or (isinstance(works, Sequence) and len(works) <= 1):
         for work in works:
             yield work()
@@ -122,7 +122,7 @@ def parallelism(options: Options) -> int:
     return options.get(reading.PARALLELISM) or os.cpu_count() or 2
 
 
-# If a limit may be reached early, so many splits are opened at once.
+# How many splits are opened at once if the first ones may suffice for a LIMIT.
 _FEW = 4
 
 
@@ -132,7 +132,7 @@ def splits_at_once(store: Store, splits: Sequence[SplitRef], table: TableContext
         return 1
     if store.is_local:
         return min(parallelism(table.options), len(splits))
-    # A split that is open holds files, and twice as many wait for their reader.
+    # An open split holds open files, and up to twice as many splits are waiting to be read.
     most = min(table.options.get(reading.CONCURRENT_OPENS), max_open_splits() // 4)
     return max(1, min(most, len(splits)))
 
@@ -147,14 +147,14 @@ def open_readers(
     scans: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[SplitReader]:
-    """The splits in order, open; those of an object store that cannot have a matching row are left out.
+    """Open splits, in order; splits of an object store that cannot have a matching row are skipped.
 
     Args:
         store: The table's store.
         splits: The splits.
         table: The table.
         where: The condition that rows will be read with.
-        limited: Whether the first splits may suffice.
+        limited: Whether the first splits may suffice for a LIMIT.
         scans: How many parts of one scan open splits at the same time.
         check: Called before a split is opened; an error that it raises ends the opening.
     """

@@ -1,4 +1,4 @@
-"""Search by relevance: the best rows of every split, then the best of those.
+"""Search by relevance: finds the best rows of every split, then the best of all splits.
 
 Term statistics over all splits of a search make the scores of different splits comparable.
 """
@@ -58,8 +58,8 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
 
     Args:
         snapshot: The table.
-        store: Where it is.
-        options: How to read.
+        store: The table's store.
+        options: Options of the read.
         query: In the query language (docs/query-language.md).
         field: The default field for unqualified terms; by default all text-like columns.
         columns: What to return; by default all columns.
@@ -67,7 +67,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
         limit: The most rows to return; None returns all.
         scores: Whether to add a column `_score`.
         highlight: Text columns for which `_highlight_<column>` is added: a fragment around the matches,
-            which stand in `<b>` (the rest is escaped for HTML), or null.
+            which are in `<b>` (the rest is escaped for HTML), or null.
     """
     operator = Search(SearchKind.INDEXQUERY, None if field is None else _column(field, snapshot), query)
     both: Predicate = operator if where is None else And((operator, where))
@@ -84,7 +84,7 @@ def search(  # noqa: PLR0913 - the arguments of Table.search
     works = [partial(_best, store, ref, table, ranked, statistics) for ref in splits]
     tops = list(each(works, _at_once(store, splits, table)))
     selection = _select_rows(tops, limit)
-    # Splits are opened again, because not all of those searched can stay open.
+    # Splits are opened again, because not all searched splits can stay open.
     parts = [
         _rows(SplitReader(store, ref, table), top.rows[picks], schema.names, marked, operator)
         for ref, top, picks in zip(splits, tops, selection.picks, strict=True)
@@ -133,7 +133,7 @@ def _best(
 
 
 def best_rows(reader: SplitReader, ranked: RankedSearch, statistics: TermStatistics | None) -> TopRows:
-    """The rows of one split that match best, with their scores; a few more than the limit may come."""
+    """The rows of one split with the highest scores; may return a few more than the limit."""
     nothing = TopRows(np.zeros(0, np.int64), np.zeros(0, np.float32))
     condition = reader.fold(ranked.where)
     if (isinstance(condition, Always) and condition.value is not True) or not reader.may_match(ranked.search):
@@ -178,7 +178,7 @@ def _empty(schema: pa.Schema, marked: Sequence[str]) -> pa.Table:
     return pa.schema(fields).empty_table()
 
 
-# The counts of a search in a split are cached: a split never changes.
+# The counts of a search in a split are cached, since splits are immutable.
 _MAX_CACHED = 20_000
 _counts: Cache[Hashable, TermStatistics] = Cache(_MAX_CACHED)
 
@@ -186,7 +186,8 @@ _counts: Cache[Hashable, TermStatistics] = Cache(_MAX_CACHED)
 def term_statistics(store: Store, plan: SplitPlan, searches: Sequence[Search]) -> TermStatistics | None:
     """The document frequencies of the searches' terms over the splits; None if there is only one split.
 
-    Of more splits than `search.statisticsSplits` an evenly spread sample is counted, and the counts scaled.
+    If there are more splits than `search.statisticsSplits`, an evenly spread sample is counted, and the
+    counts are scaled.
     """
     splits, table = plan.splits, plan.table
     if len(splits) < 2:
@@ -220,7 +221,7 @@ def _at_once(store: Store, splits: Sequence[SplitRef], table: TableContext) -> i
 def _bundled_counts(
     plan: SplitPlan, searches: Sequence[Search], counted: Dictionary[Hashable, SplitRef]
 ) -> dict[Hashable, TermStatistics]:
-    """The counts of those splits of which filter bundles show that they have no word of the searches."""
+    """The counts of splits that have no word of the searches according to filter bundles."""
     table = plan.table
     words = {mapping: _scored_words(searches, mapping, table.bound_query) for mapping in table.mappings}
     mask = plan.may_hold(lambda mapping: any_word(words[mapping] or ()))
@@ -235,7 +236,7 @@ def _bundled_counts(
 
 
 def _scored_words(searches: Sequence[Search], mapping: Mapping, bind: Bind) -> list[FieldTerm] | None:
-    """The words of all searches in the fields of a split; None if only its index shows them."""
+    """The words of all searches in the fields of a split; None if its index is needed to determine them."""
     words: list[FieldTerm] = []
     for search in searches:
         own = scored_words(search, mapping, bind)
@@ -259,7 +260,7 @@ def _of_split(store: Store, ref: SplitRef, table: TableContext, searches: Sequen
 
 
 def _absent_words(reader: SplitReader, searches: Sequence[Search]) -> list[FieldTerm] | None:
-    """The words of the searches, if the term filters of a split show that it has none of them."""
+    """The words of the searches, if the split has none of them according to its term filters; else None."""
     filters = reader.source.term_filters
     if filters is None:
         return None

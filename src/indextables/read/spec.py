@@ -198,7 +198,7 @@ def parse_aggregate(text: str, name: str = "") -> Aggregate:
     word = match["function"].lower() if match else ""
     if match is None or word not in ("count", "sum", "min", "max", "avg"):
         raise PredicateError(
-            f"the aggregate '{text}' is not understood; give count(*), count(column), "
+            f"the aggregate '{text}' is not supported; give count(*), count(column), "
             "count(distinct column), sum(column), min(column), max(column) or avg(column)"
         )
     column: str | None = match["column"]
@@ -210,14 +210,14 @@ def parse_aggregate(text: str, name: str = "") -> Aggregate:
         raise PredicateError(f"the aggregate '{text}' needs a column")
     if match["distinct"]:
         if word != "count" or column is None:
-            raise PredicateError(f"the aggregate '{text}' is not understood; only count takes distinct")
+            raise PredicateError(f"the aggregate '{text}' is not supported; only count takes distinct")
         return Aggregate(Function.COUNT_DISTINCT, column, name)
     return Aggregate(Function(word), column, name)
 
 
 @dataclass(frozen=True)
 class AggregateSpec:
-    """What an aggregation computes of a table: aggregates, groups and condition; picklable, without secrets.
+    """The specification of an aggregation: aggregates, groups and condition; picklable, without secrets.
 
     `types` are those of the aggregates' columns (None where rows are counted), `schema` is the result's.
     """
@@ -270,9 +270,9 @@ def _with_column(group: Group, column: str) -> Group:
     return column if isinstance(group, str) else replace(group, column=column, name=group_name(group))
 
 
-# The column that holds the relevance of a row.
+# The virtual column with the relevance of a row.
 SCORE = "_score"
-# The column that holds the path, the name and the size of a row's split.
+# The virtual column with the path, the name and the size of a row's split.
 FILE_METADATA = "_metadata"
 FILE_METADATA_TYPE = pa.struct(
     [("file_path", pa.string()), ("file_name", pa.string()), ("file_size", pa.int64())]
@@ -336,7 +336,7 @@ class ScanSpec:
 
     @cached_property
     def scored_searches(self) -> tuple[Search, ...]:
-        """The searches that scores and fragments refer to: those not negated, and those returned."""
+        """The searches of scores and fragments: virtual columns, and those in `where` without a NOT."""
         searches = [
             *searches_of(self.where, negated=False),
             *(v for name, v in self.virtual.items() if isinstance(v, Search) and name in self.columns),
@@ -370,11 +370,11 @@ class ScanSpec:
         return self.table.column(name).type
 
     def is_score(self, name: str) -> bool:
-        """Whether a name is the score's, and not that of a column of the table."""
+        """Whether a name is that of the score, and not of a column of the table."""
         return name == SCORE and SCORE not in self.table.schema.names
 
     def is_file_metadata(self, name: str) -> bool:
-        """Whether a name is that of the metadata of splits, and not that of a column of the table."""
+        """Whether a name is that of the metadata of splits, and not of a column of the table."""
         return name == FILE_METADATA and FILE_METADATA not in self.table.schema.names
 
     def _is_computed(self, name: str) -> bool:
@@ -382,12 +382,12 @@ class ScanSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all columns are the table's own, in no order."""
+        """Whether the scan has neither virtual columns nor an order."""
         return not self.order and not any(map(self._is_computed, self.columns))
 
     @cached_property
     def read_columns(self) -> Sequence[str]:
-        """The columns of the table that are read to make the columns that are returned."""
+        """The columns of the table from which the returned columns are computed."""
         needed: list[str] = []
         for name in self.columns:
             virtual = self.virtual.get(name)

@@ -1,4 +1,4 @@
-"""Reads one split under conditions, with its index where that costs less than reading the columns."""
+"""Reads one split with filters; uses its index if that costs less than reading the columns."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,7 +99,7 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
         return array.cast(field.type)
     except pa.ArrowException as error:
         raise SplitError(
-            f"{table.url}/{ref.path}: the column {field.name} holds {array.type} where the table has "
+            f"{table.url}/{ref.path}: the column {field.name} has the type {array.type}, but the table has "
             f"{field.type} ({error}); overwrite the table, or restore a version that fits"
         ) from error
 
@@ -107,19 +107,19 @@ def cast_column(array: pa.Array, field: pa.Field, table: TableContext, ref: Spli
 _logger = logging.getLogger(__name__)
 
 _NEVER = Always(False)
-# A request for a term filter pays if it can save a read of the index of so many bytes.
+# A term filter is requested if it can save reading so many bytes of the index.
 _SAVED_BYTES = 256 << 10
 # The time in milliseconds that indexes are opened and searched.
 INDEX_TIME = "indextables.read.index_ms"
-# For longer IN lists an index is not fetched: it would leave most rows to be compared.
+# For longer IN lists an index is not fetched: most rows would be candidates.
 _FEW_VALUES = 1024
 # A list is hashed for every batch of rows, so long lists are compared with large batches.
 _ROWS_PER_VALUE = 8
-# Rows of several splits are fetched together up to this number; so many are remembered, too.
+# Up to this number, rows of several splits are fetched together, and candidates are cached.
 FEW_ROWS = 1024
-# So many rows of a split are fetched by page, whatever their share of all rows.
+# Up to so many rows of a split are always fetched by page.
 _FEW_IN_SPLIT = 64
-# Without a search operator, comparing every row is cheaper than collecting this share of them as hits.
+# From this share of matching rows on, comparing every row is cheaper than collecting hits of the index.
 _MANY = 0.25
 
 
@@ -134,8 +134,8 @@ class _Candidates:
 
 @lru_cache(maxsize=16)
 def _warn_of_cache(problem: str) -> None:
-    """Warn once of each problem: answers are correct, but slower."""
-    _logger.warning("conditions are answered from rows, without their index: %s", problem)
+    """Log a warning, once for each problem: results are correct, but slower."""
+    _logger.warning("filters are evaluated on rows, without the index: %s", problem)
 
 
 class SplitReader:
@@ -148,10 +148,10 @@ class SplitReader:
         self._index: IndexSearcher | None = None
         self._view: IndexView | None = None
         self._answers: dict[Search, tuple[Numbers, Numbers]] = {}
-        # Candidates by the identity of a condition and the limit.
+        # Candidates by the id of a condition and the limit.
         self._few: dict[tuple[int, int | None], _Candidates] = {}
         self._conditions: list[Predicate] = []
-        # By the identity of a condition, whether a row can match it.
+        # By the id of a condition: whether a row can match it.
         self._may_match: dict[int, bool] = {}
         # The columns of the condition that the index is opened for.
         self._searched: Sequence[str] = ()
@@ -168,7 +168,7 @@ class SplitReader:
     @property
     def index(self) -> IndexSearcher:
         """The split's index."""
-        # No cached_property: in Python 3.11 all objects share its lock, and opening takes requests.
+        # Not a cached_property, whose lock all objects share in Python 3.11, while opening sends requests.
         if self._index is None:
             self._index = self.source.index(self.table.options, self._searched)
         return self._index
@@ -205,42 +205,42 @@ class SplitReader:
             required = self.table.required_terms(condition, filters.mapping)
             may_match = required is None or not self.filters_pay(required) or filters.may_hold(required)
             self._may_match[id(condition)] = may_match
-            self._conditions.append(condition)  # its identity is in use
+            self._conditions.append(condition)  # keep it alive: its id is a key
             if not may_match:
                 metrics.record(SKIPPED, 1)
         return may_match
 
     def filters_pay(self, required: Requirement) -> bool:
-        """Whether testing the term filters is cheap compared with the index that need not be read then."""
+        """Whether testing the term filters is cheap compared with reading the index."""
         filters = self.source.term_filters
         if filters is None:
             return False
         if filters.are_cheap(required):
             return True
-        return filters.saved_bytes(required) >= _SAVED_BYTES and not self.is_index_at_hand(
+        return filters.saved_bytes(required) >= _SAVED_BYTES and not self.is_index_local(
             [column_of(field) for field in required_fields(required)]
         )
 
     @naming_split
     def filter_plan(self, where: Predicate) -> FilterPlan:
-        """The candidates of a folded condition and the residual that the index leaves."""
+        """The candidates of a folded condition, and its residual."""
         plan = self.table.filter_plans.find(where, self.view)
         if plan is None:
             plan = self.table.filter_plans.make(where, self.view, self.bound_query, self.table.options)
         return plan
 
     def fetch_index(self, condition: Predicate) -> None:
-        """Fetch what the index needs to search for a folded condition, if the index is used for it."""
+        """Fetch the parts of the index for a folded condition, if the index is used for it."""
         if self._index_pays(condition):
             self.from_index(condition, lambda: self.filter_plan(condition))
 
     def columns_of(self, condition: Predicate | None) -> Sequence[str]:
         """The columns of a condition and of its searches."""
-        return () if condition is None else self.table.facts_of(condition).columns
+        return () if condition is None else self.table.condition_columns(condition).columns
 
-    def is_index_at_hand(self, columns: Iterable[str]) -> bool:
+    def is_index_local(self, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
-        return self.source.index_at_hand(self.table.options, columns)
+        return self.source.is_index_local(self.table.options, columns)
 
     @naming_split_in_batches
     def batches(
@@ -288,7 +288,7 @@ class SplitReader:
         candidates = self._search_candidates(condition, limit, max_hits)
         if candidates is not None and len(candidates.numbers) <= FEW_ROWS:
             self._few[key] = candidates
-            self._conditions.append(condition)  # its identity is in use
+            self._conditions.append(condition)  # keep it alive: its id is a key
         return candidates
 
     def _search_candidates(
@@ -308,10 +308,10 @@ class SplitReader:
 
     @naming_split
     def find_few(self, where: Predicate | None, limit: int | None, most: int) -> Numbers | None:
-        """The rows for which the condition is true, at most `limit`, if the index finds few and is exact.
+        """The rows for which the condition is true, at most `limit`, if they are few and the index is exact.
 
         Returns:
-            The numbers of the rows; None if there may be more than `most`, or rows have to be compared.
+            The numbers of the rows; None if there may be more than `most`, or a residual must be evaluated.
         """
         condition = self.fold(where)
         if isinstance(condition, Always):
@@ -335,7 +335,7 @@ class SplitReader:
         return self.source.rows if isinstance(self.source, ParquetSplit) else None
 
     def whole(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-        """A batch of the split's own columns with the columns in order and with constant columns added."""
+        """A batch of the split's own columns with the requested columns, constant ones included."""
         return self._whole(batch, columns, batch.num_rows)
 
     def own_columns(self, columns: Sequence[str]) -> list[str]:
@@ -343,7 +343,7 @@ class SplitReader:
         return self._own(columns)
 
     def from_index(self, condition: Predicate, compile_query: Callable[[], T]) -> T | None:
-        """The result of `ask`, which uses the index; None if the disk cache is full and the rows suffice."""
+        """The result of `compile_query` on the index; None if the disk cache fails and rows suffice."""
         self._searched = self.columns_of(condition)
         try:
             with metrics.timed(INDEX_TIME):
@@ -430,8 +430,8 @@ class SplitReader:
     def find_candidates(self, where: Predicate | None, limit: int | None, most: int) -> int | None:
         """The number of candidate rows of the condition; None if there are more than `most`.
 
-        With a limit, the index need not find more rows than that, if it decides the condition alone. The rows
-        are remembered, so that reading them does not search again.
+        With a limit, the index need not find more rows than that, if there is no residual. The rows are
+        cached, so that reading them does not search again.
         """
         condition = self.fold(where)
         if isinstance(condition, Always):
@@ -444,26 +444,26 @@ class SplitReader:
 
     @naming_split
     def rows(self, numbers: Numbers, columns: Sequence[str]) -> pa.Table:
-        """Rows by number, which are ascending."""
+        """Rows by number; the numbers must be ascending."""
         return pa.Table.from_batches(
             self._fetch(columns, numbers, dense=False), self.table.select_fields(columns)
         )
 
     def _max_hits(self, condition: Predicate) -> int:
-        """With more hits than this, comparing every row is cheaper than collecting hits."""
+        """The number of hits above which comparing every row is cheaper than collecting hits."""
         rows = self.source.num_records
-        return rows if self.table.facts_of(condition).has_search else int(_MANY * rows)
+        return rows if self.table.condition_columns(condition).has_search else int(_MANY * rows)
 
     def _index_pays(self, condition: Predicate) -> bool:
         """Whether to use the index: a search needs it, it is cached, or it may exclude most rows."""
-        if self.table.facts_of(condition).has_search:
+        if self.table.condition_columns(condition).has_search:
             return True
         if not self._index_excludes_rows(condition):
             return False
-        return _selective(condition) or self.is_index_at_hand(self.columns_of(condition))
+        return _selective(condition) or self.is_index_local(self.columns_of(condition))
 
     def _index_excludes_rows(self, condition: Predicate) -> bool:
-        """Whether the index can exclude rows for less than it costs to read the columns of the condition."""
+        """Whether excluding rows by the index costs less than reading the columns of the condition."""
         match condition:
             case And(parts):
                 return any(self._index_excludes_rows(part) for part in parts)
@@ -492,7 +492,7 @@ class SplitReader:
         return self._schemas[columns]
 
     def _whole(self, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> pa.RecordBatch:
-        """A batch with the columns in order and with constant columns added."""
+        """A batch with the requested columns, constant ones included."""
         own = {name.lower(): i for i, name in enumerate(batch.schema.names)}
         schema = self._schema_of(tuple(columns))
         arrays = []
@@ -521,7 +521,7 @@ class SplitReader:
 
     @naming_split_in_batches
     def fetch(self, columns: Sequence[str], numbers: Numbers) -> Iterator[pa.RecordBatch]:
-        """Rows by number, which are ascending, in batches."""
+        """Rows by number, in batches; the numbers must be ascending."""
         yield from self._fetch(columns, numbers)
 
     def _fetch(
@@ -560,7 +560,7 @@ class SplitReader:
     def _filtered(
         self, columns: Sequence[str], residual: Predicate, numbers: Numbers, uncertain: Numbers
     ) -> Iterator[pa.RecordBatch]:
-        """Some rows, without uncertain ones for which the residual is not true."""
+        """Rows by number, without those uncertain ones for which the residual is not true."""
         read = self._with_needed(columns, residual)
         start = 0
         for batch in self._fetch(read, numbers):
@@ -643,5 +643,5 @@ def _selected(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def _empty_batch(rows: int) -> pa.RecordBatch:
-    """A batch without columns and with a number of rows."""
+    """A batch without columns, with a number of rows."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

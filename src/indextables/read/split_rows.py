@@ -1,4 +1,4 @@
-"""The rows that a scan returns of a split: with virtual columns and scores, or the first rows of an order."""
+"""The rows that a scan returns of splits, with virtual columns and scores, or the first rows of an order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -28,14 +28,14 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 def scan_splits(
     spec: ScanSpec, splits: Sequence[SplitRef], store: Store, *, scans: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some splits, which are read one after the other, in one of so many parts of a scan."""
+    """The rows of splits, read one after the other; `scans` is the number of parallel parts of the scan."""
     limited = spec.limit is not None and not spec.order
     readers = open_readers(store, splits, spec.table, spec.where, limited=limited, scans=scans)
     return scan_readers(spec, readers, len(splits))
 
 
 def scan_readers(spec: ScanSpec, readers: Iterable[SplitReader], count: int) -> Iterator[pa.RecordBatch]:
-    """The rows of some splits that are opened one after the other; there are `count`."""
+    """The rows of `count` splits, which are opened one after the other."""
     left = spec.limit if not spec.order else None
     few = _FewRows(spec)
     for reader in readers:
@@ -54,7 +54,7 @@ def scan_readers(spec: ScanSpec, readers: Iterable[SplitReader], count: int) -> 
 
 
 class _FewRows:
-    """Rows that were found in several splits, a few in each, and are fetched and decoded together."""
+    """A few rows in each of several splits, which are fetched and decoded together."""
 
     def __init__(self, spec: ScanSpec) -> None:
         self._spec = spec
@@ -132,7 +132,7 @@ def split_rows(spec: ScanSpec, reader: SplitReader, limit: int | None) -> Iterat
 
 
 class _Projection:
-    """Makes the columns that are returned from the columns that are read."""
+    """Computes the returned columns from the columns that are read."""
 
     def __init__(self, spec: ScanSpec, reader: SplitReader) -> None:
         self.spec = spec
@@ -225,7 +225,7 @@ def _first_rows(spec: ScanSpec, reader: SplitReader) -> Numbers:
         if len(own) < len(set(names)):
             columns[SCORE] = pa.array(scores.scores(numbers))
         if len(best) == spec.limit:
-            # Few rows sort before the last of those found so far; only they are sorted.
+            # Only rows that sort before the current last row are sorted; these are few.
             key = spec.order[0]
             near = _not_after(columns[key.column], sort_values[key.column][-1], key)
             columns = {name: column.filter(near) for name, column in columns.items()}
@@ -275,7 +275,7 @@ def first_rows(columns: Mapping[str, pa.Array], order: Sequence[SortKey], count:
     directions: list[tuple[str, str]] = []
     for number, key in enumerate(order):
         values = columns[key.column]
-        # Arrow puts the nulls of all keys on one side, so they get a key of their own.
+        # Arrow has one null placement for all keys, so nulls get a separate key.
         missing = values.is_null().cast(pa.int8())
         keys[f"null{number}"] = missing
         directions.append((f"null{number}", "descending" if key.nulls_first else "ascending"))

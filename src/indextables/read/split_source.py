@@ -1,7 +1,7 @@
 """Open splits: their rows by number or in order, and their index.
 
-Footers and page indexes are cached in the process. The cache holds no store, and its entries are found only
-with the credentials that they were read with.
+Footers and page indexes are cached in the process. The cache has no stores, and its keys include the
+credentials that an entry was read with.
 """
 
 import logging
@@ -40,16 +40,16 @@ from indextables.store import CacheScope, Store
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 _MAX_CACHED = 1024
-# So many splits that were open once are remembered: their indexes are in the disk cache.
+# The maximum number of splits that are remembered as open before: their indexes are in the disk cache.
 _MAX_READ = 100_000
-# Pages of a split have few rows: rows that are spread evenly lie in all of them above this share.
+# Pages of a split have few rows: above this share, evenly spread rows are in all pages.
 DENSE = 0.01
 
 _logger = logging.getLogger(__name__)
-# Fewer rows of splits of IndexTables for Scala are indexed without a warning.
+# Indexing at least so many rows of splits of IndexTables for Scala is logged as a warning.
 _MANY_ROWS = 50_000
 _REPORT_SECONDS = 5.0
-# After such a pause, rows are counted anew.
+# After such a pause, the count of rows starts again.
 _PAUSE_SECONDS = 60.0
 
 
@@ -62,7 +62,7 @@ class SplitSource(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it has itself."""
+        """The columns of its rows, without partition columns."""
 
     def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows with these numbers, which are ascending."""
@@ -71,9 +71,9 @@ class SplitSource(Protocol):
         """All rows in order."""
 
     def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
-        """Its index, open; the fields of the columns will be needed."""
+        """Open its index, and prefetch the fields of the columns."""
 
-    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
+    def is_index_local(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
 
     @property
@@ -111,7 +111,8 @@ class QuickwitSplitState:
     """The number of rows of a split that the original wrote."""
 
     def __init__(self, store: Store, ref: SplitRef) -> None:
-        # Its index, once built, is in the disk cache: the reader must have permission to read the split.
+        # A read of the split, since its index may be in the disk cache: this reader needs the permission,
+        # too.
         store.get_range(ref.path, ref.size - 1, ref.size)
         self.num_records = ref.num_records
 
@@ -123,11 +124,11 @@ class QuickwitSplitState:
 class ParquetSplit:
     """A split with rows in Parquet and the index in the same file."""
 
-    def __init__(self, store: Store, facts: ParquetSplitState) -> None:
+    def __init__(self, store: Store, state: ParquetSplitState) -> None:
         self._store = store
-        self.footer = facts.footer
-        self.rows = RowReader(store, self.footer, facts.rows)
-        self.term_filters = facts.term_filters(store)
+        self.footer = state.footer
+        self.rows = RowReader(store, self.footer, state.rows)
+        self.term_filters = state.term_filters(store)
 
     @property
     def num_records(self) -> int:
@@ -136,7 +137,7 @@ class ParquetSplit:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that it has itself."""
+        """The columns of its rows, without partition columns."""
         return self.footer.schema
 
     def fetch(self, numbers: Numbers, columns: Sequence[str], batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -148,10 +149,10 @@ class ParquetSplit:
         return self.rows.scan(columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
     def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
-        """Its index, open; the fields of the columns will be needed."""
+        """Open its index, and prefetch the fields of the columns."""
         return open_index(self._store, self.footer, options, columns)
 
-    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
+    def is_index_local(self, options: Options, columns: Iterable[str]) -> bool:
         """Whether the index of these columns is on the local disk."""
         return is_cached(self._store, self.footer, options, columns)
 
@@ -166,10 +167,10 @@ class QuickwitSplit:
 
     term_filters: TermFilters | None = None
 
-    def __init__(self, store: Store, ref: SplitRef, table: TableContext, facts: QuickwitSplitState) -> None:
+    def __init__(self, store: Store, ref: SplitRef, table: TableContext, state: QuickwitSplitState) -> None:
         self._store = store
         self._ref = ref
-        self._state = facts
+        self._state = state
         self._options = table.options
         self._mapping = table.mappings[ref.mapping]
         partitions = {name.lower() for name in table.partition_columns}
@@ -198,12 +199,12 @@ class QuickwitSplit:
                 yield from slice_batch(batch.slice(start, batch_rows), batch_bytes)
 
     def index(self, options: Options, columns: Sequence[str]) -> IndexSearcher:
-        """Its rows, indexed by us: all fields."""
+        """Index its rows, with all fields."""
         del columns
         return open_rebuilt_index(self._store, self._as_footer(), options, self._build)
 
-    def index_at_hand(self, options: Options, columns: Iterable[str]) -> bool:
-        """It takes reading all rows, so only a search is worth it."""
+    def is_index_local(self, options: Options, columns: Iterable[str]) -> bool:
+        """Always false: indexing reads all rows, so only a search builds the index."""
         del options, columns
         return False
 
@@ -232,7 +233,7 @@ class QuickwitSplit:
 
 @dataclass(slots=True)
 class _Build:
-    """The rows of a table that were indexed here lately."""
+    """The number of rows of a table that this process indexed recently."""
 
     rows: int = 0
     ended: float = 0.0
@@ -247,7 +248,7 @@ def needs_indexing(refs: Iterable[SplitRef]) -> bool:
 
 
 class _BuildProgress:
-    """Warns that splits of IndexTables for Scala are indexed before they can be searched, and how far it is.
+    """Logs that splits of IndexTables for Scala are indexed before they can be searched, and the progress.
 
     The rows of all splits that a table needs within a short time are counted together.
     """
@@ -256,12 +257,12 @@ class _BuildProgress:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew, as in a forked child: a thread of the parent may hold the lock."""
+        """Reset in a forked child: a thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         self._builds: dict[str, _Build] = {}
 
     def count(self, batches: Iterator[pa.RecordBatch], url: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """The same batches of a split of so many rows; now and then the number of rows is reported."""
+        """Return the batches of a split with so many rows; their number is logged from time to time."""
         build = self._begin(url, rows)
         for batch in batches:
             yield batch
@@ -279,7 +280,7 @@ class _BuildProgress:
         if warn:
             _logger.warning(
                 "%s was written by IndexTables for Scala: its rows are indexed on this machine before they "
-                "can be searched; to do this once for all, run CONVERT INDEXTABLES '%s'",
+                "can be searched; to convert them permanently, run CONVERT INDEXTABLES '%s'",
                 url, url,
             )  # fmt: skip
         return build
@@ -304,7 +305,7 @@ _were_open: Cache[tuple[CacheScope, str, int], bool] = Cache(_MAX_READ)
 
 
 def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
-    """A split, open for reading; what was read of it before is not read again."""
+    """Open a split for reading; its footer may be cached."""
     if ref.source_file is not None:
         from indextables.read.companion_split import UnindexedSplit
 
@@ -324,7 +325,7 @@ def open_split(store: Store, ref: SplitRef, table: TableContext) -> SplitSource:
 
 
 def is_open(store: Store, ref: SplitRef) -> bool:
-    """Whether the footer of a split was read before."""
+    """Whether the footer of a split is cached."""
     return _splits.has((store.cache_scope, ref.path, ref.size))
 
 
@@ -334,7 +335,7 @@ def was_open(store: Store, ref: SplitRef) -> bool:
 
 
 def max_open_splits() -> int:
-    """How many splits stay open in this process."""
+    """The maximum number of splits that stay open in this process."""
     return max_open_files(_MAX_CACHED)
 
 
@@ -346,7 +347,8 @@ def close_splits() -> int:
     """Close all splits and indexes that this process has open; returns the number of splits."""
     count = len(_splits.clear())
     _were_open.clear()
-    # Without a file handle left, nothing can be imported; and what was not imported has opened nothing.
+    # Looked up, not imported: without a free file handle imports fail, and an unused module has no open
+    # files.
     sources = sys.modules.get("indextables.source.description")
     if sources is not None:
         sources.close_source_readers()

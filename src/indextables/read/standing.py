@@ -33,7 +33,7 @@ class StandingQuery:
 
 
 def standing_queries(definitions: Mapping[str, object]) -> tuple[StandingQuery, ...]:
-    """Saved queries by their ids; a value is a query, or a mapping with `query` and perhaps `field`.
+    """Saved queries by their ids; a value is a query, or a mapping with `query` and optionally `field`.
 
     Raises:
         OptionError: there is none, or a value is something else.
@@ -44,7 +44,7 @@ def standing_queries(definitions: Mapping[str, object]) -> tuple[StandingQuery, 
         if not isinstance(members, Mapping) or not _is_query(members):
             raise OptionError(
                 f"the standing query '{key}' is {value!r}, but a query, or a mapping with 'query' and "
-                "perhaps 'field', is expected"
+                "optionally 'field', is expected"
             )
         queries.append(StandingQuery(str(key), members["query"], members.get("field")))
     if not queries:
@@ -109,7 +109,7 @@ def watch(
 ) -> Iterator[pa.Table]:
     """The rows that new versions insert and that match a query, with the ids of the queries.
 
-    The index of each new split is the one that it has: nothing is indexed again.
+    The existing index of each new split is used.
     """
     for first, end in new_versions(log, opened, since, interval=interval, timeout=timeout):
         snapshot = inserted_splits(log, first, end)

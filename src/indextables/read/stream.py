@@ -1,11 +1,11 @@
-"""A table as a stream: offsets, and the splits between two of them.
+"""A table as a streaming source: offsets, and the splits between two of them.
 
 ```
 initial snapshot, split by split ─► changes of version n+1, split by split ─► of n+2 ─► ...
 ```
 
-Nothing is remembered between calls. What an offset means depends on the log alone, so a stream that starts
-again from a checkpoint reads the same splits.
+There is no state between calls. The splits of an offset are determined by the log alone, so a stream that
+restarts from a checkpoint reads the same splits.
 """
 
 import dataclasses
@@ -39,14 +39,14 @@ from indextables.options import Options, streaming
 from indextables.records import dataclass
 from indextables.schema.spark import column_difference
 
-# So many versions are read at a time.
+# How many versions are read at a time.
 _WINDOW = 100
-# The backlog is counted over at most so many versions.
+# The maximum number of versions for which the backlog is counted.
 _MAX_COUNTED_VERSIONS = 1000
 
 
 class StreamError(IndexTablesError):
-    """A stream from a table cannot continue; the message says with which options it can."""
+    """A stream from a table cannot continue; the message names options with which it can."""
 
 
 # A version, or a number of splits.
@@ -55,18 +55,19 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A place in the stream: all splits before it were read.
+    """A position in the stream: all splits before it were read.
 
     Attributes:
-        table: the id of the table, by which one that took its place is recognised.
+        table: the id of the table, to detect another table at the same place.
         version: the version to read next.
-        index: the number of its splits that were read already.
-        initial: whether its splits are all of the table, and not those that it changed.
+        index: the number of splits of that version that were read already.
+        initial: whether all splits of the table at that version are read, not only those that it changed.
         first: the version at which the stream started.
         whole: whether it started with all splits of that version.
 
-    Spark keeps where a micro-batch ends. Where the first one began it does not: it asks for the start of the
-    stream again when it repeats that batch, and the table may have changed since. So every offset says it.
+    Spark stores the end of each micro-batch, but not the start of the first one: when it repeats that batch,
+    it requests the initial offset again, and the table may have changed since. So every offset includes the
+    start.
     """
 
     table: str
@@ -87,7 +88,7 @@ class Offset:
         return cls(table, version, 0, whole, version, whole)
 
     def to_json(self) -> str:
-        """The offset as Spark keeps it; equal offsets have equal texts."""
+        """The offset as JSON, which Spark stores; equal offsets have equal texts."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
     @classmethod
@@ -108,7 +109,7 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a stream has still to read; versions beyond the first thousand are not counted."""
+    """The versions and splits that a stream has not read yet; at most a thousand versions are counted."""
 
     splits: int = 0
     size: int = 0
@@ -132,12 +133,12 @@ class _Unit:
         return [size for part in self.parts for size in part.files["size"].to_pylist()]
 
     def after(self) -> Offset:
-        """The offset behind all its splits."""
+        """The offset after all its splits."""
         version = self.offset.version + 1 if self.following is None else self.following
         return replace(self.offset, version=version, index=0, initial=False)
 
     def between(self, start: int, end: int | None) -> list[ChangedSplits]:
-        """Some of its splits, by their places."""
+        """Some of its splits, by their positions."""
         units = []
         place = 0
         for part in self.parts:
@@ -157,8 +158,8 @@ class TableStream:
 
         Args:
             log: the table.
-            options: what is read, how much at a time, and what to do about deleted rows.
-            schema: the table's columns as the stream knows them (`StructType.json`).
+            options: options of the stream: its start, rate limits, and the handling of deleted rows.
+            schema: the columns of the stream (`StructType.json`).
         """
         self._log = log
         self._options = options
@@ -173,7 +174,7 @@ class TableStream:
             first: the first version whose changes are read; None for all rows of the newest version first.
 
         Raises:
-            OptionError: there is no such version, and it is not the next one.
+            OptionError: the version is neither in the table nor the next one.
             ProtocolError: the table is a companion index.
         """
         newest = self._log.snapshot()
@@ -189,7 +190,7 @@ class TableStream:
         return Offset.start(newest.metadata.id, first)
 
     def end(self) -> Offset:
-        """The offset behind the newest version."""
+        """The offset after the newest version."""
         return _behind(self._log.snapshot())
 
     def progress(
@@ -225,7 +226,7 @@ class TableStream:
         size = None if unlimited else self._options.get(streaming.MAX_BYTES)
         versions = None if unlimited else self._options.get(streaming.MAX_VERSIONS)
         end = start
-        count = taken_size = 0
+        count = total_size = 0
         try:
             for number, unit in enumerate(self._units(start, until, newest)):
                 if number == versions:
@@ -233,19 +234,19 @@ class TableStream:
                 sizes = unit.sizes
                 for place in range(unit.offset.index, len(sizes)):
                     full = count == files
-                    if full or (size is not None and count and taken_size + sizes[place] > size):
+                    if full or (size is not None and count and total_size + sizes[place] > size):
                         return replace(unit.offset, index=place) if place > unit.offset.index else end
                     count += 1
-                    taken_size += sizes[place]
+                    total_size += sizes[place]
                 end = unit.after()
         except (StreamError, SchemaError):
-            # What comes before the version that stops the stream is read first.
+            # Versions before the one that stops the stream are read first.
             if end == start:
                 raise
         return end
 
     def backlog(self, offset: Offset, newest: Snapshot | None = None) -> Backlog:
-        """What there is to read behind an offset; versions that stop the stream count, too."""
+        """The backlog after an offset; includes versions that stop the stream."""
         splits = size = versions = 0
         lenient = TableStream(self._log, _lenient(self._options))
         for unit in lenient._units(offset, None, newest):
@@ -260,8 +261,8 @@ class TableStream:
     def snapshot(self, start: Offset, end: Offset, newest: Snapshot | None = None) -> Snapshot:
         """The splits between two offsets, as a snapshot; `newest` is the newest version, if it was read.
 
-        If they are not of one stream, `start` is the start of a stream that was computed anew, for the first
-        micro-batch of the one that `end` belongs to.
+        If they belong to different streams, Spark computed the initial offset again, and the batch is the
+        first one of the stream of `end`.
         """
         newest = newest or self._log.snapshot()
         self._check_table(end, newest)
@@ -355,12 +356,12 @@ class TableStream:
         """The versions from an offset up to the first one whose changes can be read.
 
         Raises:
-            StreamError: no option allows to leave them out.
+            StreamError: no option allows to skip them.
         """
         following = error.latest + 1 if error.earliest is None else error.earliest
         if self._options.get(streaming.FAIL_ON_DATA_LOSS) or following <= offset.version:
             raise StreamError(
-                f"{error}. To continue this stream without the versions that are gone, set "
+                f"{error}. To continue this stream without the deleted versions, set "
                 f"failOnDataLoss=false; or start with another checkpoint location, with "
                 f"startingVersion={following}, or without it to read all rows of the table as it is now"
             ) from error
@@ -383,14 +384,14 @@ class TableStream:
             return []
         what = "replaced" if changes.inserted.num_rows else "deleted"
         remedy = (
-            "ignoreChanges=true (rows that it inserts are returned, those that were there before once more)"
+            "ignoreChanges=true (returns all rows that it wrote, also those that existed before)"
             if changes.inserted.num_rows
             else "ignoreDeletes=true"
         )
         raise StreamError(
             f"version {changes.version} ({changes.operation or 'of another engine'}) of the table at {url} "
             f"{what} rows, which a stream of inserted rows cannot show; set {remedy} or "
-            "skipChangeCommits=true (such versions are left out), read deleted rows too with "
+            "skipChangeCommits=true (such versions are skipped), read deleted rows too with "
             "readChanges=true, or start with another checkpoint location"
         )
 
@@ -402,10 +403,10 @@ class TableStream:
             raise _replaced(newest.url)
 
     def _check_schema(self, changes: VersionChanges, newest: Snapshot) -> None:
-        """Stop where the columns change; after a restart the stream has the new ones.
+        """Stop the stream at a version that changes the columns; after a restart the stream has the new ones.
 
         Raises:
-            SchemaError: the version has a column that the stream does not know, or of another type.
+            SchemaError: the version has a column that the stream lacks, or of another type.
         """
         if self._schema is None or changes.metadata is None:
             return
@@ -416,7 +417,7 @@ class TableStream:
             return
         remedy = "start the query again to continue with the new columns"
         if column_difference(newest.metadata.schema_string, self._schema) is None:
-            # The stream has the newest columns; this version is of a time before some were dropped.
+            # The stream has the newest columns; this version has some that were dropped later.
             if retyped is None:
                 return
             remedy = "start with another checkpoint location, or after that version"

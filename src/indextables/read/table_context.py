@@ -1,6 +1,6 @@
-"""The table and its splits as a read needs them; both can be pickled and hold no secrets.
+"""The table and its splits for a read; picklable, without secrets.
 
-Splits that filter bundles show to have no matching row are left out.
+Splits that have no matching row according to filter bundles are skipped.
 """
 
 import logging
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 # Splits that were skipped by their term filters.
 SKIPPED = "indextables.read.splits_skipped_by_terms"
-# In `splitTags` of an entry that is no split: a source file that a companion index does not have.
+# In `splitTags` of an entry without a split: a source file that a companion index does not cover.
 UNINDEXED_TAG = "unindexed"
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRef:
-    """A split as the log names it; `partition` holds the value of each partition column."""
+    """A split by its entry in the log; `partition` has the value of each partition column."""
 
     path: str
     size: int
@@ -79,8 +79,8 @@ class SplitRef:
 
 
 @dataclass(frozen=True, slots=True)
-class ConditionFacts:
-    """A condition (kept alive: facts are found by its identity), and what every split needs of it.
+class ConditionColumns:
+    """A condition, and its columns. It is referenced here, since its id is the key of this object.
 
     `columns` are those of the condition and of its searches. `compared` are those of the condition without
     its searches, in lower case.
@@ -94,14 +94,14 @@ class ConditionFacts:
 
 @dataclass(frozen=True)
 class TableContext:
-    """What a read needs of its table, whichever splits it reads; picklable, without secrets."""
+    """The table of a read, independent of the splits; picklable, without secrets."""
 
     url: str
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     mappings: tuple[Mapping, ...]
     options: Options
-    # Of a companion index: the table whose rows it has.
+    # For a companion index: its source.
     source: "SourceDescription | None" = None
 
     @cached_property
@@ -125,35 +125,35 @@ class TableContext:
         return query
 
     def __getstate__(self) -> dict[str, object]:
-        """The fields alone: compiled queries cannot be pickled."""
+        """The fields without cached values: compiled queries cannot be pickled."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def filter_plans(self) -> SharedPlans:
-        """The filter plans of the query, which its splits share."""
+        """The filter plans of the query, which are shared by its splits."""
         return SharedPlans()
 
     @cached_property
-    def _conditions(self) -> dict[int, "ConditionFacts"]:
+    def _conditions(self) -> dict[int, "ConditionColumns"]:
         return {}
 
-    def facts_of(self, condition: Predicate) -> "ConditionFacts":
-        """What is needed of a condition for every split, computed once."""
-        if (facts := self._conditions.get(id(condition))) is None:
+    def condition_columns(self, condition: Predicate) -> "ConditionColumns":
+        """The columns of a condition, computed once for all splits."""
+        if (columns := self._conditions.get(id(condition))) is None:
             names = [self.column(column.path[0]).name for column in columns_of(condition)]
             for search in searches_of(condition):
                 names += required_columns(self.bound_query(search))
             own = frozenset(column.path[0].lower() for column in columns_of(condition))
-            facts = ConditionFacts(condition, tuple(names), own, has_search(condition))
-            self._conditions[id(condition)] = facts
-        return facts
+            columns = ConditionColumns(condition, tuple(names), own, has_search(condition))
+            self._conditions[id(condition)] = columns
+        return columns
 
     @cached_property
     def _required(self) -> dict[tuple[int, int], tuple[Predicate, Mapping, Requirement | None]]:
         return {}
 
     def required_terms(self, condition: Predicate, mapping: Mapping) -> Requirement | None:
-        """The terms that a split with this mapping needs for a condition; computed once for both."""
+        """The terms that a split with this mapping needs for a condition; cached."""
         key = (id(condition), id(mapping))
         if (entry := self._required.get(key)) is None:
             required = required_terms(condition, mapping, self.bound_query)
@@ -167,9 +167,9 @@ class TableContext:
     def fold(self, where: Predicate, constants: DictOf[str, pa.Scalar]) -> Predicate:
         """The condition with constant columns of a split replaced by their values.
 
-        Splits with the same values have the same object, so that they share what is computed for it.
+        Splits with the same values get the same object, so that they share cached results for it.
         """
-        own = self.facts_of(where).compared.intersection(constants)
+        own = self.condition_columns(where).compared.intersection(constants)
         if not own:
             return where
         key = (id(where), *((name, constants[name]) for name in sorted(own)))
@@ -215,7 +215,7 @@ class TableContext:
         """
         if self.mappings and column not in self.text_columns:
             raise PredicateError(
-                f"'{column}' is not indexed as text, so nothing in it can be highlighted; index it so: "
+                f"'{column}' is not indexed as text, so it cannot be highlighted; index it as text: "
                 f"spark.indextables.indexing.typemap.{column} = text"
             )
 
@@ -231,28 +231,28 @@ class TableContext:
         return field
 
     def select_fields(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The fields of these columns, in this order, as the table names them; None for all columns."""
+        """The fields of these columns, in this order, with the table's names; None for all columns."""
         return self.schema if columns is None else pa.schema([self.column(name) for name in columns])
 
 
 # --- filter bundles ---------------------------------------------------------------------------------
 
-# The directory of a bundle says which splits it has; then one range for each term of a condition tests that
-# term in all of them, before any of them is opened (PROTOCOL.md, "Filter bundles"). Splits that are in no
-# bundle, as those after the newest state, are tested when they are opened.
+# The directory of a bundle lists its splits; one range for each term of a condition tests that term in all of
+# them, before any of them is opened (PROTOCOL.md, "Filter bundles"). Splits that are in no bundle, such as
+# those after the newest state, are tested when they are opened.
 
 _logger = logging.getLogger(__name__)
 
-# Of fewer splits, opening them takes no longer.
+# With fewer splits, opening them takes no longer than testing bundles.
 _FEW_SPLITS = 4
-# Opening a split reads about as much: directories that are larger for each split are not read.
+# About the bytes that opening a split reads: directories with more bytes per split are not read.
 _SPLIT_BYTES = 64 << 10
-# Bundles of up to so many bytes beside their directory are read whole.
+# Bundles with up to so many bytes besides their directory are read completely.
 _WHOLE_BYTES = 128 << 10
-# Terms that need more than this of one bundle are not tested.
+# Terms that need more bytes than this of one bundle are not tested.
 _MAX_READ_BYTES = 8 << 20
-# The directories and pages of this process.
-_MAX_KEPT_BYTES = 64 << 20
+# The maximum size of cached directories and pages in this process.
+_MAX_CACHE_BYTES = 64 << 20
 
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 RequirementOf = Callable[[Mapping], Requirement | None]
@@ -276,14 +276,14 @@ _pages: Cache[tuple[CacheScope, str, int], Bits] = Cache(weigh=lambda page: int(
 
 
 def forget_bundles() -> None:
-    """Release what was read of bundles, and plans."""
+    """Release the cached parts of bundles, and plans."""
     _bundles.clear()
     _pages.clear()
     _plans.clear()
 
 
 class BundledFilters:
-    """The filter bundles of a snapshot, for some of its splits."""
+    """Tests some splits of a snapshot with its filter bundles."""
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, options: Options, keys: Keys | None) -> None:
         """`files` are the entries of the splits; `keys` their keys (`split_keys`), if they are known."""
@@ -294,12 +294,12 @@ class BundledFilters:
         self._at_once = options.get(reading.CONCURRENT_OPENS)
 
     def may_hold(self, mappings: Sequence[Mapping], own: Rows, required: RequirementOf) -> Mask:
-        """Which splits can have a row with the required terms; others cannot.
+        """Which splits can have a row with the required terms.
 
         Args:
             mappings: The mappings of the splits.
-            own: The number of each split's mapping.
-            required: The terms that a split with a mapping needs; None if that is not known.
+            own: For each split the number of its mapping.
+            required: Returns the terms that a split with a mapping needs; None if it needs none.
         """
         result = np.ones(self._files.num_rows, np.bool_)
         requirements = {
@@ -336,7 +336,7 @@ class BundledFilters:
                     test = _BundleTest(self._log, bundle.path, opened, requirement)
                     mask[rows] = test.may_hold()[places[rows]]
         except (SplitError, StoreError) as error:
-            # The filters in the splits do the same.
+            # The filters in the splits are used instead.
             _warn(f"{self._log.url}/{bundle.path}", str(error))
         return mask
 
@@ -348,13 +348,13 @@ class BundledFilters:
             data = self._log.get_range(bundle.path, start, bundle.size)
             directory = BundleDirectory.decode(data[-bundle.directory :], bundle.size)
             opened = _OpenBundle(directory, start, data if is_small else b"")
-            _bundles.put(key, opened, max_weight=_MAX_KEPT_BYTES)
+            _bundles.put(key, opened, max_weight=_MAX_CACHE_BYTES)
         return opened
 
 
 @lru_cache(maxsize=64)
 def _warn(url: str, problem: str) -> None:
-    """Warn once of each bundle: answers are the same without it, but slower."""
+    """Log a warning, once for each bundle: results are the same without it, but slower."""
     _logger.warning("the filter bundle %s is not used: %s", url, problem)
 
 
@@ -421,7 +421,7 @@ class _BundleTest:
         missing.sort(key=lambda page: page[0].page_range(page[1]))
         for (group, number), data in zip(missing, self._bytes(missing), strict=True):
             page = self._read[group.offset, number] = group.decode_page(number, data)
-            _pages.put((scope, self._path, group.page_range(number)[0]), page, max_weight=_MAX_KEPT_BYTES)
+            _pages.put((scope, self._path, group.page_range(number)[0]), page, max_weight=_MAX_CACHE_BYTES)
 
     def _bytes(self, pages: Iterable[tuple[FilterGroup, int]]) -> Sequence[bytes | memoryview]:
         ranges = [group.page_range(number) for group, number in pages]
@@ -460,7 +460,7 @@ class SplitPlan:
         return _refs(self.files, self.own, self.table.schema, self.table.partition_columns)
 
     def without_terms(self, where: Predicate | None) -> "SplitPlan":
-        """Without the splits of which filter bundles show that they have no row for a condition."""
+        """The plan without splits that have no matching row according to filter bundles."""
         mask = None if where is None else self.may_hold(lambda each: self.table.required_terms(where, each))
         if mask is None or mask.all():
             return self
@@ -473,7 +473,7 @@ class SplitPlan:
         return SplitPlan(self.table, files, None, self.own[mask], self.whole, self.rows[mask])
 
     def may_hold(self, required: RequirementOf) -> Mask | None:
-        """Which splits can have the terms that a mapping needs, by filter bundles; None without them."""
+        """Which splits can have the required terms, by filter bundles; None without bundles."""
         return (
             None if self.filters is None else self.filters.may_hold(self.table.mappings, self.own, required)
         )
@@ -487,7 +487,7 @@ def plan_splits(
     *,
     by_terms: bool = True,
 ) -> SplitPlan:
-    """The table, and the splits that may hold a row for which the condition is true.
+    """The table, and the splits that may have a row for which the condition is true.
 
     Args:
         snapshot: The version to read.
@@ -519,13 +519,13 @@ def plan_splits(
     return plan.without_terms(where) if by_terms else plan
 
 
-# Lists of more splits are planned anew by each query: their references would take much memory.
+# Longer lists are planned again by each query: their references would need much memory.
 _MAX_PLANNED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _WholePlan:
-    """All splits of a snapshot, whose file list is in the cache, as every plan needs them."""
+    """The plan of all splits of a snapshot whose file list is in the cache."""
 
     listed: "ref[pa.Table]"
     mappings: tuple[Mapping, ...]
@@ -565,7 +565,7 @@ def _plan_with(snapshot: Snapshot, files: pa.Table) -> tuple[_WholePlan | None, 
 
 
 def table_context(snapshot: Snapshot, options: Options) -> TableContext:
-    """The table as a whole, whichever of its splits are read."""
+    """The context of a table, independent of the splits that are read."""
     if (mapping := _only_mapping(snapshot)) is not None:
         return _context(snapshot, (mapping,), options)
     listed = snapshot.files()
@@ -586,7 +586,7 @@ def _context(snapshot: Snapshot, mappings: tuple[Mapping, ...], options: Options
 
 
 def _source(snapshot: Snapshot, options: Options) -> "SourceDescription | None":
-    # Reading other tables is imported for companion indexes only: most tables are none.
+    # Imported for companion indexes only, since most tables are not companion indexes.
     from indextables.source.companion import CompanionProperties
 
     companion = CompanionProperties.of(snapshot)
@@ -627,7 +627,7 @@ def partition_values(files: pa.Table, schema: pa.Schema, columns: Sequence[str])
             row = int(parsed.unreadable.argmax())
             raise SchemaError(
                 f"the partition value '{texts[row]}' of the column '{name}' in {files['path'][row]} is not "
-                f"a {schema.field(name).type}; the log was written by another system: rewrite that partition"
+                f"a {schema.field(name).type}; another engine wrote the log: rewrite that partition"
             )
         arrays[name] = parsed.values
     return arrays
@@ -667,7 +667,7 @@ def _only_mapping(snapshot: Snapshot) -> Mapping | None:
 
 
 def _registered(snapshot: Snapshot) -> tuple[Mapping, ...]:
-    """The mappings in the log's registry, for a table or a part of one that has no splits."""
+    """The mappings in the log's registry, for a read without splits."""
     mappings = []
     for text in snapshot.registry.values():
         try:

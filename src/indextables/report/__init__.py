@@ -1,4 +1,4 @@
-"""The report: one HTML page about a table's health, with advice what to do next."""
+"""The report: one HTML page about a table's health, with recommendations."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _MAX_COLUMNS = 40
 
 
 def report_page(table: Table) -> str:
-    """Return the report on a table, as HTML that needs nothing else."""
+    """Return the report on a table, as a self-contained HTML page."""
     health = table_health(table)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined

@@ -1,4 +1,4 @@
-"""The health of a table: figures and charts of the report, and advice what to do next.
+"""The health of a table: figures and charts of the report, and recommendations.
 
 Text of charts is HTML, so that it keeps its size on a phone; only lines are SVG, which may be stretched.
 """
@@ -19,7 +19,7 @@ from indextables.sizes import format_size
 from indextables.split.index.cache import CacheStats
 from indextables.table import Table
 
-# The most points of a line, and the most of them that are marked.
+# The maximum number of points of a line, and of marked points.
 _MAX_POINTS = 240
 _MAX_MARKS = 80
 
@@ -51,7 +51,7 @@ class Point:
 
     @property
     def tooltip(self) -> str:
-        """What happened, and the table after it."""
+        """The operation of the version, and the table after it."""
         return (
             f"version {self.version} ({self.time:%Y-%m-%d %H:%M} UTC): {self.operation}, then "
             f"{format_size(self.bytes)} in {self.splits} splits"
@@ -83,28 +83,28 @@ class LineChart:
 def line_chart(
     points: Sequence[Point], value: Callable[[Point], float], text: Callable[[float], str], label: str
 ) -> LineChart:
-    """Lay out a figure over versions; versions that did more than add rows are marked, and the last one.
+    """Lay out a figure over versions; marks the last version, and versions that did more than add rows.
 
     Args:
         points: at least two, in the order of their versions.
         value: the figure.
         text: how a figure is shown.
-        label: what the figure is.
+        label: the name of the figure.
     """
-    drawn = _sample(points, _MAX_POINTS)
-    maximum = max(value(point) for point in drawn) or 1
+    sample = _sample(points, _MAX_POINTS)
+    maximum = max(value(point) for point in sample) or 1
     first, last = points[0].version, points[-1].version
 
     def place(point: Point) -> tuple[float, float]:
         return 100 * (point.version - first) / max(last - first, 1), 100 * (1 - value(point) / maximum)
 
-    marked = _sample([point for point in drawn if not point.appends], _MAX_MARKS)
+    marked = _sample([point for point in sample if not point.appends], _MAX_MARKS)
     if points[-1].appends:
         marked.append(points[-1])
     return LineChart(
         label=label,
         maximum=text(maximum),
-        points=" ".join(f"{x:.2f},{y:.2f}" for x, y in map(place, drawn)),
+        points=" ".join(f"{x:.2f},{y:.2f}" for x, y in map(place, sample)),
         marks=tuple(Mark(*place(point), point) for point in marked),
         first=first,
         last=last,
@@ -128,7 +128,7 @@ def _sample(points: Sequence[Point], most: int) -> list[Point]:
 _MAX_ROWS = 20
 # Splits below this size are worth merging, if a partition has several of them.
 _SMALL_SPLIT = 64 << 20
-# Small splits, and versions without a checkpoint, from which advice is given.
+# The number of small splits, or of versions since the last checkpoint, from which advice is given.
 _MANY = 8
 _OLD_CHECKPOINT = 50
 
@@ -272,7 +272,7 @@ def plural(number: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do, why, and the command that does it."""
+    """A recommendation, its reason, and the command for it."""
 
     title: str
     reason: str
@@ -280,7 +280,7 @@ class Advice:
 
 
 def advice_for(health: TableHealth) -> Iterator[Advice]:
-    """Return what would improve the table; nothing if it is in good shape."""
+    """Return recommendations for the table; none if it is in good shape."""
     path = shlex.quote(health.url.removeprefix("file://"))
     if health.mergeable >= _MANY:
         yield Advice(

@@ -1,1 +1,1 @@
-"""Column types of Spark and Arrow, statistics, and the texts of values in the log."""
+"""Column types of Spark and Arrow, statistics, and the text form of values in the log."""

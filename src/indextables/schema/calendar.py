@@ -26,7 +26,7 @@ _UTC_NAMES = frozenset({"UTC", "Z", "GMT", "UT", "ETC/UTC", "ETC/GMT", "UNIVERSA
 
 # --- days and dates -----------------------------------------------------------------------------------
 
-# The calendar repeats every 400 years (146,097 days). Years start in March here, so that the leap day is the
+# The calendar repeats every 400 years (146,097 days). Here years start in March, so that the leap day is the
 # last day of a year.
 
 
@@ -101,7 +101,7 @@ def parse_timestamp(text: str, *, zoned: bool) -> int | None:
 
     Args:
         text: A date, or a date and a time. Without a zone it is in UTC.
-        zoned: Whether the text may name a zone.
+        zoned: Whether the text may have a zone.
     """
     if (days := parse_date(text)) is not None:
         return days * DAY_MICROS
@@ -133,7 +133,7 @@ def parse_date_literal(text: str) -> int | None:
 
 
 def parse_timestamp_literal(text: str, zone: str | None) -> int | None:
-    """Microseconds of a timestamp: since 1970 in UTC with a zone, else of the local clock.
+    """The microseconds of a timestamp: since 1970 in UTC if there is a zone, else in local time.
 
     A zone within the text takes precedence over `zone`. Without `zone` it is ignored, as in Spark.
     """
@@ -163,7 +163,7 @@ def is_utc(zone: str) -> bool:
 
 
 def to_utc(local: int, zone: str) -> int:
-    """The instant at which a clock in the zone shows a time; both in microseconds.
+    """Convert a local time in a zone to UTC, in microseconds.
 
     Within a gap of the clock, the offset before the gap is used. Of two possible instants, the earlier is
     returned.

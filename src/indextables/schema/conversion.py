@@ -1,7 +1,7 @@
-"""Which rows a table takes: storage types, conversion to them, and schema evolution.
+"""Storage types, conversion of rows to them, and schema evolution.
 
-A conversion keeps every value, or is refused with the name of the column: nothing is rounded, truncated or
-wrapped.
+A conversion preserves every value, or raises an error with the name of the column: values are never rounded,
+truncated or wrapped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -91,7 +91,7 @@ def cast_stream(
 
 
 def _split_and_cast(batch: pa.RecordBatch, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
-    # Rows have different sizes: a slice with the largest ones may still be far too large.
+    # Rows differ in size, so a slice with the largest ones may still be too large.
     if batch.num_rows > 1 and batch.nbytes > 4 * size:
         half = batch.num_rows // 2
         yield from _split_and_cast(batch.slice(0, half), schema, size)
@@ -146,7 +146,7 @@ def _storage_field(field: pa.Field, path: str) -> pa.Field:
     metadata_ = field.metadata or {}
     metadata = {key: value for key, value in metadata_.items() if key == METADATA_KEY}
     named = parse_spark_type(metadata_[TYPE_KEY].decode())[0] if TYPE_KEY in metadata_ else None
-    # A tag of another type was left behind by a cast, and is ignored.
+    # A tag of another type remains from a cast, and is ignored.
     arrow = named if named == field.type else _storage_type(field.type, path)
     if named == arrow:
         metadata[TYPE_KEY] = metadata_[TYPE_KEY]
@@ -200,7 +200,7 @@ def _storage_decimal(arrow: pa.DataType, path: str) -> pa.DataType:
 
 
 def _decode(array: pa.Array) -> pa.Array:
-    """The array without dictionary or run-end encoding, and the storage of an extension type."""
+    """The array without dictionary or run-end encoding; of an extension type the storage array."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pt.is_dictionary(array.type):
@@ -216,7 +216,7 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pt.is_struct(target):
         return _convert_struct(array, target, path)
     if pt.is_map(target):
-        # `take` copies the entries of a slice only, and none below a null.
+        # `take` copies only the entries of the slice that are not below a null.
         packed = array.take(pa.array(np.arange(len(array))))
         keys = convert_array(packed.keys, target.key_field, f"{path}.key")
         items = convert_array(packed.items, target.item_field, f"{path}.value")

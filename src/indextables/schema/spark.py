@@ -169,14 +169,14 @@ def _type_json(field: pa.Field, path: tuple[str, ...]) -> object:
 
 
 def column_difference(before: str, after: str, *, dropped: bool = True) -> str | None:
-    """What happened to the first column of a schema that another one does not have as it was.
+    """The first column of a schema that is missing in another one, or has another type there; as a sentence.
 
     Both are `StructType.json`. Nullability, comments and additional columns make no difference.
 
     Args:
-        before: the schema whose columns are looked for.
-        after: the schema in which they are looked for.
-        dropped: whether a column that is missing counts, or only one of another type.
+        before: the schema with the columns.
+        after: the schema that is compared with it.
+        dropped: whether missing columns count, or only those of another type.
 
     >>> one = '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}'
     >>> column_difference(one, one.replace("long", "string"))

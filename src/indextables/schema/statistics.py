@@ -80,7 +80,7 @@ class Statistics:
             self._widen(name, bounds)
 
     def texts(self) -> StatisticsText:
-        """The statistics as the log writes them."""
+        """The statistics in the form of the log."""
         least: dict[str, str] = {}
         greatest: dict[str, str] = {}
         for field in self._fields:
@@ -112,7 +112,8 @@ class Statistics:
             return ("NaN", "NaN") if name in self.nan else (None, None)
         low, high = format_values(bounds).to_pylist()
         if kind_of(bounds.type) is TypeKind.FLOAT:
-            # Some readers order the zeros: the minimum is the negative zero, the maximum the positive one.
+            # Some readers order the zeros, so the minimum is the negative zero, and the maximum the positive
+            # one.
             low = "-0.0" if float(low) == 0 else low
             high = "NaN" if name in self.nan else "0.0" if float(high) == 0 else high
         elif (
@@ -127,7 +128,7 @@ class Statistics:
 
 
 def _min_max(column: pa.Array) -> pa.Array:
-    """Minimum and maximum, without Python objects, which do not exist for all timestamps."""
+    """Minimum and maximum as an Arrow array, since Python objects do not exist for all timestamps."""
     bounds = pc.min_max(column)
     return pa.concat_arrays([pa.repeat(bounds["min"], 1), pa.repeat(bounds["max"], 1)])
 
@@ -157,7 +158,7 @@ def truncate_up(text: str, length: int) -> str | None:
 def merge_statistics(sources: Sequence[FileStatistics], schema: pa.Schema) -> StatisticsText:
     """The statistics of the rows of several files, from the statistics of the files.
 
-    Values that one file does not have, or that are not trusted, are left out.
+    Values that one file lacks, or that are not trusted, are omitted.
     """
     counts = [_counts(source) for source in sources]
     rows = sum(count[0] for count in counts)
@@ -206,7 +207,7 @@ def _choose(schema: pa.Schema, options: Options, partitions: set[str]) -> tuple[
 
 
 def null_counts(stats: str | None) -> dict[str, int]:
-    """How many nulls each column has, from the statistics of a split; malformed counts are left out.
+    """How many nulls each column has, from the statistics of a split; malformed counts are ignored.
 
     >>> null_counts('{"numRecords": 2, "nullCount": {"a": 1, "b": "x"}}'), null_counts("[]")
     ({'a': 1}, {})

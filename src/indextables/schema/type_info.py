@@ -1,4 +1,4 @@
-"""The type table: every kind of column type, and what the engine does with its values.
+"""The type table: every kind of column type, and its properties in the engine.
 
 `TypeKind` is the kind of an Arrow type, `TYPE_INFO` has a record for each kind. Code that depends on the
 kind looks it up there, or has a `match` over `TypeKind`, which mypy checks to be complete. So a new column
@@ -24,7 +24,7 @@ from indextables.errors import SchemaError
 from indextables.records import dataclass
 
 TYPE_KEY = b"indextables.type"
-# Spark has a void that is not nullable; an Arrow field of that type is nullable, so metadata records it.
+# Spark has a non-nullable void type; Arrow fields of that type are nullable, so it is recorded in metadata.
 REQUIRED_VOID = "void"
 METADATA_KEY = b"SPARK::metadata::json"
 VARIANT_MARK = {b"variant": b"true"}
@@ -73,7 +73,7 @@ IndexType: TypeAlias = Literal["i64", "f64", "bool"]
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """What the engine does with values of a kind.
+    """The properties of a kind of type.
 
     Attributes:
         sql_name: The name in SQL; None if it depends on the type's parameters (`sql_name`).

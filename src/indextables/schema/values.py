@@ -42,7 +42,7 @@ _LOCAL_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0
 _ZONED_TIME = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 )
-# As milliseconds, a larger number is after the year 9999: it must be microseconds.
+# A larger number would be after the year 9999 as milliseconds, so it is in microseconds.
 _SURELY_MICROS = LAST_FOUR_DIGIT_DAY * 86_400_000 + 86_400_000
 
 _Mask = npt.NDArray[np.bool_]
@@ -50,7 +50,7 @@ _Parse = Callable[[pa.Array], pa.Array]
 
 
 def escape_path(text: str) -> str:
-    """The text as one part of a path.
+    """Escape a text for use as one part of a path.
 
     >>> escape_path("a/b=50%")
     'a%2Fb%3D50%25'
@@ -59,7 +59,7 @@ def escape_path(text: str) -> str:
 
 
 def unescape_path(text: str) -> str:
-    """The unescaped text; a percent sign that is not part of an escape is kept."""
+    """The unescaped text; a percent sign that is not part of an escape is unchanged."""
     return unquote(text, errors="surrogateescape")
 
 

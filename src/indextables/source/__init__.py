@@ -1,4 +1,4 @@
-"""Tables of others that companion indexes are built on: Delta, Iceberg, and folders of Parquet files.
+"""The sources of companion indexes: Delta and Iceberg tables, and folders of Parquet files.
 
 `open_source` gives a `SourceSnapshot`: the schema as Spark reads it, and the files with their partition
 values and deleted rows. `SourceReader` reads rows of those files, all or by position.

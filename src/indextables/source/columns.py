@@ -1,8 +1,8 @@
-"""The columns of a table in the files that hold them: found by name or by id, and converted as Spark does.
+"""Maps the columns of a table to those of its files, by name or field id, and converts them as Spark does.
 
-A table's schema changes while its files stay: columns are renamed, dropped, added again, given a wider type.
-`Column` says what each column of the table is called in files; `Projection` is that, applied to one file:
-which leaf columns to read, and how to build the table's columns from them.
+A table's schema may change without its files: columns are renamed, dropped, added again, or get a wider type.
+`Column` has the name or field id of a column in files; `Projection` has, for one file, the leaf columns to
+read, and builds the table's columns from them.
 """
 
 import re
@@ -33,7 +33,7 @@ _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19, pa.uint6
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column or nested field of a table, and how files name it.
+    """A column or nested field of a table, and its key in files.
 
     `key` is its name in files (a string) or its field id (an integer); elements of lists, keys and values of
     maps have none. `default` is the value in files that lack the column, None for null. `children` are the
@@ -69,7 +69,7 @@ def columns_by_name(
 
 @dataclass(slots=True)
 class _Node:
-    """A column as a file has it: `read` are the leaf columns; None as source is a column it lacks."""
+    """A column in a file: `read` are the leaf columns; the source is None if the file lacks the column."""
 
     column: Column
     source: pa.DataType | None = None
@@ -134,7 +134,7 @@ class Projection:
                 places = [n for n, (each, _, _) in enumerate(fields) if each.name.lower() == lower]
         if len(places) > 1:
             raise SourceError(
-                f"{self._file.url} has several columns {key!r}; Spark cannot tell them apart either: "
+                f"{self._file.url} has several columns {key!r}, which Spark cannot distinguish either: "
                 "rename them in the source"
             )
         return places[0] if places else None
@@ -160,7 +160,7 @@ class Projection:
                 (child for child in node.children if child.source is not None), key=lambda c: c.index
             )
             if not present:
-                # As Spark: a struct of which a file has no field is null.
+                # As in Spark: a struct is null if the file has none of its fields.
                 return _Node(column)
             for place, child in enumerate(present):
                 child.index = place
@@ -178,7 +178,7 @@ class Projection:
             self._check_leaf(column, source, leaves)
             return node
         if any(child.source is None for child in node.children) and not pa.types.is_struct(target):
-            # The element of a list is a struct of which the file has no field: its leaf tells the lengths.
+            # The element of a list is a struct of which the file has no field in the schema.
             raise UnsupportedSourceError(
                 "a list or map of structs that share no field with the table's schema",
                 f"{self._file.url}: column {column.field.name}",
@@ -217,7 +217,7 @@ class Projection:
         return _padded(converted, node.column.field)
 
     def _check_calendar(self, array: pa.Array, node: _Node) -> None:
-        """Refuse values that a Spark before 3.0 wrote in the Julian calendar, which Spark converts."""
+        """Refuse values in the Julian calendar, which Spark before 3.0 wrote and newer Spark converts."""
         kind = array.type
         if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             return
@@ -257,7 +257,7 @@ def _mask(array: pa.Array) -> pa.Array | None:
 
 
 def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Offsets of lists that begin at zero, and the part of the values that they speak of."""
+    """Offsets of lists that begin at zero, and the range of the values that they refer to."""
     offsets = np.asarray(array.offsets)
     if not len(offsets):
         return pa.array([0], pa.int32()), 0, 0
@@ -287,7 +287,7 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether a number type holds all values of another."""
     if pa.types.is_integer(target):
         narrow = _UNSIGNED.get(source, source)
-        # Parquet has no smaller physical type than int32; whether a value fits is checked as it is cast.
+        # Parquet has no smaller physical type than int32; the cast checks whether values fit.
         return narrow == pa.int32() or (
             narrow in _INTEGERS and _INTEGERS.index(narrow) <= _INTEGERS.index(target)
         )
@@ -309,7 +309,7 @@ def _leaf(array: pa.Array, target: pa.DataType, *, uuid: bool) -> pa.Array:
         return array
     if pa.types.is_timestamp(target) and pa.types.is_timestamp(source):
         if source.unit != "us":
-            # Nanoseconds that a microsecond cannot hold are cut off towards the past, as Spark does.
+            # Nanoseconds are rounded down to microseconds, as in Spark.
             array = pc.floor_temporal(array, unit="microsecond") if source.unit == "ns" else array
             array = array.cast(pa.timestamp("us", source.tz))
         return array.view(target)
@@ -346,7 +346,7 @@ def _uuid_text(array: pa.Array) -> pa.Array:
 
 
 def _padded(array: pa.Array, column: pa.Field) -> pa.Array:
-    """A `char(n)` as Spark reads it: filled with blanks up to its length."""
+    """A `char(n)` column as Spark reads it: padded with blanks."""
     declared = char_type(column)
     if declared is None:
         return array

@@ -1,4 +1,4 @@
-"""Companion tables: their properties, their source, and what is indexed of it."""
+"""Companion indexes: their properties, their source, and the selection of its files and columns."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _ROOT_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TableRoot(msgspec.Struct, frozen=True):
-    """Another place at which the files of a source can be read, and when it was set."""
+    """Another place at which the files of a source can be read, and the time when it was set."""
 
     path: str
     set_ms: int
@@ -44,22 +44,22 @@ class TableRoot(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class CompanionProperties:
-    """What the configuration of a companion table says.
+    """The properties of a companion index, in the configuration of its table.
 
     Attributes:
         format: "delta", "iceberg" or "parquet".
         source: the URL of the source; of an Iceberg table the metadata file, if one was given.
         location: the URL of the source's folder.
         version: the version that was synced; None before the first sync.
-        identity: tells a source that was dropped and created again.
+        identity: identifies the source; differs after the source was dropped and created again.
         columns: the columns of the source at that version (`source.description.encode_columns`).
-        indexed: for each column that a split may have, what its values depend on.
+        indexed: for each column that a split may have, the identity of its values (`column_identities`).
         where: the condition on partition columns that indexed files meet.
         include: the columns that are indexed; all if it is empty.
         exclude: columns that are not indexed.
         relocate: prefixes of recorded paths, with the places where those files are now.
-        allowed: other locations that recorded paths may lead to.
-        time_zone: Spark's time zone for partition values that name none.
+        allowed: other locations that recorded paths may refer to.
+        time_zone: Spark's time zone for partition values without a zone.
         merge_schema: folders: whether the columns of all files are united.
         schema_file: folders: the file whose columns are the table's.
         partition_types: folders: types of partition columns that are not inferred (`*` means all others).
@@ -101,7 +101,7 @@ class CompanionProperties:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "CompanionProperties | None":
-        """Those of a table; None if it is not a companion table.
+        """The properties of a table; None if it is not a companion index.
 
         Raises:
             SourceError: the configuration is damaged.
@@ -117,7 +117,7 @@ class CompanionProperties:
             ) from error
 
     def description(self, options: Options) -> SourceDescription:
-        """The source, to be read at the table root that the options name.
+        """The description of the source, with the table root that the options name.
 
         Raises:
             OptionError: there is no such root.
@@ -138,7 +138,7 @@ class CompanionProperties:
         )
 
     def with_root(self, name: str, root: TableRoot) -> "CompanionProperties":
-        """With one more root, or another place of it."""
+        """Add a root, or replace it."""
         if not _ROOT_NAME.fullmatch(name):
             raise OptionError(
                 f"'{name}' is not the name of a table root; letters, digits, '_' and '-' are expected"
@@ -146,11 +146,11 @@ class CompanionProperties:
         return replace(self, roots={**self.roots, name: root})
 
     def without_root(self, name: str) -> "CompanionProperties":
-        """Without a root."""
+        """Remove a root."""
         return replace(self, roots={key: root for key, root in self.roots.items() if key != name})
 
     def metadata(self, metadata: Metadata) -> Metadata:
-        """A table's metadata with these properties."""
+        """Return the metadata with these properties."""
         others = {
             key: value
             for key, value in without_registry(metadata.configuration).items()
@@ -203,8 +203,8 @@ def refuse_companion(snapshot: Snapshot, operation: str) -> None:
     properties = CompanionProperties.of(snapshot)
     if properties is not None:
         raise SourceError(
-            f"{operation} is not possible for the companion index at {snapshot.url}: it has no rows of its "
-            f"own, but those of the {properties.format} table at {properties.location}; change that table, "
+            f"{operation} is not possible for the companion index at {snapshot.url}: it has no own rows, "
+            f"but those of the {properties.format} table at {properties.location}; change that table, "
             "and sync the index (BUILD INDEXTABLES COMPANION)"
         )
 
@@ -215,8 +215,8 @@ class SearchedTable:
 
     Attributes:
         name: the table's name, for errors.
-        location: where it is.
-        format: "delta", "iceberg" or "parquet", if Spark says it.
+        location: the location of the table.
+        format: "delta", "iceberg" or "parquet", if Spark has it.
         zone: the time zone of the session that searches it.
         partitions: the folders and values of the partitions that a catalog lists; None if the folders that
             exist are the partitions.
@@ -230,10 +230,10 @@ class SearchedTable:
 
 
 def check_index_of(snapshot: Snapshot, table: SearchedTable, store: Store, options: Options) -> None:
-    """Check that a table is a companion index with which searches of its source, by name, are complete.
+    """Check that a table is a companion index of all files of a source, which is searched by its name.
 
     Args:
-        snapshot: the index, to which the properties of the source lead.
+        snapshot: the index, which a property of the source refers to.
         table: the source.
         store: the store of the index.
         options: the options with which the index is read.
@@ -245,7 +245,7 @@ def check_index_of(snapshot: Snapshot, table: SearchedTable, store: Store, optio
     properties = CompanionProperties.of(snapshot)
     if properties is None:
         raise SourceError(
-            f"the table at {snapshot.url} is not a companion index, but a property of {table.name} says so; "
+            f"the table at {snapshot.url} is not a companion index, but a property of {table.name} names it; "
             "build one (BUILD INDEXTABLES COMPANION), or change the property"
         )
     problem = _mismatch(snapshot, properties, table)

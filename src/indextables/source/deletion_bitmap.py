@@ -21,15 +21,15 @@ _BITMAP_BYTES = 8192
 
 
 def read_framed(data: bytes, where: str, most: int) -> Ints:
-    """Positions out of a bitmap between its length and its checksum; none is `most` or larger.
+    """Decode a bitmap that is framed by its length and its checksum; positions are below `most`.
 
-    Raises SourceError for bytes that are no such bitmap.
+    Raises SourceError for invalid bytes.
     """
     if len(data) < 12:
         raise SourceError(f"{where} is cut short; restore it")
     length = int.from_bytes(data[:4], "big")
     if length != len(data) - 8:
-        raise SourceError(f"{where} has {len(data)} bytes, but says that they are {length + 8}; restore it")
+        raise SourceError(f"{where} has {len(data)} bytes, but its header {length + 8}; restore it")
     body = data[4:-4]
     if zlib.crc32(body) != int.from_bytes(data[-4:], "big"):
         raise SourceError(f"{where} differs from its checksum; restore it")
@@ -37,7 +37,7 @@ def read_framed(data: bytes, where: str, most: int) -> Ints:
 
 
 def read_bitmap(data: bytes, where: str, most: int) -> Ints:
-    """Positions out of a bitmap that begins with the magic number; none is `most` or larger."""
+    """Decode a bitmap that begins with the magic number; positions are below `most`."""
     try:
         positions = _positions(memoryview(data), most)
     except (IndexError, ValueError) as error:
@@ -63,7 +63,7 @@ def _positions(data: memoryview, most: int) -> Ints:
 
 
 def _bitmap(data: memoryview, position: int, most: int) -> tuple[Ints, int]:
-    """One bitmap of 32 bits in the portable format of Roaring, and where it ends."""
+    """Decode a 32-bit bitmap in Roaring's portable format; returns its positions and its end."""
     cookie = int.from_bytes(_cut(data, position, 4), "little")
     position += 4
     runs = np.zeros(0, bool)
@@ -107,7 +107,7 @@ def _run_container(data: memoryview, position: int, size: int) -> tuple[Ints, in
     count = int.from_bytes(_cut(data, position, 2), "little")
     pairs = np.frombuffer(_cut(data, position + 2, 4 * count), "<u2").reshape(-1, 2).astype(np.int64)
     if int(pairs[:, 1].sum()) + count != size:
-        raise ValueError("the runs of a container have another length than it says")
+        raise ValueError("the runs of a container differ from its length")
     starts, lengths = pairs[:, 0], pairs[:, 1] + 1
     before = np.cumsum(lengths) - lengths
     values = np.repeat(starts - before, lengths) + np.arange(size)

@@ -1,7 +1,7 @@
-"""What a companion table records of its source, and opens it from: columns, and files with their rows.
+"""The record of a source in its companion index: columns, and files with their rows.
 
-The record suffices to read indexed rows: the source's log is not read again. It comes from a table's metadata
-and splits, which may be damaged or hostile, so it is checked as it is decoded.
+It suffices to read indexed rows without reading the source's log again. It comes from a table's metadata and
+splits, which may be damaged or malicious, so it is validated when it is decoded.
 """
 
 import base64
@@ -29,12 +29,12 @@ from indextables.split.parquet.pages import Ints
 from indextables.split.parquet.reader import BATCH_ROWS, RowReader, slice_batch
 from indextables.store import CacheScope, Store
 
-# Each keeps some files of its source open.
+# The maximum number of cached readers, each of which has some open files.
 _MAX_READERS = 8
 
 
 class _ColumnJson(Struct, rename="camel", omit_defaults=True):
-    """How files name a column, without its type; `default` is an Arrow stream of one value in base 64."""
+    """A column's key in files, without its type; `default` is an Arrow stream of one value in base 64."""
 
     key: str | int | None = None
     default: str = ""
@@ -82,7 +82,7 @@ def _column(stored: _ColumnJson, field: pa.Field) -> Column:
 
 
 def column_identities(snapshot: SourceSnapshot) -> dict[str, str]:
-    """For each column what its values depend on besides the files: equal texts mean equal values."""
+    """An identity of each column: columns with equal identities have the same values in the same files."""
     return {each.field.name: _identity(each) for each in snapshot.columns}
 
 
@@ -97,7 +97,7 @@ def _without_required(column: _ColumnJson) -> _ColumnJson:
 
 
 def _type_text(kind: pa.DataType) -> str:
-    """A type without nullability, which changes no value."""
+    """A type without nullability, which does not affect values."""
     if pa.types.is_struct(kind):
         return "struct<" + ", ".join(f"{field.name!r}: {_type_text(field.type)}" for field in kind) + ">"
     if pa.types.is_list(kind):
@@ -141,7 +141,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - of th
 
 
 def indexed_file(file: SourceFile, source_url: str, *, records: int, rows: int) -> IndexedFile:
-    """A source file as a split records it."""
+    """The record of a source file in a split."""
     return IndexedFile(
         path=relative_path(file.url, source_url),
         size=file.size,
@@ -155,7 +155,7 @@ def indexed_file(file: SourceFile, source_url: str, *, records: int, rows: int) 
 
 
 def source_file(file: IndexedFile, source_url: str) -> SourceFile:
-    """A recorded file as a source file; whose rows are deleted is not recorded."""
+    """A source file from its record, which does not include deleted rows."""
     url = file.path if _is_url(file.path) else f"{source_url}/{file.path}"
     return SourceFile(
         url,
@@ -169,7 +169,7 @@ def source_file(file: IndexedFile, source_url: str) -> SourceFile:
 
 
 def relative_path(url: str, source_url: str) -> str:
-    """A file's path relative to its source, if it lies below it and cannot be taken for a URL."""
+    """A file's path relative to its source, if it is below the source and does not look like a URL."""
     path = url.removeprefix(f"{source_url}/")
     return url if path == url or _is_url(path) else path
 
@@ -179,7 +179,7 @@ def _is_url(path: str) -> bool:
 
 
 def content_name(file: SourceFile, source_url: str) -> str:
-    """What identifies the rows of a file that count, in the log's `companionSourceFiles`."""
+    """The identity of a file and its deleted rows, for the log's `companionSourceFiles`."""
     identity, deletes = file.content
     name = relative_path(identity, source_url)
     return f"{name}\n{deletes}" if deletes else name
@@ -193,13 +193,13 @@ class UnindexedFile:
     deleted: Ints
 
     def to_text(self) -> str:
-        """As text for an entry of a file list."""
+        """Encode as text, for an entry of a file list."""
         packed = base64.b64encode(zlib.compress(np.asarray(self.deleted, np.int64).tobytes())).decode()
         return msgspec.json.encode([self.file, packed]).decode()
 
     @classmethod
     def from_text(cls, text: str) -> "UnindexedFile":
-        """From its text."""
+        """Decode the text."""
         file, packed = msgspec.json.decode(text, type=tuple[IndexedFile, str])
         return cls(file, np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.int64))
 
@@ -209,14 +209,14 @@ class UnindexedFile:
 
 @dataclass(frozen=True)
 class SourceDescription:
-    """A source as a companion table describes it; picklable, without secrets.
+    """The source of a companion index; picklable, without secrets.
 
     Attributes:
         kind: "delta", "iceberg" or "parquet".
         url: where the source was indexed.
         columns: its columns (`encode_columns`).
         relocate: prefixes of recorded paths, with the places where those files are now.
-        allowed: other locations that recorded paths may lead to.
+        allowed: other locations that recorded paths may refer to.
         root: where the source's files are read, if not at `url`.
     """
 
@@ -233,17 +233,17 @@ class SourceDescription:
             return _decode_columns(self.columns)
         except (ValueError, TypeError, LookupError, OSError, RecursionError, pa.ArrowException) as error:
             raise SourceError(
-                f"what a companion index records of its source {self.url} cannot be understood ({error}); "
+                f"the record of the source {self.url} in its companion index cannot be decoded ({error}); "
                 "build the index again"
             ) from error
 
     @property
     def place(self) -> str:
-        """Where the files of the source are read."""
+        """The location from which the files of the source are read."""
         return self.root or self.url
 
     def open(self, open_base: Callable[[str], Store]) -> SourceSnapshot:
-        """The source for reading rows of recorded files; it lists no files."""
+        """Open the source for reading rows of recorded files; no files are listed."""
         schema, columns, name_mapping = self._decoded
         relocate = dict(self.relocate)
         if self.root is not None:
@@ -269,10 +269,9 @@ _readers: Cache[tuple[CacheScope, SourceDescription], SourceReader] = Cache(_MAX
 
 
 def source_reader(store: Store, source: SourceDescription) -> SourceReader:
-    """The reader of a companion index's source; files that were opened before stay open.
+    """The reader of a companion index's source; it caches open files.
 
-    `store` is that of the index. Readers are shared only by those who open the source with the same
-    credentials.
+    `store` is that of the index. Readers are shared only between handles with the same credentials.
     """
     key = (store.source_store(source.place).cache_scope, source)
     reader = _readers.get(key)
@@ -280,7 +279,7 @@ def source_reader(store: Store, source: SourceDescription) -> SourceReader:
 
 
 def close_source_readers() -> None:
-    """Close the files of sources that this process keeps open."""
+    """Close all open files of sources in this process."""
     _readers.clear()
 
 
@@ -328,7 +327,7 @@ class RemainingPositions(Positions):
 
 
 class IndexedRows:
-    """Rows of recorded source files, one file after the other, in the columns of a schema."""
+    """Rows of recorded source files, one file after the other, with the columns of a schema."""
 
     def __init__(
         self,
@@ -387,6 +386,6 @@ class IndexedRows:
             return source_file(file, self._source.url)
         except (ValueError, TypeError, LookupError, OSError, pa.ArrowException) as error:
             raise SourceError(
-                f"what a companion index records of the source file {file.path} cannot be understood "
+                f"the record of the source file {file.path} in its companion index cannot be decoded "
                 f"({error}); build the index again"
             ) from error

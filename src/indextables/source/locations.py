@@ -1,8 +1,8 @@
-"""Where the files of a source lie: paths as a log records them, and the stores that hold them.
+"""Resolves the recorded paths of a source's files to stores.
 
-A log is input of strangers. A relative path stays below the table; an absolute one may lead to another place
-of the same bucket, container or disk (shallow clones and Iceberg tables need that), and to other stores only
-if the caller allowed them.
+A log may be malicious. A relative path must be below the table; an absolute path may be anywhere in the same
+bucket, container or disk (shallow clones and Iceberg tables need that), and in other stores only if the
+caller allowed them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ _DISK = "file://"
 
 
 class Place(NamedTuple):
-    """A file: the store that holds it, its path in that store, and its URL."""
+    """A file: its store, its path in that store, and its URL."""
 
     store: Store
     path: str
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 
 class Locations:
-    """The table's folder, and the other places that its files may lie in."""
+    """The table's folder, and the other locations that its files may have."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Locations:
 
         `open_base` opens the store of a bucket, container or disk. `relocate` maps prefixes of recorded
         paths to where those files are now; `allowed` are URLs of other buckets, containers or folders that
-        recorded paths may lead to.
+        recorded paths may refer to.
         """
         place = locate(url)
         self.relocate = dict(relocate or {})
@@ -66,7 +66,7 @@ class Locations:
     def resolve(self, recorded: str, *, encoded: bool) -> Place:
         """The file at a recorded path.
 
-        `encoded` says that a relative path, and the path of a URL, are percent-encoded.
+        `encoded` means that relative paths, and paths of URLs, are percent-encoded.
         """
         for old, new in self.relocate.items():
             if recorded == old or recorded.startswith(old.rstrip("/") + "/"):
@@ -91,7 +91,7 @@ class Locations:
         return Place(store[0], place.root, place.url)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Handles travel without secrets; that of the local disk has none, and its root no URL of its own.
+        # Handles are pickled without secrets; the local disk needs none, and its root has no URL.
         bases = {
             base: (None if base == _DISK else store, roots) for base, (store, roots) in self._bases.items()
         }

@@ -1,8 +1,8 @@
 """A Parquet data file of any writer: its footer, all rows in order, or the rows at some positions.
 
-Few rows cost few pages. Their pages are located by the page index, or by the page headers of a column chunk
-where the writer left no page index; they are fetched together and decoded alone. Columns with fields of
-their own, whose pages do not end at the same rows, are read by row group.
+For a few rows, only their pages are read: they are located by the page index or, in files without one, by the
+page headers of a column chunk. Nested columns, whose leaves have pages with different rows, are read by row
+group.
 """
 
 import mmap
@@ -43,11 +43,11 @@ BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
 MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
-# The first read of a file: most footers lie within it.
+# The size of the first read of a file, which contains most footers.
 _TAIL = 64 << 10
 # Below this many bytes of pages, threads cost more than they save.
 _THREAD_BYTES = 256 << 10
-# So many rows are decoded before those that were asked for are taken out of them.
+# How many rows are decoded before the requested ones are selected.
 _DECODED_ROWS = 1 << 16
 # A column of texts with at most so many bytes a row is stored as codes: a text alone has four and more.
 _CODE_BYTES = 2.5
@@ -70,7 +70,7 @@ class FileBytes:
     """Ranges of bytes of one data file: mapped on the local disk, fetched from an object store."""
 
     def __init__(self, place: Place, size: int) -> None:
-        """`size` is what the table's log or listing says; a file of another size was replaced."""
+        """`size` is that of the table's log or listing; a file of another size was replaced."""
         self._store, self._path, self.url = place
         self.size = size
         local = self._store.local_path(self._path)
@@ -78,7 +78,7 @@ class FileBytes:
 
     @property
     def is_local(self) -> bool:
-        """Whether ranges cost no request."""
+        """Whether the file is on the local disk."""
         return self._map is not None
 
     def ranges(self, ranges: Sequence[Range]) -> Sequence[Bytes]:
@@ -86,12 +86,12 @@ class FileBytes:
         for start, end in ranges:
             if not 0 <= start <= end <= self.size:
                 raise SourceError(
-                    f"{self.url}: the footer speaks of bytes {start} to {end}, but the file has {self.size}; "
+                    f"{self.url}: the footer refers to bytes {start} to {end}, but the file has {self.size}; "
                     "the file is damaged"
                 )
         if self._map is not None:
             if self._map.size() < self.size:
-                raise SourceChangedError(self.url, "was cut while it was read")
+                raise SourceChangedError(self.url, "was truncated while it was read")
             whole = memoryview(self._map)
             return [whole[start:end] for start, end in ranges]
         try:
@@ -100,7 +100,7 @@ class FileBytes:
             raise SourceChangedError(self.url, "is not there any more") from None
 
     def open(self, parts: dict[int, Bytes]) -> Any:  # noqa: ANN401 - untyped library
-        """As Arrow's file; `parts` are ranges at hand by their start, others are fetched when read."""
+        """An Arrow file; `parts` are ranges in memory by their start, other ranges are fetched when read."""
         if self._map is not None:
             return pa.BufferReader(self._map)
         return SparseFile.open(self.size, parts, lambda start, end: self.ranges([(start, end)])[0])
@@ -110,7 +110,7 @@ class ParquetFile:
     """An open Parquet data file; may be shared by threads.
 
     The file's Arrow schema follows from its Parquet types alone: a schema that an Arrow writer stored
-    beside them is left out, so that equal Parquet types always give equal Arrow types.
+    in the file is ignored, so that equal Parquet types always give equal Arrow types.
     """
 
     def __init__(self, data: FileBytes) -> None:
@@ -132,12 +132,12 @@ class ParquetFile:
 
     @property
     def url(self) -> str:
-        """Where the file lies."""
+        """The URL of the file."""
         return self.data.url
 
     @property
     def num_rows(self) -> int:
-        """The rows of the file."""
+        """The number of rows of the file."""
         return int(self.metadata.num_rows)
 
     @cached_property
@@ -153,11 +153,11 @@ class ParquetFile:
         return ranges
 
     def is_int96(self, leaf: int) -> bool:
-        """Whether a leaf column has the timestamps of old writers."""
+        """Whether a leaf column has timestamps of the old type INT96."""
         return bool(self.metadata.schema.column(leaf).physical_type == _INT96)
 
     def has_julian_dates(self, *, int96: bool) -> bool:
-        """Whether the writer was a Spark that wrote old dates and times in the Julian calendar."""
+        """Whether Spark wrote old dates and times of the file in the Julian calendar."""
         version = self.key_values.get("org.apache.spark.version")
         if int96:
             return "org.apache.spark.legacyINT96" in self.key_values or (version or "9") < "3.1.0"
@@ -166,7 +166,7 @@ class ParquetFile:
     def fetch(
         self, positions: Ints, columns: Sequence[int], leaves: Sequence[int]
     ) -> list[pa.Array | pa.ChunkedArray]:
-        """The rows at ascending, distinct positions: top-level columns by number, of them some leaves."""
+        """The rows at ascending, distinct positions; columns by number, restricted to some leaves."""
         if len(positions) and not 0 <= positions[0] <= positions[-1] < self.num_rows:
             raise SourceChangedError(self.url, f"has {self.num_rows} rows, and no row {positions[-1]}")
         with self._errors():
@@ -179,7 +179,7 @@ class ParquetFile:
             return [arrays[column] for column in columns]
 
     def is_dense(self, positions: Ints, columns: Sequence[int]) -> bool:
-        """Whether rows lie in more than half of the pages, so that a scan costs less than their fetch."""
+        """Whether rows are in more than half of the pages, so that a scan costs less than fetching them."""
         if not len(positions) or not 0 <= positions[0] <= positions[-1] < self.num_rows:
             return False
         if 2 * len(positions) > self.num_rows:
@@ -196,13 +196,13 @@ class ParquetFile:
             return False
         with self._errors():
             self._locate([(group, leaf) for group in places])
-        touched = pages = rows = 0
+        row_pages = pages = rows = 0
         for group, local in parts:
             first_rows = self._pages[group, leaf.number].first_rows
-            touched += len(np.unique(np.searchsorted(first_rows, local, side="right")))
+            row_pages += len(np.unique(np.searchsorted(first_rows, local, side="right")))
             pages += len(first_rows)
             rows += self._layout.groups[group].rows
-        return 2 * touched * rows > pages * self.num_rows
+        return 2 * row_pages * rows > pages * self.num_rows
 
     def scan(
         self, columns: Sequence[int], leaves: Sequence[int], batch_rows: int, *, coded: bool = False
@@ -234,7 +234,7 @@ class ParquetFile:
                 first += batch.num_rows
 
     def batch_rows(self, leaves: Sequence[int], most: int) -> int:
-        """How many rows make a batch of moderate size."""
+        """The number of rows of a batch of moderate size."""
         largest = max((self._row_bytes(g, leaves) for g in range(len(self._layout.groups))), default=1.0)
         return max(1, min(most, int(BATCH_BYTES // max(1.0, largest))))
 
@@ -242,7 +242,7 @@ class ParquetFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What a decoder says of bytes that are no Parquet, as our error."""
+        """Raise errors of Parquet decoders as SourceError."""
         try:
             yield
         except (StoreError, SourceError):
@@ -282,7 +282,7 @@ class ParquetFile:
         return flat
 
     def _row_bytes(self, group: int, leaves: Sequence[int]) -> float:
-        """About how many bytes a row of a group has before it is decoded."""
+        """The average size of an encoded row of a row group."""
         row_group = self._layout.groups[group]
         return sum(row_group.columns[leaf].uncompressed_size for leaf in leaves) / max(1, row_group.rows)
 
@@ -335,7 +335,7 @@ class ParquetFile:
         choices = [
             select_pages(self._layout, self._flat[column], parts, self._pages, same) for column in columns
         ]
-        # The largest first, so that no thread is left alone with it.
+        # The largest first, so that the threads finish at about the same time.
         order = sorted(range(len(choices)), key=lambda i: -choices[i].size)
         data = iter(self._ranges([each for i in order for each in choices[i].ranges], chunks))
         threads = len(choices) > 1 and sum(choice.size for choice in choices) > _THREAD_BYTES
@@ -350,7 +350,7 @@ class ParquetFile:
         return [decoded[i].result() for i in range(len(columns))]
 
     def _ranges(self, ranges: list[Range], chunks: dict[int, Bytes]) -> Iterator[Bytes]:
-        """Ranges of the file; those inside of chunks at hand are not fetched again."""
+        """Ranges of the file; ranges of chunks in memory are not fetched again."""
         starts = sorted(chunks)
         parts = [range_within(chunks, starts, start, end) for start, end in ranges]
         missing = [place for place, data in zip(ranges, parts, strict=True) if data is None]
@@ -358,9 +358,9 @@ class ParquetFile:
         return (next(fetched) if data is None else data for data in parts)
 
     def _locate(self, keys: list[tuple[int, Leaf]]) -> dict[int, Bytes]:
-        """Learn where the pages of column chunks are, of those that are not known yet.
+        """Locate the pages of column chunks, unless they have been located before.
 
-        Returns chunks that had to be fetched for that, by the place where they begin.
+        Returns chunks that were fetched for that, by their offset.
         """
         missing = [(group, leaf) for group, leaf in keys if (group, leaf.number) not in self._pages]
         chunks = [self._layout.groups[group].columns[leaf.number] for group, leaf in missing]
@@ -414,13 +414,13 @@ def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
     if first_row != rows:
         raise ValueError(f"the pages of a column have {first_row} rows, its row group {rows}")
     table = np.array(pages, np.int64).reshape(-1, 3)
-    # A page without rows would be found for a row of the next.
+    # Pages without rows are dropped: the search for a row would find them instead of the next page.
     counts = np.diff(np.append(table[:, 2], rows))
     return table[counts > 0]
 
 
 def _decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
-    """The values at some places of a Parquet file of one column."""
+    """The values at some positions of a Parquet file of one column."""
     if on_a_thread:
         return _threads(os.getpid()).submit(_read_small, data, positions)
     done: Future[pa.Array] = Future()
@@ -433,7 +433,7 @@ def _read_small(data: bytes, positions: Ints) -> pa.Array:
     opened = pq.ParquetFile(pa.BufferReader(data), **settings)
     chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
     if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
-        # Codes are taken before they become strings.
+        # Dictionary codes are selected before they are decoded to strings.
         names, metadata = opened.schema_arrow.names, opened.metadata
         opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names, **settings)
     parts, first = [], 0

@@ -57,7 +57,8 @@ def open_folder(
 
     Args:
         locations: the folder, or a single file.
-        merge_schema: unite the columns of all files, Spark's option `mergeSchema`; else of one file.
+        merge_schema: merge the schemas of all files, as Spark's `mergeSchema`; otherwise use that of one
+            file.
         schema_file: a file whose columns are the table's, as a path relative to the folder or a URL.
         time_zone: Spark's session time zone, for times in folder names.
         partition_types: types of partition columns that are not inferred, by column in Spark's names of
@@ -75,7 +76,7 @@ def open_folder(
         summaries = [path for path in listed if "/" not in path]
         if not members:
             raise SourceNotFoundError(
-                f"the Parquet files at {locations.url} lie in sub-folders that are no partitions, which "
+                f"the Parquet files at {locations.url} are in sub-folders that are not partitions, which "
                 "Spark does not read; give one of those folders"
             )
     else:
@@ -129,7 +130,7 @@ def _file(locations: Locations, info: ObjectInfo, partition: Any) -> SourceFile:
 
 
 def _listing(locations: Locations) -> dict[str, ObjectInfo]:
-    """The files that Spark sees, by their path below the folder; sorted."""
+    """The files that Spark reads, by their path below the folder; sorted."""
     store = locations.store
     listing = {
         info.path: info for info in store.list() if not any(_is_hidden(part) for part in info.path.split("/"))
@@ -138,7 +139,7 @@ def _listing(locations: Locations) -> dict[str, ObjectInfo]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether Spark passes over a file or folder of this name."""
+    """Whether Spark ignores a file or folder of this name."""
     if name.startswith(_SUMMARIES):
         return False
     return (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
@@ -186,7 +187,7 @@ def _open(locations: Locations, info: ObjectInfo) -> ParquetFile:
 
 
 def file_schema(file: ParquetFile) -> pa.Schema:
-    """The schema that Spark reads a file under: its own, if Spark wrote it, else by the Parquet types."""
+    """The schema that Spark infers for a file: the stored one of Spark, else by the Parquet types."""
     text = file.key_values.get(_SPARK_SCHEMA)
     if text is not None:
         return pa.schema([_nullable(field) for field in to_arrow(text)])
@@ -243,7 +244,7 @@ def _nullable(field: pa.Field) -> pa.Field:
 
 
 def _merged_fields(one: list[pa.Field], other: list[pa.Field], url: str) -> list[pa.Field]:
-    """Fields of both, as Spark merges structs: the first's in order, then what only the second has."""
+    """Merge the fields of structs as Spark: those of the first in order, then new ones of the second."""
     theirs = {field.name.lower(): field for field in other}
     merged = []
     for field in one:
@@ -274,7 +275,7 @@ def _merged_type(one: pa.DataType, other: pa.DataType, name: str, url: str) -> p
 
 
 def _with_partitions(schema: pa.Schema, partition: list[pa.Field]) -> pa.Schema:
-    """Columns of files, then partition columns; one that is both has the partition's type, and its value."""
+    """Columns of files, then partition columns; a column that is both has the partition's type."""
     own = {field.name.lower(): field for field in partition}
     fields = [own.pop(field.name.lower(), field) for field in schema]
     return pa.schema([*fields, *own.values()])

@@ -1,6 +1,6 @@
-"""Partition values as logs and folder names write them, in the types of their columns.
+"""Parses partition values, as logs and folder names have them, to the types of their columns.
 
-Partition columns that folders name, `year=2024/team=a%2Fb`, are found and typed by the rules of Spark's
+Partition columns in the names of folders, `year=2024/team=a%2Fb`, are inferred by the rules of Spark's
 `PartitioningUtils`; a test compares them with Spark.
 """
 
@@ -37,7 +37,7 @@ class PartitionSpec(NamedTuple):
 
 
 def unescape(name: str) -> str:
-    """A name or value out of a folder's name.
+    """Unescape a name or value of a folder's name.
 
     >>> unescape("a%2Fb%zz")
     'a/b%zz'
@@ -46,7 +46,7 @@ def unescape(name: str) -> str:
 
 
 def folder_values(folder: str) -> list[tuple[str, str]]:
-    """The partition columns that a folder of a table names, with the texts of their values.
+    """The partition columns in the name of a folder of a table, with the texts of their values.
 
     >>> folder_values("day=2026-05-01/team=a%2Fb")
     [('day', '2026-05-01'), ('team', 'a/b')]
@@ -61,13 +61,13 @@ def discover(
     url: str,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> PartitionSpec | None:
-    """The partitions that folders (relative to the table) name; None if the table has none.
+    """The partitions in the names of folders (relative to the table); None if there are none.
 
     `types` are those of columns whose types are not inferred, by name in lower case; that of `*` is the type
     of all others.
 
-    Raises SourceError where Spark raises: folders of different depth or with other columns, and for values
-    that are none of their type.
+    Raises SourceError in the same cases as Spark: folders of different depth or with different columns, and
+    values that are not of their type.
     """
     values_by_column: dict[str, list[tuple[str, str]]] = {}
     bases = set()
@@ -81,7 +81,7 @@ def discover(
     if len(bases) > 1:
         raise SourceError(
             f"{url} has partition folders at different depths ({', '.join(sorted(bases)[:3])}); Spark "
-            "refuses that: read each of them as a table of its own"
+            "refuses that: read each of them as a separate table"
         )
     names = {tuple(name for name, _ in columns) for columns in values_by_column.values()}
     if len(names) > 1:
@@ -106,7 +106,7 @@ def discover(
 
 
 def _columns(folder: str, url: str) -> tuple[list[tuple[str, str]], str]:
-    """The columns that a folder names, outermost first, and the folder above them."""
+    """The partition columns in a folder's path, outermost first, and the folder above them."""
     parts = folder.split("/") if folder else []
     columns: list[tuple[str, str]] = []
     while parts:
@@ -142,7 +142,7 @@ def _inferred(text: str, zone: str) -> pa.DataType:
 
 
 def _decimal_digits(text: str) -> int | None:
-    """The precision of an integral number, as Java's BigDecimal reads it, if it is one of 38 digits."""
+    """The precision of an integer, as Java's BigDecimal parses it; None unless it has at most 38 digits."""
     match = _DECIMAL.fullmatch(text)
     if match is None or not (match[2] or match[3]):
         return None
@@ -206,7 +206,7 @@ def _micros(text: str, zone: str) -> int | None:
 def parse_value(text: str, kind: pa.DataType, zone: str, where: str) -> pa.Scalar:
     """A value of a type, from text as Spark writes it; times without a zone are in `zone`.
 
-    Raises SourceError, which names `where`, for text that is no such value.
+    Raises SourceError with `where` for an invalid text.
     """
     try:
         return pa.scalar(_parsed(text, kind, zone), kind)
@@ -242,7 +242,7 @@ def _parsed(text: str, kind: pa.DataType, zone: str) -> Any:  # noqa: ANN401 - o
 
 
 def timestamp_micros(text: str, zone: str) -> int | None:
-    """Microseconds since 1970 of a time that may name its zone; None if it is no time."""
+    """The microseconds since 1970 of a time, with or without a zone; None if the text is not a time."""
     local = parse_timestamp(text, zoned=False)
     if local is None:
         return parse_timestamp(text, zoned=True)

@@ -23,9 +23,9 @@ from indextables.split.parquet.pages import Ints
 from indextables.store import Store, open_store
 
 KINDS = ("delta", "iceberg", "parquet")
-# How the names of Iceberg's metadata files end.
+# The suffixes of Iceberg's metadata files.
 METADATA_FILES = (".metadata.json", ".metadata.json.gz")
-# Files that stay open, each with a file handle on the local disk.
+# The maximum number of open files.
 _OPEN_FILES = 64
 
 
@@ -51,13 +51,13 @@ def open_source(  # noqa: PLR0913 - what a source may need
         url: the table's folder; of an Iceberg table also a metadata file.
         options: the storage options of the source (keys, endpoints).
         version: Delta: a version's number. Iceberg: a snapshot's id, or the name of a branch or tag. Both: a
-            time. The newest version without it. Folders of Parquet files have no versions.
+            time. By default the newest version. Folders of Parquet files have no versions.
         open_base: opens the store of a bucket, container or disk; by default with the options.
         relocate: prefixes of recorded paths, with the places where those files are now.
-        allowed_locations: other buckets, containers or folders that recorded paths may lead to. A path to
+        allowed_locations: other buckets, containers or folders that recorded paths may refer to. A path to
             any other store is refused.
-        time_zone: Spark's session time zone, for times in partition values that name none.
-        merge_schema: folders: unite the columns of all files, as Spark's `mergeSchema`.
+        time_zone: Spark's session time zone, for times in partition values without a zone.
+        merge_schema: folders: merge the schemas of all files, as Spark's `mergeSchema`.
         schema_file: folders: a file whose columns are the table's.
         partition_types: folders: types of partition columns that are not inferred, by column in Spark's names
             of types; those of `*` are the types of all others.
@@ -121,7 +121,7 @@ def _iceberg(module: str = "indextables.source.iceberg.table") -> ModuleType:
 
 
 class SourceReader:
-    """Reads the files of a snapshot; may be shared by threads. Keeps the footers of the last files used."""
+    """Reads the files of a snapshot; may be shared by threads. Caches the footers of recently used files."""
 
     def __init__(self, snapshot: SourceSnapshot) -> None:
         self.snapshot = snapshot
@@ -129,7 +129,7 @@ class SourceReader:
         self._deleted: Cache[tuple[str, str], Ints] = Cache(_OPEN_FILES)
 
     def count(self, file: SourceFile) -> int:
-        """The rows of a file that count: those that are not deleted."""
+        """The number of rows of a file that are not deleted."""
         records = self.open(file).num_rows if file.records is None else file.records
         return records - len(self.deleted(file))
 
@@ -144,7 +144,7 @@ class SourceReader:
         return positions
 
     def open(self, file: SourceFile) -> ParquetFile:
-        """The file, opened; SourceChangedError if it is not the file that the snapshot speaks of.
+        """Open a file; SourceChangedError if it is not the file of the snapshot.
 
         The files of Delta and Iceberg tables never change. Those of folders may be replaced at any time, so
         they are compared whenever they are used.
@@ -179,10 +179,10 @@ class SourceReader:
 
         Args:
             file: one of the snapshot's files.
-            columns: names of columns of the snapshot's schema; all without it.
-            positions: ascending, distinct positions of rows in the file; all rows without it. Deleted ones
-                among them are left out.
-            batch_rows: the most rows of a batch.
+            columns: names of columns of the snapshot's schema; by default all.
+            positions: ascending, distinct positions of rows in the file; by default all. Deleted rows are
+                skipped.
+            batch_rows: the maximum number of rows of a batch.
             position_column: the name of an additional last column with each row's position in the file.
             deleted_rows: include deleted rows.
 
@@ -284,7 +284,7 @@ class SourceReader:
 
 
 def _joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
+    """Combine the chunks of a column."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

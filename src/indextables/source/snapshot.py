@@ -1,4 +1,4 @@
-"""A table that an index is built on, at one version: its schema, its files, and which of their rows count."""
+"""A source at one version: its schema, its files, and their deleted rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -15,11 +15,10 @@ from indextables.store import ObjectInfo
 
 
 class ColumnStatistics(NamedTuple):
-    """What is certain of a column in a file, deleted rows included.
+    """The reliable statistics of a column in a file, deleted rows included.
 
-    `minimum` and `maximum` are bounds (no value lies outside), not necessarily values of the column; None if
-    there is none to trust. `nulls` is None if it is not known. Bounds say nothing about NaN: a column of
-    floating point numbers has none.
+    `minimum` and `maximum` are bounds, not necessarily values of the column; None if there is no reliable
+    bound. `nulls` is None if it is unknown. Floating point columns have no bounds, because bounds ignore NaN.
     """
 
     minimum: Any
@@ -28,11 +27,11 @@ class ColumnStatistics(NamedTuple):
 
 
 class RowDeletes(Protocol):
-    """Rows of a file that are deleted: loaded when needed."""
+    """The deleted rows of a file; loaded on demand."""
 
     @property
     def identity(self) -> str:
-        """Differs if other rows are deleted."""
+        """An identity that differs if other rows are deleted."""
         ...
 
     def positions(self, snapshot: "SourceSnapshot", file: "SourceFile") -> Ints:
@@ -44,10 +43,10 @@ class RowDeletes(Protocol):
 class SourceFile:
     """A data file of a source.
 
-    `identity` is the same for the same content in every snapshot of the source, and never shared by two
-    contents, as far as the format guarantees; `deletes` is None if all of its rows count. `records` is the
-    number of physical rows where the log says it exactly. `partition` has the typed values of the partition
-    columns. `etag` and `modified_ms` are set for folders, where nothing else tells a replaced file.
+    `identity` is the same for the same content in every snapshot of the source, and different for different
+    contents, as far as the format guarantees; `deletes` is None if no rows are deleted. `records` is the
+    number of physical rows if the log has it. `partition` has the typed values of the partition columns.
+    `etag` and `modified_ms` are set for folders, to detect replaced files.
     """
 
     url: str
@@ -63,22 +62,23 @@ class SourceFile:
 
     @property
     def content(self) -> tuple[str, str]:
-        """What identifies the rows that count: the file, and which of its rows are deleted."""
+        """The identity of the file and of its deleted rows."""
         return self.identity, "" if self.deletes is None else self.deletes.identity
 
 
 def content_tag(info: ObjectInfo) -> str:
-    """What differs between contents of an object: its ETag, or its time where the store has none.
+    """A tag that differs between contents of an object: its ETag, or its time in stores without ETags.
 
-    Azure lists ETags without the quotes that it answers single requests with; times have another precision.
+    Azure lists ETags without quotes, but returns them with quotes for single objects; and times with another
+    precision.
     """
     return info.etag.strip('"') or str(info.modified_ms)
 
 
 class FileChanges(NamedTuple):
-    """How the files of one snapshot differ from those of another.
+    """The differences between the files of two snapshots.
 
-    `redeleted` are files of both whose deleted rows differ, as the newer snapshot has them.
+    `redeleted` are files of both snapshots with different deleted rows, from the newer one.
     """
 
     added: list[SourceFile]
@@ -91,7 +91,7 @@ class SourceSnapshot:
     """A source at one version.
 
     `schema` is what Spark reads, as Arrow. `version` is the number (Delta), the snapshot's id (Iceberg) or a
-    digest of the listing (folders); `identity` also tells a table that was dropped and made anew.
+    digest of the listing (folders); `identity` also differs after the table was dropped and created again.
     """
 
     kind: str
@@ -107,11 +107,11 @@ class SourceSnapshot:
     name: str | None = None
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
-    # Field ids of columns in files that carry none, by dotted name (Iceberg).
+    # Field ids for files without ids, by dotted name (Iceberg).
     name_mapping: Mapping[str, int] | None = None
 
     def changes_since(self, earlier: Mapping[str, str]) -> FileChanges:
-        """What changed since files were indexed: `earlier` maps identities of files to those of deletes."""
+        """The changes since files were indexed; `earlier` maps identities of files to those of deletes."""
         added, redeleted, current = [], [], set()
         for file in self.files:
             identity, deletes = file.content
@@ -123,7 +123,7 @@ class SourceSnapshot:
         return FileChanges(added, [each for each in earlier if each not in current], redeleted)
 
     def field_ids(self, file: pa.Schema, url: str) -> Mapping[str, int] | None:
-        """The ids of the columns of a file that carries none itself; None where it does, or names decide."""
+        """The field ids of a file without ids; None if the file has them, or columns are matched by name."""
         if not any(isinstance(each.key, int) for each in self.columns):
             return None
         if any(FIELD_ID in (field.metadata or {}) for field in file):
@@ -131,7 +131,7 @@ class SourceSnapshot:
         if self.name_mapping is not None:
             return self.name_mapping
         if self.kind == "iceberg":
-            # As Iceberg: without ids and without a name mapping, columns have ids by their place.
+            # As in Iceberg: without ids and without a name mapping, columns have ids by their position.
             return {field.name: number + 1 for number, field in enumerate(file)}
         raise SourceError(f"{url} has no field ids, but the table maps its columns by id; rewrite the file")
 

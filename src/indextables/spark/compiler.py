@@ -111,13 +111,13 @@ def _compile(sources: Sequence[Path], jars: Sequence[Path], classes: Path) -> No
         raise CompileError(f"the bridge does not compile:\n{run.stdout}{run.stderr}")
 
 
-def _pack(classes: Path, target: Path, made_from: str) -> None:
+def _pack(classes: Path, target: Path, digest: str) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(p for p in classes.rglob("*") if p.is_file()):
             entry = zipfile.ZipInfo(path.relative_to(classes).as_posix(), _FIXED)
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
         archive.writestr(zipfile.ZipInfo(_REGISTER, _FIXED), PROVIDER + "\n")
-        archive.writestr(zipfile.ZipInfo(_ORIGIN, _FIXED), made_from + "\n")
+        archive.writestr(zipfile.ZipInfo(_ORIGIN, _FIXED), digest + "\n")
 
 
 def _java() -> str:

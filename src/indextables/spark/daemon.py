@@ -1,7 +1,8 @@
-"""Spark's daemon of Python workers, for local sessions: its workers end quietly and collect garbage rarely.
+"""Spark's daemon of Python workers for local sessions, without needless tracebacks and garbage collections.
 
-A worker whose connection Spark closes, because it was idle for a minute or the session ends, fails to write
-to it. Over TCP nobody sees that; over Unix sockets Spark's daemon prints a traceback.
+When Spark closes the connection of a worker, because it was idle for a minute or the session ends, the worker
+fails to write to it. Over TCP this has no visible effect; over Unix sockets Spark's daemon prints a
+traceback.
 """
 
 import gc
@@ -17,18 +18,18 @@ from indextables.spark.compiler import version_key
 
 
 def print_unless_closed(*values: object, **options: object) -> None:
-    """Print what Spark's daemon says of an error, unless the error is that the connection was closed."""
+    """Print a message of Spark's daemon about an error, unless the connection was closed."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
         print(*values, **options)  # type: ignore[call-overload]  # noqa: T201 - in place of Spark's
 
 
 def print_traceback_unless_closed() -> None:
-    """Print the traceback of an error, unless the error is that the connection was closed."""
+    """Print the traceback of the current error, unless the connection was closed."""
     print_unless_closed(traceback.format_exc(), end="", file=sys.stderr)
 
 
 def ignore_closed_connections(daemon: ModuleType) -> None:
-    """Replace how Spark's daemon prints errors of workers, in either way that it does."""
+    """Replace both functions with which Spark's daemon prints errors of workers."""
     vars(daemon)["print"] = print_unless_closed
     vars(daemon)["traceback"] = SimpleNamespace(
         format_exc=traceback.format_exc, print_exc=print_traceback_unless_closed
@@ -49,7 +50,7 @@ def collect_garbage_rarely(daemon: ModuleType) -> None:
     """Replace the full collection of garbage that Spark's daemon does after each call or task of a worker.
 
     It visits every object in memory: 50 ms of CPU time with the libraries and the metadata of a hundred
-    splits. New objects are collected as before; all of them once in a while, as Python itself does.
+    splits. New objects are still collected; all objects as often as by Python itself.
     """
     vars(daemon)["gc"] = SimpleNamespace(collect=_collect_new_objects)
 
@@ -62,7 +63,7 @@ def _collect_new_objects() -> int:
     global _collections  # noqa: PLW0603 - a count of this process
     _collections += 1
     if _collections == 1:
-        # Libraries stay loaded: no collection has to visit them again.
+        # Libraries stay loaded, so their objects are excluded from later collections.
         count = gc.collect()
         gc.freeze()
         return count

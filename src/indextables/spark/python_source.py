@@ -1,9 +1,9 @@
 """The data source in plain Python, for sessions that cannot have the bridge.
 
-Spark finds it by the name of its package. It reads and writes; there are no search operators, no commands,
-and of the save modes only append and overwrite, because Spark offers no more to sources in Python. Options
-must be given with each read and write: session confs do not reach it. What a write starts by itself is done
-before it returns: no process is there to do it later, or to count writes.
+Spark finds it by the name of its package. It reads and writes; it has no search operators and no commands,
+and only the save modes append and overwrite, because Spark's interface for Python sources has no more.
+Options must be given with each read and write: session confs are not available here. Maintenance after a
+write runs before the write returns, because no process remains to run it later or to count writes.
 """
 
 import dataclasses
@@ -136,7 +136,7 @@ class Reader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Streams the rows of a table; nothing is kept between calls but the options."""
+    """Streams the rows of a table; the only state between calls are the options."""
 
     def __init__(self, parameters: Mapping[str, str], schema: StructType) -> None:
         self._parameters = dict(parameters)
@@ -152,8 +152,8 @@ class StreamReader(DataSourceStreamReader):
         """Where the next micro-batch ends."""
         if start is None:
             raise OptionError(
-                "a stream from a table needs the bridge, or Spark 4.2: older versions do not tell sources in "
-                "Python where a micro-batch starts; set the session up by indextables.configure"
+                "a stream from a table needs the bridge, or Spark 4.2: older versions do not pass sources in "
+                "Python the start of a micro-batch; set the session up by indextables.configure"
             )
         table = _table(self._parameters)
         stream = TableStream(table.log, table.options, self._schema.json())
@@ -161,7 +161,7 @@ class StreamReader(DataSourceStreamReader):
         return _members(stream.latest(_offset(start), unlimited=unlimited))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - Spark's name; the class is of Spark 4.2
-        """Any limit that is not "all": the options have the limits."""
+        """Any limit other than "all": the limits are in the options."""
         from pyspark.sql.streaming.datasource import ReadMaxFiles  # noqa: PLC0415 - not in Spark 4.0
 
         return ReadMaxFiles(_table(self._parameters).options.get(streaming.MAX_FILES))
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader):
         return execute(spec, splits, store.open())
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing is kept for offsets that were read."""
+        """Do nothing: there is no state for offsets that were read."""
 
 
 class StreamPartition(InputPartition):
@@ -246,7 +246,7 @@ class Writer(DataSourceArrowWriter):
             self._commit(log, _adds(messages), self._options)
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: Options) -> None:
-        """The same for a micro-batch, unless the table has it already."""
+        """Commit a micro-batch as one version, unless the table has it already."""
         options = stream_retention(batch.over(self._options))
         log = open_log(self._table_store.open(), options, engine=ENGINE)
         adds = _adds(messages)
@@ -257,7 +257,7 @@ class Writer(DataSourceArrowWriter):
             self._commit(log, adds, options)
         except CommitConflictError:
             if not has_batch(log.snapshot(), options):
-                raise  # another driver of the same query was not faster
+                raise  # the batch was not committed by another driver of the same query
 
     def _commit(self, log: TransactionLog, adds: Sequence[Add], options: Options) -> None:
         assert self._planned is not None
@@ -268,8 +268,7 @@ class Writer(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave the splits of tasks to a purge.
 
-        Spark calls this after a commit whose outcome is unknown too, in a process that cannot tell, and
-        then the splits may be in the table.
+        Spark also calls this after a commit with an unknown outcome; then the splits may be in the table.
         """
 
 
@@ -283,7 +282,7 @@ class _BatchWriter:
                 "that stays the same when it starts again, and numbers its batches itself: leave "
                 "txn.version out"
             )
-        # Whether a batch is in the table is known when its number is.
+        # Whether a batch is in the table can be checked only with its number.
         keys = {writing.TXN_APP_ID.key.lower()}
         plain = Options({key: value for key, value in table.options.values.items() if key not in keys})
         self._app = table.options.get(writing.TXN_APP_ID)
@@ -311,7 +310,7 @@ else:
 
 
 def _without_stream_options(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The options without those of a stream that are Spark's own."""
+    """The options without Spark's own options of a stream."""
     return {
         key: value
         for key, value in parameters.items()

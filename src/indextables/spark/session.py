@@ -16,7 +16,7 @@ _JARS = "spark.jars"
 _EXTENSIONS = "spark.sql.extensions"
 _ATTACH = "org.apache.spark.sql.indextables.Attach"
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
-# Spark's own pattern, and more names of secrets: Spark shows the values of other settings in its UI and logs.
+# Spark's own pattern of names of secrets, extended: Spark shows the values of all other settings.
 _SECRETS = (
     "secret|password|token(?!izer)|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
     "fs[.]azure[.]sas"
@@ -27,7 +27,7 @@ _DAEMON = "spark.python.daemon.module"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add the jar and the SQL extension to a session builder; existing settings are kept.
+    """Add the jar and the SQL extension to a session builder, in addition to existing settings.
 
     Args:
         builder: `SparkSession.builder`, before `getOrCreate()`.
@@ -36,7 +36,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         The same builder.
 
     Raises:
-        BridgeError: A session without the bridge runs already, which `getOrCreate()` would give; or there is
+        BridgeError: A session without the bridge is running, which `getOrCreate()` would return; or there is
             no bridge for this version of Spark.
 
     >>> from pyspark.sql import SparkSession  # doctest: +SKIP
@@ -65,7 +65,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def attach(spark: SparkSession) -> SparkSession:
-    """Give the same to a session that runs already, as in a notebook.
+    """Add the jar and the SQL extension to a running session, as in a notebook.
 
     Returns:
         The same session.
@@ -124,11 +124,11 @@ def _prepare_running_jvm(jar: str) -> None:
     loader = _class_loader(gateway.jvm)
     running = SparkSession.getActiveSession()
     if running is None:
-        # A JVM takes spark.jars only when it starts; this one goes on after the session that started it.
+        # A JVM reads spark.jars only when it starts; this one outlived the session that started it.
         _add_jar(gateway.jvm, loader, jar)
     elif not _has_bridge(running):
         raise BridgeError(
-            "a Spark session runs already, and getOrCreate() would give that one, which has no bridge; use "
+            "a Spark session without the bridge is running, and getOrCreate() would return it; use "
             "indextables.attach(spark) with the running session, or call spark.stop() before configure"
         )
 

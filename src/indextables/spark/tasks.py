@@ -1,4 +1,4 @@
-"""The functions that tasks run on executors: of scans, of writes, and of commands.
+"""The functions that tasks of scans, writes and commands run on executors.
 
 Spark pickles them by reference to this module. Rows go to Spark as Arrow batches in Spark's own types.
 """
@@ -168,7 +168,7 @@ class TaskMetrics:
         self._seconds = 0.0
 
     def timed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; the time that it takes to make them is counted."""
+        """Return the batches, and measure the time that they take."""
         while True:
             started = time.perf_counter()
             batch = next(batches, None)
@@ -205,7 +205,7 @@ class TaskMetrics:
 
 
 def _make_ready() -> None:
-    """Make a new process ready for tasks.
+    """Prepare a new process for tasks.
 
     Spark calls the garbage collector after each task; objects that are loaded now are excluded from it.
     A task has one core: threads of Arrow would only take it from other tasks.
@@ -224,7 +224,7 @@ def _make_ready() -> None:
 class WriteFunction:
     """Writes the rows of one task; Spark pickles it by reference to this module.
 
-    Without a plan there is nothing to write, and the rows are left alone.
+    Without a plan there is nothing to write, and the rows are not read.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 The footer has everything that the log's `add` needs, the offset of each file of the index, and the mapping
 of the row ids of the index to row numbers (PROTOCOL.md, "The split"). Reading it costs one or two ranged
-reads. Before the footer are the page index and the term filters, which are read with it from an object
-store, and kept for a while.
+reads. Before the footer are the page index and the term filters, which on object stores are read with it and
+cached.
 """
 
 import base64
@@ -46,7 +46,7 @@ _Source: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
 # Field, size, offset, length, checksum, lengths of packed blocks.
 PieceJson: TypeAlias = tuple[str | None, Count, Count, Count, _Crc, list[Count]]
 FORMAT_VERSION = 3
-# Of companion splits, which hold row positions of source files in the place of rows.
+# The format of companion splits, which have row positions in source files instead of rows.
 COMPANION_FORMAT = 4
 # The formats that this release reads.
 _READ_VERSIONS = (1, 2, 3, 4)
@@ -65,7 +65,8 @@ COMPANION_TAG = "companion"
 ROW_BITS = 32
 _TAIL = 64 << 10
 
-# Term filters: bytes of a block, blocks of a page, bytes of the checksum of a page, the most blocks (32 MiB).
+# Term filters: bytes of a block, blocks of a page, bytes of a page's checksum, the maximum of blocks (32
+# MiB).
 FILTER_BLOCK_BYTES = 32
 FILTER_PAGE_BLOCKS = 64
 FILTER_CRC_BYTES = 4
@@ -77,12 +78,12 @@ Checksums: TypeAlias = Sequence[Sequence[ChunkChecksums]]
 ReadTail: TypeAlias = Callable[[Store, str, int, int], bytes]
 
 
-# So much is read before the footer: term filters take up to 2% of a split, and page indexes less than 1%.
+# The share of a split that is read before the footer: term filters take up to 2%, page indexes less than 1%.
 _TAIL_SHARE = 0.03
 _LEAST_TAIL_BYTES = 16 << 10
 _MAX_TAIL_BYTES = 768 << 10
-# The bytes of all tails that are kept.
-_MAX_KEPT_BYTES = 32 << 20
+# The maximum size of all cached tails.
+_MAX_CACHE_BYTES = 32 << 20
 
 _Tail = tuple[int, bytes]
 _tails: Cache[tuple[CacheScope, str, int], _Tail] = Cache(weigh=lambda tail: len(tail[1]))
@@ -122,7 +123,7 @@ class IndexFileJson(Struct):
     blocks: list[Count] | None = None
 
     def all_pieces(self) -> list[PieceJson]:
-        """Its pieces, in either form; ValueError if it has none."""
+        """Its pieces, of format 1 or later; ValueError if it has none."""
         if self.pieces:
             return self.pieces
         if None in (self.size, self.offset, self.length, self.crc32, self.blocks):
@@ -140,7 +141,7 @@ class IndexedFile(Struct, frozen=True, rename="camel", omit_defaults=True):
         records: all of its rows, deleted ones included.
         rows: the rows that are indexed: those that were not deleted.
         values: columns with one value in all rows of the file, as an Arrow stream of one row in base 64.
-        etag: its ETag or time, if the format has nothing else that tells a replaced file.
+        etag: its ETag or time, if the source's format has nothing else that identifies a replaced file.
         modified_ms: its time, if it has an `etag`.
         deletes: identifies the rows that were deleted; empty if none were.
     """
@@ -185,7 +186,7 @@ class _Version(Struct, rename="camel"):
 
 
 def format_version(text: bytes) -> int:
-    """The format of the footer: a newer one may differ in everything else."""
+    """The format of the footer, decoded first: a newer one may differ in everything else."""
     return msgspec.json.decode(text, type=_Version).format_version
 
 
@@ -357,7 +358,7 @@ class Footer(SplitMetadata):
 
     @classmethod
     def without_index(cls, path: str, size: int, schema: pa.Schema, mapping: Mapping, rows: int) -> "Footer":
-        """That of a file whose rows have no index yet: one row-id range, no index files."""
+        """A footer for a file whose rows have no index yet: one row id range, no index files."""
         return cls(
             path=path, size=size, footer_start=0, num_records=rows, schema=schema, mapping=mapping,
             partition_values={}, min_values={}, max_values={}, stats=None, uncompressed_bytes=0,
@@ -377,7 +378,7 @@ class Footer(SplitMetadata):
 
     @cached_property
     def null_counts(self) -> dict[str, int]:
-        """How many nulls columns have, where that is known."""
+        """The number of nulls of each column, if known."""
         return null_counts(self.stats)
 
     def index_key(self, url: str) -> str:
@@ -523,7 +524,7 @@ def _footer_of(text: bytes, path: str, size: int, footer_start: int, parquet: pq
     version = format_version(text)
     if version not in _READ_VERSIONS:
         versions = f"{_READ_VERSIONS[0]} to {_READ_VERSIONS[-1]}"
-        raise SplitError(f"split format {version} is not known, this release reads {versions}; upgrade")
+        raise SplitError(f"split format {version} is unknown, this release reads {versions}; upgrade")
     stored = msgspec.json.decode(text, type=FooterJson)
     ranges = tuple(RowIdRange(*stored_range) for stored_range in stored.chunks)
     rows = stored.num_records
@@ -573,18 +574,18 @@ def _checksums(stored: FooterJson, parquet: pq.FileMetaData) -> Checksums:
 
 
 def read_tail(store: Store, path: str, begin: int, size: int) -> bytes:
-    """The bytes of a split from `begin` to its end; of a remote split, what is before them is kept."""
+    """The bytes of a split from `begin` to its end; for a remote split, the bytes before them are cached."""
     if store.is_local:
         return store.get_range(path, begin, size)
     start = max(0, begin - min(max(int(size * _TAIL_SHARE), _LEAST_TAIL_BYTES), _MAX_TAIL_BYTES))
     tail = store.get_range(path, start, size)
     if len(tail) == size - start:
-        _tails.put((store.cache_scope, path, size), (start, tail), max_weight=_MAX_KEPT_BYTES)
+        _tails.put((store.cache_scope, path, size), (start, tail), max_weight=_MAX_CACHE_BYTES)
     return tail[begin - start :]
 
 
-def is_kept(store: Store, path: str, size: int, start: int) -> bool:
-    """Whether the bytes from `start` on are there without a request."""
+def is_tail_cached(store: Store, path: str, size: int, start: int) -> bool:
+    """Whether the bytes from `start` on are available without a request."""
     tail = _tails.get((store.cache_scope, path, size))
     return tail is not None and tail[0] <= start
 
@@ -592,7 +593,7 @@ def is_kept(store: Store, path: str, size: int, start: int) -> bool:
 def read_ranges(
     store: Store, path: str, size: int, ranges: Sequence[tuple[int, int]]
 ) -> list[bytes | memoryview]:
-    """Ranges of a split, from its tail where that is kept."""
+    """Ranges of a split, from its cached tail if possible."""
     tail = None if store.is_local else _tails.get((store.cache_scope, path, size))
     if tail is None:
         return list(store.get_ranges(path, ranges))

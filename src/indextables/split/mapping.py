@@ -1,4 +1,4 @@
-"""The Tantivy fields of each column, and which conditions they answer.
+"""The Tantivy fields of each column, and the filters that they can evaluate.
 
 A column has no field (it is stored only, or its type cannot be indexed: conditions are evaluated on the
 rows), one field, or several. A field name is a letter for the kind, a colon and the column name, so that
@@ -62,9 +62,9 @@ class Kind(StrEnum):
 
     `STRING` the value as one term; `HASH` a 32-bit hash of it (`indextables.split.index.encode.hash_values`);
     `TEXT` its tokens; `JSON` a nested value, or text that is JSON; `IP` an address; `I64` a whole number:
-    integers as they are, decimals of up to 18 digits without their point, dates in days, timestamps,
-    times and day-time intervals in microseconds; `F64` a float or double, with one zero and one NaN,
-    greater than all; `BOOL` a truth value.
+    integers, unscaled decimals of up to 18 digits, dates in days, timestamps, times and day-time intervals in
+    microseconds; `F64` a float or double, with one zero and one NaN, which is the greatest value; `BOOL` a
+    boolean.
     """
 
     STRING = "string"
@@ -84,8 +84,9 @@ class Field:
     `indexed`: terms can be looked up. `fast`: the values are in a column of the index (ranges, existence,
     aggregates). `max_token`: the longest token, or value, in bytes that is indexed. `record`: what a posting
     has (basic, freq, position). `root`: the key of a json value that is not an object ("" if values are
-    objects). `term_filter`: its terms are in a filter of the split, if that pays. `resolved` is False only in
-    a plan: the writer chooses between `STRING` and `HASH` from a sample of rows (`resolve_fields`).
+    objects). `term_filter`: its terms are in a filter of the split, unless that would be too large.
+    `resolved` is False only in a plan: the writer chooses between `STRING` and `HASH` from a sample of rows
+    (`resolve_fields`).
     """
 
     column: str
@@ -155,7 +156,8 @@ class Mapping:
 
     def to_json(self) -> str:
         """The text that the log keeps as docMappingJson: an array of objects that have a `name`."""
-        # Earlier releases have no key `termFilter`, and the texts of fields with a filter stay as they were.
+        # The key `termFilter` is omitted for fields with a filter, so that their texts equal those of earlier
+        # releases.
         rows = [
             {k: getattr(f, a) for k, a in sorted(_KEYS.items()) if k != "termFilter" or not f.term_filter}
             for f in self.fields
@@ -164,7 +166,7 @@ class Mapping:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Mapping":
-        """The mapping from its text; unknown keys are ignored."""
+        """Parse the text of a mapping; unknown keys are ignored."""
         try:
             return cls(tuple(_field_of(row) for row in msgspec.json.decode(text, type=list[_StoredField])))
         except (ValueError, RecursionError) as error:
@@ -174,7 +176,7 @@ class Mapping:
             ) from error
 
     def with_filters_of(self, plan: "Mapping") -> "Mapping":
-        """The same fields; those of a plan decide which of them have a term filter."""
+        """The same fields, with term filters for those that have one in a plan."""
         filtered = {field.column for field in plan.fields if field.term_filter}
         return self.with_fields(replace(f, term_filter=f.column in filtered) for f in self.fields)
 
@@ -271,12 +273,12 @@ def check_address_types(schema: pa.Schema, options: Options, partition_columns: 
 
 
 def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -> Options:
-    """The options without indexing options that are defaults for other columns.
+    """The options without indexing defaults that name other columns.
 
     Args:
         options: all options.
         columns: the columns that defaults may be for.
-        own: keys that are no defaults; they are kept as they are.
+        own: keys that were set explicitly; they are not changed.
     """
     names = {name.lower() for name in columns}
     listing = (FAST_FIELDS, NON_FAST_FIELDS, STORE_ONLY_FIELDS, NO_TERM_FILTER_FIELDS)
@@ -305,7 +307,7 @@ def applicable(options: Options, columns: Sequence[str], own: Collection[str]) -
 class _IndexingOptions:
     """The indexing options of each column, checked against the schema.
 
-    A name may be a path within a column (`user.age`): the column as a whole gets a fast field, or keeps it.
+    A name may be a path within a column (`user.age`): then the option applies to the whole column.
     A nested column has one tokenizer: the type or tokenizer of a path is that of all strings in the column.
     Partition columns are accepted and have no index: their value is known for each split.
     """
@@ -338,7 +340,7 @@ class _IndexingOptions:
         self._check_agreement()
 
     def _of_columns(self, values: dict[str, Any], family: FieldOption) -> dict[str, Any]:
-        """The values of columns, where those of paths within a column are the column's."""
+        """The values of columns; a value of a path within a column becomes the value of the column."""
         columns = {name: value for name, value in values.items() if name in self.columns}
         for path, value in values.items():
             if (root := self._root(path)) is not None:
@@ -383,7 +385,7 @@ class _IndexingOptions:
         return None if lower in self.partitions else lower
 
     def _column_or_path(self, name: str, key: str) -> str | None:
-        """As `_column`; a path within a column stays as it is, in lower case."""
+        """As `_column`, but a path within a column is returned in lower case."""
         root = self._root(name)
         if root is None:
             return self._column(name, key)
@@ -405,7 +407,7 @@ class _IndexingOptions:
     def _list(self, options: Options, option: Option[tuple[str, ...]]) -> frozenset[str]:
         names = options.get(option)
         if option is not FAST_FIELDS:
-            # What holds for a field within a column does not hold for the column.
+            # A list entry for a field within a column does not apply to the column.
             names = tuple(name for name in names if self._root(name) is None)
         columns = (self._column(self._root(name) or name, option.key) for name in names)
         return frozenset(name for name in columns if name is not None)
@@ -438,7 +440,7 @@ class _IndexingOptions:
         )
         if as_column and as_list and listed != [suffix]:
             raise OptionError(
-                f"option '{key}' can be read in two ways, since columns are called like its values; "
+                f"option '{key}' is ambiguous, since columns have the names of its values; "
                 f"write '{key.removesuffix(suffix)}<column>' for each column"
             )
         if not as_column and (as_list or (_parses(parse, suffix) and not is_name)):

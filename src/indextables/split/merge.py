@@ -4,8 +4,8 @@ Sources whose fields are those of the target keep their index: the segments of a
 `meta.json`, and Tantivy merges them. Others (older columns, other options, Quickwit bundles) are indexed
 again while their rows are copied. Row ids do not change; the row id ranges of the footer map them to rows.
 
-Of companion splits the positions of rows are concatenated, and the lists of their source files. The source is
-read for what is indexed again; of a split that keeps its index, for the columns that term filters need.
+For companion splits, the positions of rows and the lists of source files are concatenated. The source is read
+for splits that are indexed again; for splits that keep their index, only the columns that term filters need.
 """
 
 import json
@@ -152,7 +152,7 @@ class MergeSource:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A source in the target: its row id ranges, and whether its index is merged as it is."""
+    """A source in the target: its row id ranges, and whether its index is merged or built again."""
 
     source: MergeSource
     ranges: tuple[RowIdRange, ...]
@@ -178,8 +178,8 @@ def merge_splits(
         partition_values: The partition of the result.
 
     Raises:
-        UnreadableSplitError: A source is damaged; what the sink has is useless.
-        UnavailableSplitError: The storage did not return a source; what the sink has is useless.
+        UnreadableSplitError: A source is damaged; the caller must abort the sink.
+        UnavailableSplitError: A source could not be read from storage; the caller must abort the sink.
     """
     mapping = _target_mapping(sources, schema, plan).with_filters_of(plan)
     values = dict(partition_values or {})
@@ -247,7 +247,7 @@ class _Merge:
         self._parts = _arrange(sources, mapping)
         self._source_files = _source_files(sources)
         self._is_companion = self._source_files is not None
-        # What a split stores of its rows.
+        # The columns that a split stores of its rows.
         self._stored = POSITIONS if self._is_companion else schema
         self._sample = LookupSample(mapping, 1 if self._is_companion else 4)
         self._filters = FilterWriter(mapping, _filtered(sources) if self._is_companion else None)
@@ -337,7 +337,7 @@ class _Merge:
         return [RowIdRange(each.source, each.start + start, each.rows) for each in part.ranges]
 
     def _copy_positions(self, part: _Part) -> None:
-        """Copy what a companion split stores of its rows."""
+        """Copy the positions of a companion split's rows."""
         for group in _translate_errors(part.source, part.source.groups):
             self._writer(group.rows.slice(0, 1).to_batches()[0])
             if self._writer(None).can_copy(group.file_metadata, group.metadata):
@@ -348,7 +348,7 @@ class _Merge:
                     self._write(batch)
 
     def _take_columns(self, part: _Part, start: int) -> None:
-        """Read what term filters and the sample need of the rows of a companion split, from the source."""
+        """Read the columns that term filters and the sample need from the source of a companion split."""
         names = list(dict.fromkeys([*self._filters.columns, *self._sample.columns]))
         if not names:
             return

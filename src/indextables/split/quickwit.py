@@ -70,7 +70,7 @@ def bundle_mapping(text: str, schema: pa.Schema, partition_columns: Sequence[str
         by_name = {str(row["name"]).lower(): row for row in rows}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SplitError(
-            f"a document mapping of the original system cannot be understood ({error}); rewrite the table"
+            f"a document mapping of IndexTables for Scala cannot be decoded ({error}); rewrite the table"
         ) from error
     partitions = {name.lower() for name in partition_columns}
     columns = (column for column in schema if column.name.lower() not in partitions)
@@ -156,7 +156,7 @@ def read_bundle(store: Store, path: str, size: int | None = None) -> Bundle:
     try:
         return Bundle(path, size, _files(store, path, size))
     except (ValueError, RecursionError) as error:
-        raise SplitError(f"{store.url}/{path}: not a bundle of the original system ({error})") from error
+        raise SplitError(f"{store.url}/{path}: not a bundle of IndexTables for Scala ({error})") from error
 
 
 def _files(store: Store, path: str, size: int) -> dict[str, tuple[int, int]]:
@@ -167,7 +167,7 @@ def _files(store: Store, path: str, size: int) -> dict[str, tuple[int, int]]:
     start = end - 4 - length
     meta = store.get_range(path, start, end - 4) if 0 <= start < end - 4 else b""
     if meta[:8] != _BUNDLE:
-        raise ValueError("no bundle metadata where it should be")
+        raise ValueError("no bundle metadata at its offset")
     files = {
         name: (place.start, place.end)
         for name, place in msgspec.json.decode(meta[8:], type=_Metadata).files.items()
@@ -228,8 +228,8 @@ def bundle_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a bundle in the given schema, in the order of its documents.
 
-    Columns that the bundle does not have, as partition columns, are null. A column that was indexed without
-    being stored is refused.
+    Columns that the bundle lacks, such as partition columns, are null. A column that was indexed without
+    being stored is an error.
     """
     bundle = read_bundle(store, path, size)
     where = f"{store.url}/{path}"
@@ -259,8 +259,8 @@ def bundle_rows(
 def _check_stored(field: _StoredField | None, column: str, where: str) -> None:
     if field is not None and not field.stored:
         raise SplitError(
-            f"{where}: the column {column} was indexed by the original system without being stored, so "
-            "there are no values to read; leave the column out, or write the rows anew from their source"
+            f"{where}: IndexTables for Scala indexed the column {column} without storing it, so "
+            "it has no values to read; drop the column, or write the rows again from their source"
         )
 
 
@@ -309,7 +309,7 @@ def _batch(
 
 
 def _address(value: object) -> str | None:
-    """An address in its shortest form; one of IPv4 was stored as one of IPv6."""
+    """An address in its shortest form; IPv4 addresses are stored as IPv6 addresses."""
     if value is None:
         return None
     address = ipaddress.ip_address(str(value))

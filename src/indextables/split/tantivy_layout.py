@@ -7,19 +7,19 @@ at their end has the offsets:
 ranges | count, then for each: bytes since the one before, field (u32), 0 | u32 length of that | footer
 ```
 
-Counts and distances have seven bits a byte, the last byte with the high bit set. A file `.fast` has
+Counts and distances are varints: seven bits per byte, the last byte with the high bit set. A file `.fast` has
 columns, one or more for each field, and their names in a table of sorted keys:
 
 ```
 columns | table: blocks, an empty one, more | u64 length of the table | 12 bytes | footer
 block     u32 length of the rest | 1 if packed by zstd | count of edges, their distances | keys
-key       how many bytes of the one before it keeps and adds | those it adds
+key       how many bytes it shares with the key before, how many it adds | those it adds
 name      the field (and, of JSON, a path after a byte 1) | 0 | a letter for the type
 ```
 
-Numbers in blocks have seven bits a byte, all bytes but the last with the high bit set. How many bytes a key
-keeps and adds stands in four bits each, or, after a byte 1, in two numbers. A file `.store` has stored
-documents, their offsets, and their length. The footer is Tantivy's: JSON, its length (u32) and a
+Numbers in blocks are varints: seven bits per byte, all bytes but the last with the high bit set. The numbers
+of bytes that a key shares and adds have four bits each, or, after a byte 1, are two varints. A file `.store`
+has stored documents, their offsets, and their length. The footer is Tantivy's: JSON, its length (u32) and a
 magic number (u32).
 
 The part of a field in a file `.term` is its term dictionary:
@@ -32,10 +32,10 @@ header      u64 offset of its packed records | the first record | three bit widt
 record      u32 rows | u64 postings, u32 their length | u64 positions, u32 their length
 ```
 
-The automaton maps each term to its rank. The address of a node is that of its last byte, which says how many
-transitions it has; the rest of the node is before that byte. A block has 256 records: the first in its
-header, the others packed, each as the distances of its postings and positions from those of the first, and
-its number of rows.
+The automaton maps each term to its rank. The address of a node is that of its last byte, which has the number
+of transitions; the rest of the node is before that byte. A block has 256 records: the first in its header,
+the others bit-packed, each as the distances of its postings and positions from those of the first, and its
+number of rows.
 """
 
 import json
@@ -178,7 +178,7 @@ def _columns(end: Bytes, below: int, size: int, fields: Sequence[str]) -> list[F
         for key, start, stop in _keys(block):
             name = names.get(key[:-2].partition(b"\x01")[0])
             if name is None:
-                raise ValueError("it has columns of no field")
+                raise ValueError("it has columns without a field")
             if start != reached:
                 raise ValueError("its columns do not fill it")
             ranges.append(FieldRange(name, start, stop))
@@ -227,7 +227,7 @@ def _keys(block: bytes) -> Iterator[tuple[bytes, int, int]]:
         key = key[:shared] + block[at : at + suffix_length]
         at += suffix_length
         if len(key) > _LONGEST_KEY:
-            raise ValueError("a key is longer than keys are")
+            raise ValueError("a key exceeds the maximum length")
         yield key, start, stop
 
 
@@ -256,7 +256,7 @@ class TermSpans(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A node: whether a term ends here, what that adds to its rank, and the transitions in order."""
+    """A node: whether a term ends here, the output for it, and the transitions in order."""
 
     is_final: bool
     final_output: int
@@ -264,7 +264,7 @@ class _Node(NamedTuple):
 
 
 class _WideNode(NamedTuple):
-    """The layout of a node: where its parts end, as each is before the one that is named first here."""
+    """The ends of the parts of a node, which are stored in reverse order."""
 
     is_final: bool
     transitions: int
@@ -409,7 +409,7 @@ class TermDictionary:
         return output, self._earlier(wide.end - distance, address) if distance else 0
 
     def _earlier(self, address: int, than: int) -> int:
-        """The address of a next node, which was written before its predecessor: so every walk ends."""
+        """Check the address of a next node: it is less than that of its predecessor, so every walk ends."""
         if not 0 <= address < than:
             raise DictionaryFormatError("a node of a term dictionary is outside of it")
         return address

@@ -48,7 +48,7 @@ _COMPANION_LEVEL = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFile(SplitSummary):
-    """A split that was written: what the log's `add` has of it, but for its path."""
+    """A written split: the fields of the log's `add`, except for its path."""
 
     size: int
     footer_start: int
@@ -64,7 +64,7 @@ class SplitFile(SplitSummary):
 
     @property
     def doc_mapping_json(self) -> str:
-        """The mapping as the log keeps it."""
+        """The mapping as JSON, as in the log."""
         return self.mapping.to_json()
 
 
@@ -77,9 +77,9 @@ class SplitWriter:
     """Writes one split to a sink.
 
     Batches have the table's schema (`indextables.schema`), partition columns included; all rows have the same
-    partition values. Rows are written to the sink as they come; the index is built in a temporary folder and
-    follows. After `finish` the caller closes the sink, which makes the split visible; after an error, call
-    `abort`. As a context manager it does that itself.
+    partition values. Rows are written to the sink at once; the index is built in a temporary folder and
+    appended. After `finish` the caller closes the sink, which makes the split visible; after an error, call
+    `abort`. As a context manager it calls `abort` by itself.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class SplitWriter:
         files = pack(folder, self._sink, index_level(self._options, companion=source_files is not None))
         filters = write_filters(self._index.filters, self._sink, folder, files)
         texts = self._statistics.texts()
-        facts = SplitMetadata(
+        metadata = SplitMetadata(
             num_records=self.num_records,
             schema=self._schema,
             mapping=self._mapping,
@@ -154,7 +154,7 @@ class SplitWriter:
             source_files=source_files,
             term_filters=filters,
         )
-        built = finish_split(self._rows, self._sink, facts)
+        built = finish_split(self._rows, self._sink, metadata)
         self._index.discard()
         return built
 
@@ -170,7 +170,7 @@ class SplitWriter:
             self._index.discard()
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the writer."""
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -204,7 +204,7 @@ class CompanionSplitWriter(SplitWriter):
     """Writes a companion split: rows are indexed, and only their positions in the source are stored.
 
     The rows of a source file are written one batch after the other, each with the positions of its rows;
-    then `end_file` says which file they were of.
+    then `end_file` records which file they were from.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Bytes on local disk and object stores.
 
 `open_store(url, options)` gives a `Store`: objects below a URL, written atomically, created only if absent
-on request, listed in order, with errors of ours and no secret in them.
+on request, listed in order; errors are those of this package and contain no secrets.
 """
 
 from indextables.store.backend import ObjectInfo, Sink

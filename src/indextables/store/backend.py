@@ -54,7 +54,7 @@ def temporary_name(token: str) -> str:
 
 
 class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the handle answers it
-    """A create came back without a clear answer; the object may be ours, another's, or absent."""
+    """A create had no clear answer; the object may be ours, another writer's, or absent."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
@@ -62,9 +62,9 @@ class MaybeCreated(Exception):  # noqa: N818 - a question, not an error: the han
 
 
 class Sink(io.RawIOBase):
-    """A file being written, which becomes an object when it is closed and nothing when it is aborted.
+    """A file being written: `close` creates the object, `abort` discards it.
 
-    Leaving a `with` block by an exception aborts it, and so does forgetting it: only `close` publishes.
+    Leaving a `with` block by an exception aborts it, and so does garbage collection: only `close` publishes.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Sink(io.RawIOBase):
         self._size = 0
 
     def writable(self) -> bool:
-        """Sinks are for writing."""
+        """Always true."""
         return True
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer; Python 3.11 has no name for that
@@ -98,7 +98,7 @@ class Sink(io.RawIOBase):
             super().close()
 
     def abort(self) -> None:
-        """Discard what was written; the object does not become visible."""
+        """Discard the bytes; the object does not become visible."""
         if self.closed:
             return
         try:
@@ -142,7 +142,7 @@ class Backend(Protocol):
         ...
 
     def walk(self, folder: str, after: str) -> Iterator[ObjectInfo]:
-        """Every object below a folder, sorted; `after` only spares work, callers filter again."""
+        """Every object below a folder, sorted; `after` is an optimisation only, callers filter again."""
         ...
 
     def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
@@ -158,7 +158,7 @@ class Backend(Protocol):
         ...
 
     def upload(self, key: str, local_file: str) -> int:
-        """Write an object from a local file, atomically; its size."""
+        """Write an object from a local file, atomically; returns its size."""
         ...
 
     def open_upload(self, key: str) -> Sink:
@@ -170,5 +170,8 @@ class Backend(Protocol):
         ...
 
     def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:
-        """Delete what killed uploads left before a time, but not below folders with an entry of that name."""
+        """Delete temporary files of killed uploads that are older than a time; returns their number.
+
+        Folders with an entry named `other_tables` are skipped.
+        """
         ...

@@ -1,8 +1,8 @@
-"""Clients of object stores, one for each purpose: reading, writing, and claiming a name.
+"""Clients of object stores, one for each purpose: reading, writing, and creating if absent.
 
-They differ in patience. A stalled read is cut off soon and repeated. A write may take as long as its bytes
-need. A claim (create-if-absent) is never repeated by the client itself, so that the handle sees every
-answer that leaves open what happened.
+They differ in timeouts and retries. A stalled read is aborted soon and repeated. The timeout of a write
+depends on its size. A claim (create-if-absent) is never retried by the client, so that the handle gets every
+ambiguous answer.
 """
 
 import threading
@@ -18,7 +18,7 @@ from indextables.store.providers import RefreshingProvider
 from indextables.store.settings import ClientSettings, settings
 
 Client = Any
-"""A store of obstore; its own type is for type checkers only and names what cannot be built here."""
+"""A store of obstore, whose own type exists for type checkers only."""
 
 SMALL_CLAIM_BYTES = 8 << 20
 _SLOWEST_BYTES_PER_SECOND = 256 << 10
@@ -79,38 +79,38 @@ class Clients(Protocol):
         ...
 
     def renew(self, client: Client) -> bool:
-        """Fetch other credentials because the store refused a client's; whether there are any."""
+        """Fetch other credentials after the store refused those of a client; whether there are others."""
         ...
 
 
 class MemoryClients:
-    """One memory for all purposes."""
+    """An in-memory store, which is the client for all purposes."""
 
     def __init__(self) -> None:
         self.budget = HedgeBudget()
         self._store = MemoryStore()
 
     def reading(self) -> Client:
-        """The memory."""
+        """The in-memory store."""
         return self._store
 
     reading_once = reading_again = reading
 
     def writing(self) -> Client:
-        """The memory."""
+        """The in-memory store."""
         return self._store
 
     def claiming(self, size: int) -> Client:  # noqa: ARG002 - memory is never slow
-        """The memory."""
+        """The in-memory store."""
         return self._store
 
     def renew(self, client: Client) -> bool:  # noqa: ARG002 - a memory has no credentials
-        """No."""
+        """Always false: memory has no credentials to renew."""
         return False
 
 
 class RemoteClients:
-    """Clients of a bucket or container, made when first needed."""
+    """Clients of a bucket or container, created on first use."""
 
     def __init__(self, location: Location, identity: Identity) -> None:
         self._location = location
@@ -121,25 +121,25 @@ class RemoteClients:
         self._lock = threading.Lock()
 
     def reading(self) -> Client:
-        """Stalled reads end after cloud.readTimeout and are repeated; a long body may take its time."""
+        """The client for reads: stalled ones end after cloud.readTimeout and are repeated."""
         return self._reading("reading", self._identity.options.get(cloud.MAX_RETRIES))
 
     def reading_once(self) -> Client:
-        """One attempt, no repetition."""
+        """The client for a read with a single attempt."""
         return self._reading("reading once", 0)
 
     def reading_again(self) -> Client:
-        """The attempts that are left after the first one."""
+        """The client for the attempts after the first one."""
         return self._reading("reading again", max(0, self._identity.options.get(cloud.MAX_RETRIES) - 1))
 
     def writing(self) -> Client:
-        """A request may take as long as its largest body needs on a slow line."""
+        """The client for writes: the timeout allows the largest body on a slow connection."""
         options = self._identity.options
         body = max(options.get(cloud.MULTIPART_THRESHOLD), options.get(cloud.PART_SIZE))
         return self._client("writing", _patience(options, body), None, options.get(cloud.MAX_RETRIES))
 
     def claiming(self, size: int) -> Client:
-        """One attempt, no repetition."""
+        """The client for create-if-absent: one attempt without retries."""
         options = self._identity.options
         if size <= SMALL_CLAIM_BYTES:
             return self._client("claiming", _patience(options, 0), None, 0)
@@ -167,7 +167,7 @@ class RemoteClients:
         return self._client(purpose, timedelta(hours=1), stall, retries)
 
     def _client(self, purpose: str, whole: timedelta, stall: timedelta | None, retries: int) -> Client:
-        # two threads may both make one; either serves
+        # two threads may both create one, which is harmless
         if (client := self._clients.get(purpose)) is not None:
             return client
         with self._lock:

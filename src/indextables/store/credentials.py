@@ -1,4 +1,4 @@
-"""The identity of a reader at a store: its credentials, and what of them may be shown or stored."""
+"""The credentials of a handle, a digest of them for caches, and their form without secrets."""
 
 import hashlib
 import inspect
@@ -27,7 +27,7 @@ _WHAT_TO_SET = {
     Kind.AZURE: "set azure.accountKey, azure.sasToken, azure.connectionString, azure.bearerToken or "
     "azure.tenantId with azure.clientId and azure.clientSecret, or the AZURE_ variables",
     Kind.GCS: "set gcp.credentialsFile or gcp.serviceAccountKey, or GOOGLE_APPLICATION_CREDENTIALS",
-    Kind.MEMORY: "a memory has none",
+    Kind.MEMORY: "memory needs none",
     Kind.HDFS: "set HADOOP_USER_NAME, or get a Kerberos ticket, or change the permissions of the folder",
     Kind.LOCAL: "change the permissions of the folder",
 }
@@ -48,7 +48,7 @@ class Identity:
     original_options: Options = field(default_factory=Options)
 
     def without_secrets(self) -> "Identity":
-        """The identity without secrets, with the names of the options that were removed."""
+        """The identity without secrets; `left_behind` has the names of the options that were removed."""
         lost = [key for key in self.options.values if is_secret(key)]
         if self.provider is not None:
             lost.append("the credentials callable")
@@ -78,10 +78,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StaticKeys:
-    """S3 keys that stay as they are.
+    """S3 keys that do not change.
 
-    Handed over as a provider, they are not mixed with a session token from the environment, which would
-    belong to other keys.
+    As a provider, so that obstore does not combine them with a session token from the environment, which
+    belongs to other keys.
     """
 
     access_key: str
@@ -89,7 +89,7 @@ class StaticKeys:
     token: str | None
 
     def __call__(self) -> dict[str, Any]:
-        """The keys, in obstore's words."""
+        """The keys, under the names that obstore uses."""
         return {
             "access_key_id": self.access_key,
             "secret_access_key": self.secret_key,
@@ -102,19 +102,22 @@ _OPTIONS = ("aws.", "azure.", "gcp.", "credentials.", "databricks.")
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 _HDFS_OPTIONS = ("dfs.",)
 _HDFS_ENVIRONMENT = ("HADOOP_", "KRB5")
-# Digests are never written anywhere, and are salted, so that secrets cannot be tried against one.
+# Digests are never stored, and are salted, so that secrets cannot be guessed from them.
 _SALT = secrets.token_bytes(32)
 
 
 class CacheScope(NamedTuple):
-    """The key of cached values: where they were read, and by which reader. `reader` reveals no secret."""
+    """The key of cached values: where they were read, and with which credentials.
+
+    `reader` reveals no secret.
+    """
 
     url: str
     reader: str
 
 
 def reader_digest(kind: Kind, identity: Identity) -> str:
-    """Equal for readers with the same endpoint and the same credentials."""
+    """A digest that is equal for readers with the same endpoint and the same credentials."""
     if kind is Kind.MEMORY:
         return ""
     if kind is Kind.LOCAL:
@@ -149,7 +152,7 @@ def _parts(kind: Kind, identity: Identity) -> Iterator[str]:
 
 
 def is_scoped(identity: Identity) -> bool:
-    """Whether the provider of credentials may return others for another URL."""
+    """Whether the provider may return different credentials for another URL."""
     if identity.provider is not None:
         return takes_url(identity.provider)
     name = identity.options.get(cloud.PROVIDER) or ""
@@ -188,7 +191,7 @@ def has_credentials(options: Options, kind: Kind) -> bool:
 
 
 def with_provider(options: Options, kind: Kind) -> Options:
-    """Return the options; a Unity Catalog server without any credentials is the provider of them."""
+    """Return the options, with Unity Catalog as the provider if its URL is set and no credentials are."""
     if (
         kind not in OWN_CREDENTIALS
         or not options.is_set(cloud.UC_WORKSPACE)
@@ -199,7 +202,10 @@ def with_provider(options: Options, kind: Kind) -> Options:
 
 
 def _files(kind: Kind, options: Options) -> Iterator[Path]:
-    """Files that may hold credentials, which a client reads once: a change makes another reader."""
+    """Files that may hold credentials.
+
+    Clients read them once, so a changed file changes the reader's digest.
+    """
     home = Path.home()
     if kind is Kind.S3:
         yield Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials")
@@ -209,12 +215,12 @@ def _files(kind: Kind, options: Options) -> Iterator[Path]:
         yield Path(named or home / ".config" / "gcloud" / "application_default_credentials.json")
 
 
-# Providers by their id, as long as they live: an id can be given again to another object.
+# Providers by their id while they exist: Python may reuse an id for another object.
 _providers: dict[int, tuple[weakref.ref[object], str]] = {}
 
 
 def _token(provider: CredentialsProvider) -> str:
-    """The same for the same object, another for every other; a method counts with its object."""
+    """A stable id of a callable; bound methods are identified by their object."""
     owner = getattr(provider, "__self__", None)
     if owner is not None:
         return f"{_token_of(owner)} {getattr(provider, '__qualname__', '')}"
@@ -226,7 +232,7 @@ def _token_of(thing: object) -> str:
     if provider is not None and provider[0]() is thing:
         return provider[1]
     token = secrets.token_hex(16)
-    with suppress(TypeError):  # without weak references every handle is a reader of its own
+    with suppress(TypeError):  # without weak references every handle has its own digest
         _providers[id(thing)] = (weakref.ref(thing, _forget_provider), token)
     return token
 

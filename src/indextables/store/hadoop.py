@@ -1,7 +1,7 @@
 """Keys of Hadoop's file systems (`fs.s3a.*`, `fs.azure.*`, `fs.gs.*`) as options of our own.
 
-Options of our own are stronger. Credentials are taken as a whole: if our options have any for a store, those
-of Hadoop's configuration are not used for it.
+Options of our own take precedence. Credentials are not mixed: if our options have any for a store, those of
+Hadoop's configuration are not used for it.
 """
 
 import json
@@ -60,7 +60,7 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
         credentials: whether Hadoop's credentials count; False if a callable supplies them.
 
     Raises:
-        CredentialsError: A key names a way to credentials that has no counterpart here.
+        CredentialsError: A key names a source of credentials that has no counterpart here.
     """
     keys = {key: value.strip() for key, value in options.values.items() if key.startswith(_FAMILIES)}
     named = options.get(cloud.PROVIDER_CLASS)
@@ -92,7 +92,7 @@ def with_hadoop_keys(options: Options, location: Location, *, credentials: bool)
 
 # --- S3A -------------------------------------------------------------------------------------------
 
-# What each class takes keys from; a name without its package, for the packages have changed.
+# The source of keys of each class, by its name without the package, since packages have changed.
 _S3A_PROVIDERS = {
     "SimpleAWSCredentialsProvider": "keys",
     "TemporaryAWSCredentialsProvider": "temporary keys",
@@ -198,7 +198,7 @@ def _has_container() -> bool:
 
 
 def _may_answer(source: str) -> bool:
-    """Whether a provider of a list is used; those behind it are not asked then."""
+    """Whether a provider of a list is used; then later providers are not tried."""
     match source:
         case "environment":
             return bool(os.environ.get("AWS_ACCESS_KEY_ID"))

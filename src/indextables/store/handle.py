@@ -1,4 +1,4 @@
-"""A store as callers hold it: rooted at a URL, shared by threads, refusing to work after a fork."""
+"""The handle of a store: rooted at a URL, shared by threads, unusable in a forked child."""
 
 import os
 import secrets
@@ -45,12 +45,12 @@ from indextables.store.location import (
 if TYPE_CHECKING:
     from indextables.store.clients import Clients, MemoryClients
 
-# inside the class `list` is a method, so the types of lists are named out here
+# inside the class `list` is a method, so these types are defined here
 _Parts = list[bytes]
 _Infos = list[ObjectInfo]
 _Names = list[str]
 
-# What was read through handles of this process: bytes, and how many calls that took.
+# Metrics of reads through handles of this process: bytes, and number of calls.
 FETCHED = "indextables.store.fetched_bytes"
 
 _DELETE_BATCH = 1000
@@ -66,8 +66,8 @@ def open_store(
     """Open the store at a URL or local path; nothing is read or created yet.
 
     Credentials come from the options, else from the environment, else from the provider's default chain.
-    `credentials` may be a callable that returns them (see docs/operations/storage.md); it wins over all.
-    Keys of Hadoop's file systems among the options count where there is no option of our own.
+    `credentials` may be a callable that returns them (see docs/operations/storage.md); it takes precedence.
+    Keys of Hadoop's file systems among the options are used if there is no option of our own.
     """
     location = locate(default_path(url, options))
     return Store(location, _identity(location, options, credentials))
@@ -77,7 +77,7 @@ class Store:
     """Objects below a URL. Paths are relative to it and joined by "/"; a whole URL below it is one, too.
 
     Every write is atomic: readers see an object whole or not at all. A handle may be shared by threads. It
-    does not work in a forked child (open a new one there), and its pickle carries no secrets; that of
+    does not work in a forked child (open a new one there), and its pickle has no secrets; that of
     `with_credentials()` does.
     """
 
@@ -93,10 +93,10 @@ class Store:
 
     @property
     def cache_scope(self) -> CacheScope:
-        """What facts read through this handle may be cached under in this process.
+        """The key under which values that were read through this handle are cached in this process.
 
-        Handles have the same scope only if they have the same credentials, so nobody gets out of a cache
-        what his own credentials may not read.
+        Handles have the same scope only if they have the same credentials, so a cached value is returned only
+        to readers with the same credentials.
         """
         return CacheScope(self.url, self._reader)
 
@@ -137,7 +137,7 @@ class Store:
         return self._relative(self._use().head(self._key(path)))
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object at the path (a folder is none)."""
+        """Whether there is an object at the path (a folder is not an object)."""
         try:
             self.head(path)
         except ObjectMissingError:
@@ -145,9 +145,9 @@ class Store:
         return True
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
-        """Every object below the folder `prefix`, sorted by path; with `after`, only paths behind it.
+        """Every object below the folder `prefix`, sorted by path; with `after`, only paths greater than it.
 
-        Object stores answer page by page, so a caller who stops early pays only for what it took.
+        Object stores return pages, so a caller that stops early causes fewer requests.
         """
         backend = self._use()
         folder = join(self._location.root, check_folder(prefix))
@@ -177,7 +177,7 @@ class Store:
         return remote and not self._location.hierarchical
 
     def local_path(self, path: str) -> str | None:
-        """Where the object lies in the local file system, or None if it does not."""
+        """The path of the object in the local file system; None if the store is not local."""
         return "/" + self._key(path) if self._location.kind is Kind.LOCAL else None
 
     def is_link(self, path: str) -> bool:
@@ -199,26 +199,26 @@ class Store:
         self._use().put(self._key(path), data)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write an object only if there is none: True if it now holds our bytes, False if another's.
+        """Write an object only if there is none. True: it has our bytes. False: it has another writer's.
 
-        A store may say "exists" of our own write (a lost answer and a retry) or of nothing at all (a
-        conflict), so every such answer is checked by reading the object. Give each attempt bytes of its own
-        (a token in them): equal bytes count as ours.
+        A store may answer "exists" for our own write (a lost answer and a retry) or without an object (a
+        conflict), so every such answer is checked by reading the object. Each caller must write unique bytes
+        (with a token): equal bytes count as ours.
 
-        What the outcome proves:
+        The meaning of the outcomes:
 
-        - True: the object is there with our bytes, and stays there after a power cut.
-        - False: the object of another is there; ours never was, and never will be.
+        - True: the object has our bytes, and survives a power cut.
+        - False: another writer's object exists; ours was not and will not be created.
         - A `StoreError` other than `OutcomeUnknownError`: nothing was created, and nothing will appear later.
-          The store refused before it did anything (no right, no bucket, another region, a full or read-only
-          disk, no hard links), or was never asked (a path that is not allowed, a handle of a parent process),
-          and no earlier attempt of this call is in doubt.
-        - `OutcomeUnknownError`: the object may be there or appear later. `NotDurableError`, which is one: it
-          is there, but the disk did not confirm it, so that reading it back proves nothing.
-        - Anything else that is raised (an interrupt, a lack of memory) proves nothing.
+          The store refused the request (no permission, no bucket, another region, a full or read-only disk,
+          no hard links), or no request was sent (an invalid path, a handle of a parent process), and no
+          earlier attempt of this call has an unknown outcome.
+        - `OutcomeUnknownError`: the object may exist or appear later. Its subclass `NotDurableError`: the
+          object exists, but the disk did not confirm it, so reading it back proves nothing.
+        - Any other exception (an interrupt, a lack of memory): the outcome is unknown.
         """
         backend, key = self._use(), self._key(path)
-        doubt = ""  # why the object may be there, once an attempt may have arrived
+        cause = ""  # why the object may exist, after an attempt whose outcome is unknown
         attempts = self._identity.options.get(cloud.MAX_RETRIES) + 1
         for attempt in range(attempts):
             if attempt:
@@ -226,13 +226,13 @@ class Store:
             try:
                 backend.create(key, data)
             except MaybeCreated as maybe:
-                doubt = maybe.cause or "no answer came"
+                cause = maybe.cause or "no answer came"
             except OutcomeUnknownError:
                 raise
             except Exception as error:
-                if not doubt:
+                if not cause:
                     raise
-                raise OutcomeUnknownError(self._url(path), f"{doubt}; then: {error}") from None
+                raise OutcomeUnknownError(self._url(path), f"{cause}; then: {error}") from None
             else:
                 return True
             try:
@@ -240,11 +240,11 @@ class Store:
             except ObjectMissingError:
                 continue
             except StoreError as error:
-                doubt = str(error)
-        raise OutcomeUnknownError(self._url(path), doubt)
+                cause = str(error)
+        raise OutcomeUnknownError(self._url(path), cause)
 
     def upload(self, path: str, local_file: str | os.PathLike[str]) -> int:
-        """Write an object from a local file of any size, replacing one that is there; its size."""
+        """Write an object from a local file of any size, replacing an existing one; returns its size."""
         source = os.fspath(local_file)
         if not os.path.isfile(source):  # noqa: PTH113 - a string is what the backends take
             raise StoreError(f"cannot upload '{source}' to {self._url(path)}: there is no such local file")
@@ -253,12 +253,15 @@ class Store:
     def open_upload(self, path: str) -> Sink:
         """A binary file to write an object piece by piece; the object appears when it is closed.
 
-        `abort()`, leaving a `with` block by an exception, and losing the file all leave no object.
+        After `abort()`, an exception in a `with` block, or garbage collection of the file there is no object.
         """
         return self._use().open_upload(self._key(path))
 
     def delete(self, paths: Iterable[str]) -> int:
-        """Delete objects in bulk; missing ones are fine. How many; object stores count missing ones too."""
+        """Delete objects in bulk; missing ones are no error.
+
+        Returns the number; object stores count missing ones too.
+        """
         backend = self._use()
         keys = (self._key(path) for path in paths)
         deleted = 0
@@ -267,11 +270,11 @@ class Store:
         return deleted
 
     def remove_abandoned(self, *, before_ms: int, other_tables: str = "") -> int:
-        """Delete the hidden leftovers of killed uploads on the local disk; how many there were.
+        """Delete temporary files of killed uploads on the local disk; returns their number.
 
         `before_ms` is a time by the clock that stamps the store's files, as a purge compares all ages with.
-        Folders below this one that hold an entry named `other_tables` are left alone. Object stores keep
-        parts of unfinished uploads out of sight; a lifecycle rule of the bucket ends them.
+        Folders below this one that have an entry named `other_tables` are skipped. On object stores,
+        unfinished uploads are not visible; a lifecycle rule of the bucket removes them.
         """
         return self._use().remove_abandoned(self._location.root, before_ms, other_tables)
 
@@ -286,11 +289,11 @@ class Store:
             second = self.create(path, b"second")
             content = self.get(path)
         finally:
-            with suppress(StoreError):  # if it cannot be deleted, the first error says why
+            with suppress(StoreError):  # the first error is the one to raise
                 self.delete([path])
         if not first or second or content != b"first":
             raise UnsafeStoreError(
-                f"{self.url} does not honour create-if-absent (the If-None-Match header): both writers "
+                f"{self.url} does not support create-if-absent (the If-None-Match header): both writers "
                 "would win, and commits would be lost; use a store that does, such as AWS S3, Azure Blob "
                 "Storage, Google Cloud Storage or SeaweedFS"
             )
@@ -298,25 +301,25 @@ class Store:
     # --- the handle itself ---------------------------------------------------------------------------
 
     def at(self, prefix: str) -> "Store":
-        """The same store, rooted at a folder."""
+        """A handle of the same store, rooted at a folder."""
         self._use()
         return Store(self._location.at(prefix), self._identity, self._reader)
 
     def source_store(self, url: str) -> "Store":
-        """The store of a companion index's source, opened with the credentials that are meant for it.
+        """The store of a companion index's source, opened with the source's own credentials.
 
-        These are the options `companion.parquet.*`; without any, the credentials of this store.
+        These are the options `companion.parquet.*`; if none is set, the credentials of this store.
         """
         location = locate(url)
         if location.kind is Kind.LOCAL and self._location.kind is not Kind.LOCAL:
             raise StoreError(
-                f"the index at {self.url} refers to {location.url} on the local disk; what lies in an object "
-                "store cannot lead to local files: build the index on the same disk"
+                f"the index at {self.url} refers to {location.url} on the local disk; an index in an object "
+                "store cannot refer to local files: build the index on the same disk"
             )
         return Store(location, _source_identity(self._identity, location))
 
     def with_credentials(self) -> "StoreWithCredentials":
-        """This store with its secrets, to send to the tasks of a job; never to be kept."""
+        """This store with its secrets, to send to the tasks of a job; it must not be stored."""
         return StoreWithCredentials(self.url, self._identity)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -372,8 +375,8 @@ def _source_identity(identity: Identity, location: Location) -> Identity:
 class StoreWithCredentials:
     """A store's URL with its secrets, for shipping to the tasks of a running job.
 
-    Its pickle carries the secrets, so it belongs on the wire to a worker and nowhere else: never into a
-    file, a log, a plan that is shown, or a table. Its `repr` shows none of them.
+    Its pickle contains the secrets, so it may be sent to workers only: not written to a file, a log, a plan
+    that is shown, or a table. Its `repr` shows no secrets.
     """
 
     __slots__ = ("_identity", "url")
@@ -383,7 +386,7 @@ class StoreWithCredentials:
         self._identity = identity
 
     def open(self) -> Store:
-        """The store, in the process that received the with_credentials."""
+        """Open the store in the process that received these credentials."""
         return Store(locate(self.url), self._identity)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -410,7 +413,7 @@ _of_parents: list[object] = []
 
 
 def connect(location: Location, identity: Identity, reader: str) -> Backend:
-    """The backend for a location. Opening the same store again costs next to nothing.
+    """The backend for a location; connections to the same store are reused.
 
     `reader` is the digest of the identity: handles share connections only if they have the same credentials.
     """
@@ -440,9 +443,9 @@ def _clients(location: Location, identity: Identity, reader: str) -> "Clients":
 
 
 def _forget() -> None:
-    """A forked child connects by itself; the parent's lock may be held for ever.
+    """Reset the cache of clients in a forked child: a thread of the parent may have held the lock.
 
-    The parent's clients are not let go: ending them takes threads that the child does not have.
+    The parent's clients stay referenced: closing them needs threads that the child does not have.
     """
     global _lock, _memories
     _of_parents.append(_memories)

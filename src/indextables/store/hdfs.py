@@ -2,7 +2,8 @@
 
 Bytes go into a hidden temporary file beside the target, are flushed by the data nodes (`hsync`), and only
 then get their name by a rename, which the name node does atomically: without the flag to overwrite it fails
-if the name is taken (create), with it it replaces (put). docs/decisions/012-hdfs.md says why that is safe.
+if the name is taken (create), with it it replaces (put). docs/decisions/012-hdfs.md explains why that is
+safe.
 """
 
 import os
@@ -27,7 +28,7 @@ from indextables.store.credentials import Identity
 from indextables.store.location import Kind, Location, check_size, join
 from indextables.store.remote import cut, merged
 
-# What hdfs-native raises: OSError and its subclasses, RuntimeError for what the name node says otherwise.
+# The errors of hdfs-native: OSError and its subclasses, RuntimeError for other errors of the name node.
 _FAILURES = (OSError, RuntimeError)
 _REMOTE = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\))', re.DOTALL)
 _DENIED = ("AccessControlException", "AuthorizationException", "InvalidToken", "SaslException")
@@ -35,7 +36,7 @@ _COPY_BYTES = 8 << 20
 _LONGEST = 300
 _MAX_CLIENTS = 16
 _BACKOFF = Backoff(base_ms=50, max_ms=5000)
-# How often the deletion of a temporary file is tried.
+# The maximum number of attempts to delete a temporary file.
 _DELETIONS = 3
 _Result = TypeVar("_Result")
 _HdfsClient = Any
@@ -58,7 +59,7 @@ class HdfsBackend:
             return bytes(reader.read_range(0, len(reader)))
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Parts of a file; short where it ends earlier. Near ones are read together."""
+        """Parts of a file; truncated at its end. Adjacent parts are read together."""
         with self._translate_errors(key):
             reader = self._client().read(_path(key))
             size = len(reader)
@@ -101,23 +102,23 @@ class HdfsBackend:
         self._write(key, lambda writer: writer.write(data))
 
     def create(self, key: str, data: bytes) -> None:
-        """Write a file if there is none; whose it is if there is one is the handle's question.
+        """Write a file if there is none; if the file exists, the caller determines who wrote it.
 
-        Before the rename nothing has happened. Every error of the rename leaves open what happened: its
-        answer may be lost.
+        Before the rename nothing is visible. After any error of the rename the outcome is unknown: its answer
+        may be lost.
         """
         temporary = self._fill(key, lambda writer: writer.write(data))
-        doubt = ""
+        reason = ""
         try:
             self._client().rename(_path(temporary), _path(key), False)
         except FileExistsError:
-            doubt = "the name is taken"
+            reason = "the name is taken"
         except _FAILURES as error:
-            doubt = _text(error)
-        if doubt:
-            # A rename that comes late finds no source.
+            reason = _text(error)
+        if reason:
+            # A delayed rename then has no source.
             self._abandon(temporary)
-            raise MaybeCreated(doubt)
+            raise MaybeCreated(reason)
 
     def upload(self, key: str, local_file: str) -> int:
         """Copy a local file in, atomically."""
@@ -192,7 +193,7 @@ class HdfsBackend:
 
     @contextmanager
     def translate_write_errors(self, key: str) -> Iterator[None]:
-        """Errors of a write in our words."""
+        """Raise errors of hdfs-native during a write as errors of this package."""
         with self._translate_errors(key, writes=True):
             yield
 
@@ -221,7 +222,7 @@ class HdfsBackend:
             raise
 
     def _fill(self, key: str, fill: Callable[[Any], Any]) -> str:
-        """A temporary file with the bytes, flushed and closed; its key. `fill` may be called again."""
+        """Write a temporary file, flush and close it; returns its key. `fill` may be called several times."""
 
         def attempt() -> str:
             temporary, writer = self._start(key)
@@ -244,8 +245,8 @@ class HdfsBackend:
         return join(key.rpartition("/")[0], temporary_name(secrets.token_hex(16)))
 
     def _abandon(self, temporary: str) -> None:
-        with suppress(*_FAILURES, StoreError):  # the error that led here is the one to raise
-            # Nobody else gives a file this name, so that a repeated deletion meets no other.
+        with suppress(*_FAILURES, StoreError):  # the first error is the one to raise
+            # The name is unique, so that a repeated deletion cannot hit another file.
             self._repeat(lambda: self._client().delete(_path(temporary), False), most=_DELETIONS)
 
     def _remove_empty(self, folder: str, root: str) -> None:
@@ -253,12 +254,12 @@ class HdfsBackend:
             try:
                 if not self._client().delete(_path(folder), False):
                     return
-            except _FAILURES:  # not empty, or not ours to remove
+            except _FAILURES:  # not empty, or not removable by this user
                 return
             folder = folder.rpartition("/")[0]
 
     def _entries(self, folder: str) -> list[tuple[str, Any]]:
-        """What a folder holds, in the order of whole keys: a folder's name counts with its slash."""
+        """The entries of a folder, in the order of whole keys: a folder is compared with its slash."""
         path = _path(folder)
         try:
             with self._translate_errors(folder):
@@ -278,7 +279,7 @@ class HdfsBackend:
         )
 
     def _repeat(self, call: Callable[[], _Result], *, most: int = 1000) -> _Result:
-        """Repeat what may be done twice when its connection is lost: the client does so for reads only."""
+        """Repeat an idempotent call after a lost connection; hdfs-native itself repeats only reads."""
         attempts = min(self._identity.options.get(cloud.MAX_RETRIES) + 1, most)
         for attempt in range(1, attempts):
             try:
@@ -296,7 +297,7 @@ class HdfsBackend:
             yield
         except _FAILURES as error:
             failure = self._translate(error, key, writes=writes)
-        if failure is not None:  # out here: the original quotes traces of the name node
+        if failure is not None:  # outside of the handler: the client's error quotes traces of the name node
             raise failure
 
     def _translate(self, error: Exception, key: str, *, writes: bool) -> Exception:
@@ -326,7 +327,7 @@ def _connect(location: Location, options: Options) -> _HdfsClient:
         ) from None
     service = location.bucket
     config = _name_service(options, service)
-    # Reads from observers may miss what was acknowledged before; the active name node shows it.
+    # Observer name nodes may lag behind acknowledged writes; the active name node does not.
     config[f"dfs.client.failover.proxy.provider.{service}"] = (
         "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
     )
@@ -345,7 +346,7 @@ def _connect(location: Location, options: Options) -> _HdfsClient:
 
 
 def _name_service(options: Options, service: str) -> dict[str, str]:
-    """Hadoop's settings among the options; their keys are in lower case, names of services may not be."""
+    """The settings of a name service; keys of options are in lower case, names of services may not be."""
     config = {key: value for key, value in options.values.items() if key.startswith("dfs.")}
     members = config.get(f"dfs.ha.namenodes.{service.lower()}", "")
     if members:
@@ -377,7 +378,7 @@ class _HdfsSink(Sink):
 
 
 def _finish(writer: Any) -> None:  # noqa: ANN401
-    """Flush what was written to the disks of the data nodes, and end the file."""
+    """Flush the bytes to the disks of the data nodes, and close the file."""
     writer.hsync()
     writer.close()
 
@@ -394,7 +395,7 @@ def _copy(source: IO[bytes], writer: Any) -> None:  # noqa: ANN401
 
 
 def _is_lost(error: OSError) -> bool:
-    """Whether a connection ended before the answer came; other errors have classes of their own."""
+    """Whether the connection was lost before the answer; other errors have their own classes."""
     return type(error) is OSError or isinstance(error, ConnectionError)
 
 
@@ -417,7 +418,7 @@ def _path(key: str) -> str:
 
 
 def _text(error: Exception) -> str:
-    """The first line of what the name node says, without its trace."""
+    """The first line of the name node's message, without its stack trace."""
     remote = _REMOTE.search(str(error))
     line = f"{remote[1].rpartition('.')[2]}: {remote[2]}" if remote else str(error).partition("\n")[0]
     return line.strip()[:_LONGEST] or type(error).__name__

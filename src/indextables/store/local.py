@@ -1,4 +1,4 @@
-"""The local disk as a store: atomic, durable, and free of visible leftovers.
+"""The local disk as a store: writes are atomic and durable, and leave no visible temporary files.
 
 Bytes go into a hidden temporary file beside the target, are flushed to the disk, and only then get their
 name: by a hard link, which fails if the name is taken (create), or by a rename (put). The folder is flushed
@@ -29,7 +29,7 @@ from indextables.store.backend import TEMPORARY, MaybeCreated, ObjectInfo, Sink,
 from indextables.store.location import check_size, join
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
-# Errors of link() that mean that nothing was done; after any other error the name may exist.
+# Errors of link() after which the name certainly was not created; after any other error it may exist.
 _NOT_LINKED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -58,7 +58,7 @@ class LocalBackend:
             return file.read()
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Parts of a file; short where it ends earlier."""
+        """Parts of a file; truncated at its end."""
         with _translate_os_errors(key), _open_file(key) as file:
             return [_read_exactly(file.fileno(), start, end) for start, end in ranges]
 
@@ -76,7 +76,8 @@ class LocalBackend:
         for name, entry in self._entries(folder, inside.partition("/")[0]):
             key = join(folder, name)
             if name.endswith("/"):
-                # its keys begin with `key`: they lie behind `after` if `key` does, or if `after` is inside
+                # its keys begin with `key`: they are greater than `after` if `key` is, or if `after` is
+                # inside
                 if key > after or after.startswith(key):
                     yield from self.walk(key[:-1], after)
             elif key > after and (info := _info(key, entry)) is not None:
@@ -100,7 +101,7 @@ class LocalBackend:
             _write(key, lambda file: _write_all(file, data), _rename)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write a file if there is none; the handle finds out who wrote one that exists."""
+        """Write a file if there is none; if the file exists, the caller determines who wrote it."""
         with _translate_os_errors(key):
             _write(key, lambda file: _write_all(file, data), _link)
 
@@ -151,7 +152,7 @@ class LocalBackend:
     def _entries(self, folder: str, first: str = "") -> list[tuple[str, os.DirEntry[str]]]:
         """The entries of a folder, in the order of whole keys: a folder is compared with its slash.
 
-        Those whose keys all lie before the ones that begin with `first` are left out.
+        Entries before those that begin with `first` are omitted.
         """
         with _translate_os_errors(folder):
             try:
@@ -247,7 +248,7 @@ def _info(key: str, entry: "os.DirEntry[str]") -> ObjectInfo | None:
 
 
 def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
-    """A link to a folder is not listed: what is in there belongs elsewhere, and it may lead back here."""
+    """Whether an entry is a link to a folder. These are not listed: they may cause cycles."""
     return entry.is_symlink() and os.path.isdir(entry.path)
 
 
@@ -256,7 +257,7 @@ Publish = Callable[[str, str], None]
 
 
 def _write(key: str, fill: Fill, publish: Publish) -> int:
-    """Write a file and publish it under its name; how many bytes it has."""
+    """Write a file and publish it under its name; returns its size."""
     target = _path(key)
     temporary, file = _open_temporary(target)
     try:
@@ -275,7 +276,7 @@ def _open_temporary(target: str) -> tuple[str, IO[bytes]]:
         _make_folder(folder)
         try:
             return temporary, open(temporary, "xb", buffering=0)
-        except FileNotFoundError:  # a delete found the new folder empty and removed it
+        except FileNotFoundError:  # a concurrent delete removed the new folder, which was empty
             continue
 
 
@@ -290,7 +291,7 @@ def _finish(file: IO[bytes], temporary: str, target: str, publish: Publish) -> N
 
 
 def _abandon(file: IO[bytes], temporary: str) -> None:
-    """Close and remove a temporary file; nothing that fails here hides the error that led here."""
+    """Close and remove a temporary file; errors are suppressed, so that the first error is raised."""
     with suppress(OSError):
         file.close()
     with suppress(OSError):
@@ -304,33 +305,33 @@ def _rename(temporary: str, target: str) -> None:
 
 
 def _link(temporary: str, target: str) -> None:
-    """Give a file its name unless another file has it.
+    """Give a file its final name unless another file has it.
 
-    An ordinary error means that nothing was created; MaybeCreated, that a file is there or may be. Whoever
-    finds our bytes under the name afterwards may rely on them, for the folder was flushed; NotDurableError
-    says that it could not be.
+    An ordinary error means that nothing was created; MaybeCreated, that a file has or may have the name. Then
+    the folder was flushed, so that a file with our bytes is durable; NotDurableError means that flushing
+    failed.
     """
     # opened before, so that a lack of file handles cannot come between the link and the flush
     with _open_folder(os.path.dirname(target)) as folder:
-        doubt = _link_error(temporary, target)
-        with suppress(OSError):  # a second, hidden name is harmless
+        reason = _link_error(temporary, target)
+        with suppress(OSError):  # a remaining temporary name is harmless
             os.unlink(temporary)
         try:
             os.fsync(folder)
         except OSError as error:
             raise NotDurableError(f"file://{target}", f"its folder could not be flushed: {error}") from error
-    if doubt is not None:
-        raise MaybeCreated(doubt)
+    if reason is not None:
+        raise MaybeCreated(reason)
 
 
 def _link_error(temporary: str, target: str) -> str | None:
-    """Link a file; None if it has the name now, else why that is not known."""
+    """Link a file; None on success, else the reason why the outcome is unknown."""
     try:
         os.link(temporary, target)
     except OSError as error:
         try:
             if os.path.samestat(os.stat(temporary), os.stat(target)):
-                return None  # it took effect, and the answer was lost
+                return None  # the link exists, its answer was lost
         except OSError:
             pass
         if error.errno in _NO_LINKS:
@@ -345,7 +346,7 @@ def _link_error(temporary: str, target: str) -> str | None:
 
 
 def _write_all(file: IO[bytes], data: bytes | memoryview) -> int:
-    """Write all bytes: the system may take fewer at a time; how many there were."""
+    """Write all bytes, since one call may write fewer; returns their number."""
     view = memoryview(data)
     while view:
         written = file.write(view)
@@ -362,14 +363,14 @@ def _copy(source: IO[bytes], file: IO[bytes]) -> int:
     return size
 
 
-# Folders whose name is on the disk for good, and which folder that was: (device, inode).
+# Folders whose name was flushed to the disk, with the identity of the folder: (device, inode).
 _flushed: Cache[str, tuple[int, int]] = Cache(_MAX_FLUSHED_FOLDERS)
 
 
 def _make_folder(folder: str) -> None:
-    """Make a folder and those above it, and flush their names, or a power cut could lose them.
+    """Create a folder and its parents, and flush their names, so that they survive a power cut.
 
-    The name of a folder that is there is flushed too, once: who made it may not have come to that yet.
+    The name of an existing folder is flushed too, once: its creator may not have flushed it yet.
     """
     parent = os.path.dirname(folder)
     if parent == folder:
@@ -379,9 +380,9 @@ def _make_folder(folder: str) -> None:
             status = os.stat(folder)
         except FileNotFoundError:
             if os.path.islink(folder):
-                raise NotADirectoryError(errno.ENOTDIR, "a link that leads nowhere", folder) from None
+                raise NotADirectoryError(errno.ENOTDIR, "a dangling link", folder) from None
             _make_folder(parent)
-            # the parent may be removed by a delete that found it empty, the folder made by another writer
+            # a concurrent delete may remove the empty parent, another writer may create the folder
             with suppress(FileNotFoundError, FileExistsError):
                 os.mkdir(folder)
             continue
@@ -397,7 +398,7 @@ def _make_folder(folder: str) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            # in a folder that this user may not list, or that cannot be flushed, he did not make this one
+            # this user cannot list or flush the parent, so did not create the folder
             if error.errno not in _NO_FLUSH:
                 raise
         _flushed.put(folder, identity)
@@ -418,7 +419,7 @@ def _remove_empty(folder: str, root: str) -> None:
     while folder.startswith(root + "/"):
         try:
             os.rmdir(_path(folder))
-        except OSError:  # not empty, gone already, or not ours to remove
+        except OSError:  # not empty, already removed, or not removable by this user
             return
         _flushed.pop(_path(folder))
         folder = folder.rpartition("/")[0]

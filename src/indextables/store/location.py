@@ -1,8 +1,8 @@
-"""Where a table is: a URL or a path, read into its parts; and paths of objects below it.
+"""Parses the URL or path of a table, and checks paths of objects below it.
 
-What follows the scheme is taken as written, without percent decoding: Spark and Hadoop write URLs that way,
-and partition folders legitimately contain "%". A path is names joined by "/", relative to the store's root;
-names that some store cannot keep are refused on all.
+URLs are not percent-decoded, as in Spark and Hadoop: names of partition folders may contain "%". A path is
+names joined by "/", relative to the store's root; names that some kind of store does not allow are refused
+for all kinds.
 """
 
 import os
@@ -92,12 +92,12 @@ class Location:
         return self.host.partition(".")[0]
 
     def at(self, prefix: str) -> "Location":
-        """The same store, deeper."""
+        """The location of a folder below this one."""
         return replace(self, root=join(self.root, check_folder(prefix)))
 
 
 def locate(url: str | os.PathLike[str]) -> Location:
-    """Read a URL or a local path.
+    """Parse a URL or a local path.
 
     >>> locate("s3a://bucket/tables/t/").url
     's3://bucket/tables/t'
@@ -159,13 +159,13 @@ def is_whole_url(path: str) -> bool:
 
 
 def relative_to(url: str, root: Location) -> str:
-    """The path of an object that is named by its whole URL, relative to a place above it.
+    """The path of an object, given by its whole URL, relative to a location above it.
 
     >>> relative_to("s3a://bucket/t/day=1/a.split", locate("s3://bucket/t"))
     'day=1/a.split'
 
     Raises:
-        StoreError: the URL cannot be read, or the object is not below that place.
+        StoreError: the URL is invalid, or the object is not below that location.
     """
     whole = locate(url).url
     if not whole.startswith(f"{root.url}/"):
@@ -177,7 +177,7 @@ def relative_to(url: str, root: Location) -> str:
 
 
 def _local(text: str, rest: str) -> Location:
-    # Hadoop writes file:/tmp/x, everybody else file:///tmp/x; a host other than this one is not ours
+    # Hadoop writes file:/tmp/x, others file:///tmp/x; other hosts than this one are refused
     if rest.startswith("/"):
         host, slash, path = rest[1:].partition("/")
         if host not in ("", "localhost") or not slash:
@@ -246,7 +246,7 @@ def _bucket(name: str, scheme: str) -> str:
     if _BUCKET.fullmatch(name) is None:
         shown = (
             "***" if ":" in name else name
-        )  # what stands before a colon may be a user, and a secret behind
+        )  # the text before a colon may be a user, and the text after it a secret
         raise StoreError(
             f"'{shown}' is not the name of a bucket or container; write {scheme}://name/path"
             if name
@@ -256,7 +256,7 @@ def _bucket(name: str, scheme: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """A URL as it may be shown: up to the last '@' there may be a user and a password."""
+    """A URL without the part up to the last '@', which may be a user and a password."""
     return re.sub(r"(:/+).*@", r"\1***@", text, count=1, flags=re.DOTALL)
 
 
@@ -265,7 +265,7 @@ _LONGEST = 1024  # bytes: the limit of S3, GCS and Azure for a whole key
 
 
 def check(path: str) -> str:
-    """The path of an object, if it is one.
+    """Check the path of an object; returns it.
 
     >>> check("day=2024-01-01/part%2F1 x.split")
     'day=2024-01-01/part%2F1 x.split'
@@ -277,7 +277,7 @@ def check(path: str) -> str:
         raise StoreError("the path of an object is empty; name the object, relative to the store's root")
     if (control := _CONTROL.search(path)) is not None:
         raise StoreError(
-            f"path {path!r} has the control character {control[0]!r}, which not every store can keep; "
+            f"path {path!r} has the control character {control[0]!r}, which not every store allows; "
             "escape it, for example as %0A"
         )
     if "\\" in path:
@@ -301,7 +301,7 @@ def check(path: str) -> str:
 
 
 def check_folder(prefix: str) -> str:
-    """A folder's path, without a slash at its end; the root is the empty one.
+    """Check a folder's path; returns it without a slash at its end. The root is the empty path.
 
     >>> check_folder("day=1/")
     'day=1'
@@ -311,7 +311,7 @@ def check_folder(prefix: str) -> str:
 
 
 def check_size(url: str, size: int) -> None:
-    """Refuse to read an object into memory that no table has: whole objects are small."""
+    """Refuse to read an object into memory that is larger than any file of a table."""
     if size > MAX_OBJECT:
         raise StoreError(
             f"{url} has {size} bytes, and no object that is read as a whole has more than {MAX_OBJECT}; "

@@ -39,11 +39,11 @@ def _now() -> datetime:
 
 
 class RefreshingProvider:
-    """Credentials of a provider, fetched again before they expire.
+    """The credentials of a provider, fetched again before they expire.
 
-    They are renewed five minutes before they expire, or when three quarters of their time are over if that is
-    later. If that fails while they are still valid, they stay in use, and it is tried again after half a
-    minute.
+    They are renewed five minutes before they expire, or after three quarters of their lifetime if that is
+    later. If renewing fails while they are still valid, they stay in use, and renewing is tried again after
+    half a minute.
     """
 
     def __init__(self, provider: CredentialsProvider, kind: Kind, url: str, clock: _Clock = _now) -> None:
@@ -76,9 +76,9 @@ class RefreshingProvider:
             return {**(self._credentials or {}), "expires_at": self._renew_at}
 
     def refetch(self) -> bool:
-        """Fetch credentials again because the store refused these; whether there are others now.
+        """Fetch credentials again after the store refused these; returns whether there are others now.
 
-        A provider that has no others is not asked again for a minute.
+        A provider without others is not called again for a minute.
 
         Raises:
             CredentialsError: The provider failed, or returned something else.
@@ -112,7 +112,7 @@ class RefreshingProvider:
             raise
         except Exception as error:  # noqa: BLE001 - anything that a callable of a user raises
             problem = type(error).__name__
-        if problem:  # out here: its text and its traceback may quote secrets
+        if problem:  # outside of the handler: text and traceback of the error may quote secrets
             self._reject(f"failed with {problem}; call it by itself to see why")
         return self._check(answer)
 
@@ -153,7 +153,7 @@ def _name(provider: CredentialsProvider) -> str:
 
 
 def _run(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - what the callable returns is checked later
-    """The result of an async callable; in a thread of its own, for this one may run an event loop."""
+    """The result of an async callable, run in a separate thread, since this one may run an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _await(answer)).result()
 
@@ -200,7 +200,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects: they would take the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - Python's own signature
-        """No request."""
+        """Return no request: redirects are not followed."""
 
 
 _API = "/api/2.1/unity-catalog"
@@ -211,7 +211,7 @@ _LARGEST_ANSWER = 1 << 20
 
 
 class _ForbiddenError(CredentialsError):
-    """The catalog knows us, and does not allow the operation."""
+    """The catalog authenticated the caller, and denied the operation."""
 
 
 class UnityCatalog:
@@ -221,7 +221,7 @@ class UnityCatalog:
         """Read the options.
 
         Raises:
-            CredentialsError: The workspace's URL, or what identifies us to it, is missing.
+            CredentialsError: The workspace's URL, or the credentials for it, are missing.
         """
         self._kind = kind
         self._workspace = (options.get(cloud.UC_WORKSPACE) or "").rstrip("/")
@@ -249,7 +249,7 @@ class UnityCatalog:
         """Return credentials for the table at a URL.
 
         Raises:
-            CredentialsError: The catalog refused, or does not answer.
+            CredentialsError: The catalog denied the request, or did not answer.
         """
         if self._operation:
             return self._vend(url, self._operation)
@@ -315,7 +315,10 @@ class UnityCatalog:
         return self._access[0]
 
     def _send(self, request: urllib.request.Request) -> Mapping[str, Any]:
-        """The answer as a JSON object; errors without the catalog's own text, which may quote a token."""
+        """Send a request; returns the answer as a JSON object.
+
+        Errors omit the catalog's text: it may quote a token.
+        """
         problem, kind = "", CredentialsError
         opener = urllib.request.build_opener(_NoRedirects)
         for attempt in range(self._attempts):

@@ -1,4 +1,4 @@
-"""Object stores, and memory, through obstore."""
+"""Object stores, and the in-memory store, through obstore."""
 
 import os
 import queue
@@ -28,7 +28,7 @@ _PAGE = 1000
 _MOST_PARTS = 10_000
 _DELETES_AT_ONCE = 16
 _AZURE_BATCH = 256
-# Larger reads take long because of their size, and are requested once.
+# Larger reads take long because of their size, and are not requested a second time.
 _HEDGED_BYTES = 1 << 20
 # A thread without a read for so long ends.
 _IDLE_SECONDS = 10.0
@@ -36,12 +36,12 @@ _IDLE_SECONDS = 10.0
 _BACKOFF = Backoff(base_ms=100, max_ms=100)
 # Reads that were requested a second time.
 HEDGED = "indextables.store.hedged_reads"
-# the errors of obstore; ValueError for a key that it cannot send
+# the errors of obstore; ValueError for an invalid key
 _FAILURES = (BaseError, OSError, ValueError)
 
 
 class _Runtime:
-    """obstore's threads live in the process that first used it; in a forked child a call never returns."""
+    """The process that runs obstore's threads; in its forked children a call would hang."""
 
     pid: int | None = None
 
@@ -49,8 +49,8 @@ class _Runtime:
 class _DaemonThreads:
     """Threads of reads that may be requested twice, as many as there are such reads.
 
-    The end of the process does not wait for them, so a request that is not answered does not delay it. A
-    forked child has its own.
+    The end of the process does not wait for them, so a request without a response does not delay it. A
+    forked child creates its own.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ os.register_at_fork(after_in_child=_daemon_threads.reset)
 
 
 def hedged(read: Callable[[], T], seconds: float, budget: HedgeBudget) -> T:
-    """The result of a read; after so many seconds it is made a second time, and the first result counts.
+    """The result of a read. After `seconds` it is requested a second time, and the first result counts.
 
     An error counts only if both reads fail. If the budget is spent, the first read is waited for.
     """
@@ -135,14 +135,14 @@ class RemoteBackend:
         return self._fetching(key, partial(_get, key=key, url=self._url(key)), is_small=False)
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges that are close to each other are fetched together, others side by side."""
+        """Fetch ranges: those close to each other by one request, others in parallel."""
         is_small = sum(end - start for start, end in merged(ranges)) <= _HEDGED_BYTES
         try:
             return self._fetching(key, partial(_fetch, key=key, ranges=ranges), is_small=is_small)
         except (ObjectMissingError, CredentialsError):
             raise
         except StoreError:
-            # a range that begins after the end of the object is an error of the caller
+            # obstore raises an error for a range that begins after the end of the object
             size = self.head(key).size
             if all(start < size for start, _ in ranges):
                 raise
@@ -158,7 +158,7 @@ class RemoteBackend:
         """Every object below a folder, page by page, in order."""
         pages = self._pages(folder, after)
         if self._location.hierarchical:
-            # ADLS Gen2 sorts folder by folder ("a/b" before "a-b"), so the order is known only at the end
+            # ADLS Gen2 sorts folder by folder ("a/b" before "a-b"), so all pages are sorted again
             yield from sorted((info for page in pages for info in page), key=lambda info: info.path)
             return
         last = ""
@@ -167,14 +167,14 @@ class RemoteBackend:
                 if info.path > last:
                     last = info.path
                     yield info
-                elif info.size:  # an empty one is what some tools keep in place of a folder: no object
+                elif info.size:  # an empty object marks a folder for some tools: it is skipped
                     raise StoreError(
                         f"{self._url(folder)}: the store lists '{info.path}' after '{last}', out of order; "
                         "on ADLS Gen2 write the URL as abfss://"
                     )
 
     def list_folder(self, folder: str) -> tuple[list[ObjectInfo], list[str]]:
-        """One level, by the store's own delimiter."""
+        """List one level, with the delimiter of the store's API."""
         listing = self._reading(folder, lambda client: obstore.list_with_delimiter(client, folder or None))
         objects = [_info(meta) for meta in listing["objects"] if meta["path"] != folder]
         return objects, list(listing["common_prefixes"])
@@ -184,7 +184,7 @@ class RemoteBackend:
         self._writing(key, partial(self._send, key=key, source=data, size=len(data)))
 
     def create(self, key: str, data: bytes) -> None:
-        """One conditional request; every doubtful answer becomes MaybeCreated."""
+        """Send one conditional request; raises MaybeCreated if the outcome is unknown."""
         self._request(
             lambda: self._clients.claiming(len(data)),
             lambda client: obstore.put(client, key, data, mode="create", use_multipart=False),
@@ -192,7 +192,7 @@ class RemoteBackend:
         )
 
     def upload(self, key: str, local_file: str) -> int:
-        """One request for a small file, parts for a large one; visible when all have arrived."""
+        """Write a small file by one request, a large one in parts; visible when all parts have arrived."""
         size = os.stat(local_file).st_size  # noqa: PTH116 - a string is what callers have
         with open(local_file, "rb") as source:  # noqa: PTH123
 
@@ -204,12 +204,12 @@ class RemoteBackend:
         return size
 
     def open_upload(self, key: str) -> Sink:
-        """Parts are sent while more is written; the last one makes the object."""
+        """Open an upload in parts, which are sent while more is written; closing creates the object."""
         return _RemoteSink(self, key)
 
     def delete(self, keys: Sequence[str], root: str) -> int:  # noqa: ARG002 - there are no folders to tidy up
-        """Delete in bulk where the store can. It does not report which existed, so all are counted."""
-        if self._location.kind in (Kind.S3, Kind.MEMORY):  # missing keys are no error there
+        """Delete in bulk if the store can; counts all keys, since the store does not report which existed."""
+        if self._location.kind in (Kind.S3, Kind.MEMORY):  # missing keys are no error in these stores
             self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
             return len(keys)
         for at in range(0, len(keys), _AZURE_BATCH):
@@ -217,11 +217,11 @@ class RemoteBackend:
         return len(keys)
 
     def remove_abandoned(self, folder: str, before_ms: int, other_tables: str) -> int:  # noqa: ARG002
-        """Unfinished uploads are out of sight; a rule of the bucket ends them."""
+        """Do nothing: unfinished uploads are invisible, and a lifecycle rule of the bucket removes them."""
         return 0
 
     def start_upload(self, key: str) -> "obstore.WritableFile":
-        """A writer of parts."""
+        """Start an upload in parts."""
         options = self._identity.options
         return self._writing(
             key,
@@ -234,7 +234,7 @@ class RemoteBackend:
         )
 
     def during_upload(self, key: str, step: Callable[[], T]) -> T:
-        """One step of an upload, with errors in our words."""
+        """Run a step of an upload; errors of obstore are raised as errors of this package."""
         return self._request(
             self._clients.writing,
             lambda _: step(),
@@ -245,7 +245,7 @@ class RemoteBackend:
     # --- below, the edge: every call into obstore goes through here ----------------------------------
 
     def _fetching(self, key: str, call: Callable[[Client], T], *, is_small: bool) -> T:
-        """Read bytes; if a small read takes unusually long, it is made a second time.
+        """Read bytes; a small read that takes unusually long is requested a second time.
 
         A client repeats what fails by itself, and that takes long, too. So the first attempt is one request,
         and only that one may be made twice.
@@ -293,7 +293,7 @@ class RemoteBackend:
         *,
         repeatable: bool = True,
     ) -> T:
-        """A call; if the store refuses our credentials and a provider has others, it is made once more."""
+        """Call a client; if the store refuses the credentials and a provider has others, call once more."""
         attempts = 2 if repeatable else 1
         while True:
             attempts -= 1
@@ -302,7 +302,7 @@ class RemoteBackend:
                 return call(client)
             except _FAILURES as error:
                 failure, again = failure_of(error), attempts > 0 and denied(error)
-            # out here, so that the original, which may quote secrets, is not its context
+            # outside of the handler, so that the client's error, which may quote secrets, is not its context
             if not again or not self._clients.renew(client):
                 raise failure
 
@@ -326,7 +326,7 @@ class RemoteBackend:
 
     def _translate_write_error(self, error: Exception, key: str) -> StoreError:
         translated = translate(error, self._url(key), self._location.kind, self._identity)
-        if isinstance(translated, ObjectMissingError):  # a write needs no object, so it is the bucket
+        if isinstance(translated, ObjectMissingError):  # a write needs no object, so the bucket is missing
             return StoreError(
                 f"{translated.url}: there is no such bucket or container; create it, or correct the URL"
             )
@@ -345,7 +345,7 @@ class RemoteBackend:
         )
 
     def _pages(self, folder: str, after: str) -> Iterator[list[ObjectInfo]]:
-        # only S3's start-after is relied on; elsewhere it may be ignored or misread, and we filter anyway
+        # only on S3: other stores may ignore the offset or interpret it differently; callers filter anyway
         offset = after if after and self._location.kind is Kind.S3 else None
 
         def start(client: Client) -> tuple[Any, Any]:
@@ -361,7 +361,7 @@ class RemoteBackend:
         try:
             self._reading(keys[0], lambda client: obstore.delete(client, list(keys)))
         except ObjectMissingError:
-            # the first missing key ends the call, and the fate of the others is open: one by one
+            # the first missing key ends a bulk call before the others are deleted: one by one
             with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
                 list(pool.map(self._delete_one, keys))
 
@@ -389,7 +389,7 @@ class _RemoteSink(Sink):
         self._backend.during_upload(self._key, self._writer.close)
 
     def _discard(self) -> None:
-        # leaving its `with` block by an exception is the writer's own way to abort
+        # leaving its `with` block by an exception aborts obstore's writer
         self._writer.__exit__(InterruptedError, InterruptedError(), None)
 
 
@@ -400,7 +400,7 @@ def _get(client: Client, *, key: str, url: str) -> bytes:
 
 
 def _fetch(client: Client, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    # merged here: obstore, merging by itself, panics when the object ends inside a merged range
+    # ranges are merged here, since obstore panics when the object ends inside a merged range
     whole = merged(ranges)
 
     def fetch(some: Sequence[tuple[int, int]]) -> list[memoryview]:
@@ -422,11 +422,11 @@ def _info(meta: "obstore.ObjectMeta") -> ObjectInfo:
     return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")
 
 
-# Gaps of so many bytes are read too. A few requests at once cost no more than one; many do, so that larger
-# gaps are read instead.
+# Ranges with a gap of at most so many bytes are read by one request. A few parallel requests cost no more
+# than one; with many, larger gaps are read instead.
 _SMALL_GAP_BYTES, _LARGE_GAP_BYTES = 64 << 10, 1 << 20
 _FEW_REQUESTS = 16
-# So many requests are made at once by one call of obstore; more by several calls at once.
+# The number of parallel requests of one call of obstore; for more, several calls run in parallel.
 _RANGES_AT_ONCE = 10
 _MAX_THREADS = 4
 
@@ -434,7 +434,7 @@ Range = tuple[int, int]
 
 
 def merged(ranges: Sequence[Range]) -> list[Range]:
-    """Few ranges that cover these, without bridging gaps of more than 64 KiB, or of 1 MiB if there are many.
+    """Merge ranges with a gap of at most 64 KiB, or 1 MiB if there are many ranges.
 
     >>> merged([(10, 20), (5_000_000, 5_000_010), (0, 5), (15, 30)])
     [(0, 30), (5000000, 5000010)]
@@ -456,7 +456,7 @@ def _merge(ranges: Sequence[Range], gap: int) -> list[Range]:
 
 
 def cut(ranges: Sequence[Range], fetched: Sequence[Range], parts: Sequence[memoryview]) -> list[bytes]:
-    """Each range out of the merged ones that were fetched; short where a part is.
+    """Cut each range out of the merged ones that were fetched; truncated where these are.
 
     >>> cut([(2, 4), (0, 1)], [(0, 4)], [memoryview(b"abcd")])
     [b'cd', b'a']

@@ -1,4 +1,4 @@
-"""Settings of clients of object stores: from options, else the environment, else the default chain."""
+"""Settings of the clients of object stores: from options, else the environment, else the default chain."""
 
 import configparser
 import os
@@ -16,13 +16,13 @@ from indextables.store.credentials import CredentialsProvider, Identity, StaticK
 from indextables.store.location import Kind, Location
 from indextables.store.providers import RefreshingProvider, named_provider
 
-# ways to keys that need AWS's own library
+# settings of a profile whose keys only AWS's own library can get
 _INDIRECT = ("sso_session", "sso_start_url", "role_arn", "credential_process", "web_identity_token_file")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
-    """The settings of a profile; empty if there is none."""
+    """The settings of an AWS profile; empty if there is none."""
 
     keys: CredentialsProvider | None = None
     region: str | None = None
@@ -30,7 +30,7 @@ class Profile:
 
 
 def _profile_values(environment: Mapping[str, str], home: Path) -> tuple[str, dict[str, str]]:
-    """The name of the profile, and what it says."""
+    """The name of the profile, and its settings."""
     chosen = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     name = chosen or "default"
     shared = environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / ".aws" / "credentials"
@@ -75,15 +75,15 @@ def _section(file: Path, name: str) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read(file, encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError):  # its text may hold secrets: do not quote it
-        raise CredentialsError(f"{file} cannot be read as an AWS profile file; mend or remove it") from None
+    except (configparser.Error, UnicodeDecodeError):  # not quoted: the text may contain secrets
+        raise CredentialsError(f"{file} is not a valid AWS profile file; correct or remove it") from None
     return dict(parser[name]) if parser.has_section(name) else {}
 
 
 def _keys(name: str, values: Mapping[str, str], environment: Mapping[str, str]) -> CredentialsProvider | None:
     if environment.get(
         "AWS_WEB_IDENTITY_TOKEN_FILE"
-    ):  # stronger than a profile, and known to the client itself
+    ):  # takes precedence over a profile, and the client reads it by itself
         return None
     if (access := values.get("aws_access_key_id")) and (secret := values.get("aws_secret_access_key")):
         return StaticKeys(access, secret, values.get("aws_session_token"))
@@ -107,7 +107,7 @@ def _through_boto3(name: str, way: str) -> CredentialsProvider:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientSettings:
-    """Configuration of a client in obstore's words; never shown, for it holds secrets."""
+    """The configuration of a client, under obstore's names; never shown, because it contains secrets."""
 
     config: Mapping[str, Any]
     provider: CredentialsProvider | None
@@ -115,7 +115,7 @@ class ClientSettings:
 
 
 def settings(location: Location, identity: Identity) -> ClientSettings:
-    """Gather what is known about the store and about us."""
+    """The settings of the clients of a location, with the credentials of an identity."""
     if identity.provider is None:
         identity = replace(identity, provider=named_provider(identity.options, location.kind))
     match location.kind:
@@ -207,10 +207,10 @@ def _s3_keys(identity: Identity, profile: Profile) -> CredentialsProvider | None
         raise CredentialsError(
             "aws.accessKey and aws.secretKey go together (and aws.sessionToken with both); one is missing"
         )
-    if profile.keys is None and not _environment(*_AWS_IDENTITIES) and not _machine_may_tell():
+    if profile.keys is None and not _environment(*_AWS_IDENTITIES) and not _has_metadata_service():
         raise CredentialsError(
             "no AWS credentials were found in the options, the environment or a profile, and there is "
-            f"no metadata service to ask; {identity.advice(Kind.S3)}"
+            f"no metadata service; {identity.advice(Kind.S3)}"
         )
     return profile.keys
 
@@ -225,7 +225,7 @@ def _environment_keys() -> dict[str, Any]:
     return StaticKeys(access, secret, _environment("AWS_SESSION_TOKEN"))()
 
 
-# The places that the client tries first by itself; none can be skipped.
+# The sources that the client tries first by itself; none can be skipped.
 _AWS_ORDER = {
     "web-identity": ("AWS_WEB_IDENTITY_TOKEN_FILE",),
     "container": ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
@@ -234,7 +234,7 @@ _AWS_ORDER = {
 
 
 def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
-    """The keys of one named place, or None if the client itself reads them there first."""
+    """The keys of one named source; None if the client itself reads that source first."""
     option = f"credentials.provider is '{name}'"
     if name == "anonymous":
         return None
@@ -256,12 +256,12 @@ def _s3_named(name: str, profile: Profile) -> CredentialsProvider | None:
     needed = _AWS_ORDER[name]
     if needed and not _environment(*needed):
         raise CredentialsError(f"{option}, but {' and '.join(needed)} are not set; set one of them")
-    if name == "instance" and not _machine_may_tell():
-        raise CredentialsError(f"{option}, but there is no metadata service to ask; name another provider")
+    if name == "instance" and not _has_metadata_service():
+        raise CredentialsError(f"{option}, but there is no metadata service; name another provider")
     return None
 
 
-def _machine_may_tell() -> bool:
+def _has_metadata_service() -> bool:
     """Whether there is a metadata service; the client would wait minutes for a missing one."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
@@ -305,7 +305,7 @@ def _azure(location: Location, identity: Identity) -> ClientSettings:
         config["endpoint"] = _endpoint(endpoint, f"option '{cloud.AZURE_ENDPOINT.key}'")
     if not config.get("account_name") and not _environment("AZURE_STORAGE_ACCOUNT_NAME"):
         raise CredentialsError(
-            f"{location.url} does not say which storage account; set azure.accountName or "
+            f"{location.url} does not name the storage account; set azure.accountName or "
             "AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@account.dfs.core.windows.net/path"
         )
     if identity.provider is None:
@@ -315,7 +315,7 @@ def _azure(location: Location, identity: Identity) -> ClientSettings:
 
 
 def _azure_credentials(identity: Identity) -> dict[str, Any]:
-    """The strongest credential among the options, forced, so that none of the environment overrules it."""
+    """The credential of the options with the highest precedence; those of the environment are disabled."""
     options = identity.options
     config: dict[str, Any] = {}
     if tenant := options.get(cloud.AZURE_TENANT):
@@ -431,7 +431,7 @@ def _gcs_named(name: str) -> dict[str, Any]:
 
 
 def _endpoint(url: str, name: str) -> str:
-    if "@" in url:  # not quoted: a password is in it
+    if "@" in url:  # not quoted: it contains a password
         raise CredentialsError(
             f"{name} has a user or a password in its URL, where logs and errors would show them; write it "
             "without, and give credentials by their own options"
@@ -442,7 +442,7 @@ def _endpoint(url: str, name: str) -> str:
 
 
 def _environment_endpoint(*names: str) -> str | None:
-    """An endpoint that the client takes from the environment by itself."""
+    """The endpoint in the environment, which the client reads by itself."""
     endpoint = _environment(*names)
     return None if endpoint is None else _endpoint(endpoint, f"the environment ({' or '.join(names)})")
 

@@ -11,7 +11,7 @@ from indextables.store.location import Kind
 
 _QUERY = re.compile(r"\?[^\s\"')]*")
 _URL = re.compile(r"https?://[^\s\"',)]+")
-# where a client gets credentials before it sends a request to the store
+# URLs from which a client gets credentials before it sends a request to the store
 _CREDENTIALS_URL = re.compile(
     r"https?://(169\.254\.|metadata\.google|sts\.[a-z0-9.-]*amazonaws\.|login\.microsoftonline\.|"
     r"oauth2\.googleapis\.|[^/]+/(latest/api/token|latest/meta-data/iam/|computeMetadata/|metadata/identity/))"
@@ -39,7 +39,7 @@ class Reason(Enum):
     OTHER = auto()
 
 
-# codes are in tags, so that no name of an object can be mistaken for one
+# codes are matched with their tags, so that the name of an object cannot be mistaken for one
 _PATTERNS = {
     Reason.NO_CREDENTIALS: re.compile(r"performing token request"),
     Reason.BAD_CREDENTIALS: re.compile(r"credential error|Invalid Access Key|decode service account"),
@@ -55,7 +55,7 @@ _PATTERNS = {
     ),
     Reason.UNREACHABLE: re.compile(r"error sending request|onnection|dns error|operation timed out|TimedOut"),
 }
-# what a provider of credentials raised, by its type and text
+# the type and text of an exception of a credentials provider
 _PROVIDER = re.compile(r"External \w+ credential provider: (\w+)(?:: (.*))?")
 _NOTHING_DONE = {
     Reason.PROVIDER,
@@ -69,7 +69,7 @@ _NOTHING_DONE = {
 
 
 def reason(error: Exception) -> Reason:
-    """Why the client failed. Its kinds of errors are few, so its words count too."""
+    """Why the client failed, by the type of the error and by its text."""
     if isinstance(error, UnauthenticatedError) and _PROVIDER.search(str(error)):
         return Reason.PROVIDER
     if _CREDENTIALS_URL.search(str(error)):
@@ -78,7 +78,7 @@ def reason(error: Exception) -> Reason:
 
 
 def _reason_by_words(error: Exception) -> Reason:
-    text = _URL.sub("", str(error))  # URLs hold the names of objects, which may read like anything
+    text = _URL.sub("", str(error))  # URLs contain names of objects, which may contain any text
     reason_by_pattern = next(
         (reason for reason, pattern in _PATTERNS.items() if pattern.search(text)), Reason.OTHER
     )
@@ -90,7 +90,7 @@ def _reason_by_words(error: Exception) -> Reason:
 
 
 def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> StoreError:
-    """The error to raise for a failure of the client. It holds no reference to the original."""
+    """The error to raise for an error of the client. It has no reference to the client's error."""
     advice = identity.advice(kind)
     match reason(error):
         case Reason.PROVIDER:
@@ -101,7 +101,7 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
             return StoreError(f"{url}: there is no such bucket or container; create it, or correct the URL")
         case Reason.NO_CREDENTIALS:
             return CredentialsError(f"{url}: no credentials were found; {advice}")
-        case Reason.BAD_CREDENTIALS:  # the text may quote them
+        case Reason.BAD_CREDENTIALS:  # the text may quote the credentials
             return CredentialsError(f"{url}: the credentials are malformed; {advice}")
         case Reason.DENIED:
             return CredentialsError(
@@ -112,12 +112,12 @@ def translate(error: Exception, url: str, kind: Kind, identity: Identity) -> Sto
         case Reason.UNREACHABLE:
             remedy = "check the endpoint and the network, and repeat the operation"
         case _:
-            remedy = "repeat the operation; if it stays, look at the store's own log"
+            remedy = "repeat the operation; if the error persists, look at the store's own log"
     return StoreError(f"{url}: {clean(str(error), identity)}; {remedy}")
 
 
 def _provider_problem(error: Exception) -> str:
-    """What our own class of errors says; the text of others may quote secrets."""
+    """The message of a provider's CredentialsError; else only the error's type, as texts may have secrets."""
     match = _PROVIDER.search(str(error).partition("\n")[0])
     if match is not None and match[1] == CredentialsError.__name__:
         return match[2] or ""
@@ -140,9 +140,9 @@ def refused(error: Exception) -> bool:
 
 
 def cause(error: Exception, identity: Identity) -> str:
-    """In short why a create came back without an answer."""
+    """A short reason why the outcome of a create is unknown."""
     if isinstance(error, AlreadyExistsError):
-        return "the store says that an object is there, or that there was a conflict"
+        return "the store reported an existing object or a conflict"
     return clean(str(error), identity)
 
 

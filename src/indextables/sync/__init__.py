@@ -1,4 +1,4 @@
-"""Companion indexes: build an index beside a Delta, Iceberg or Parquet table, and keep it in step with it.
+"""Companion indexes: build an index of a Delta, Iceberg or Parquet table, and sync it with the table.
 
 ```
 source at a version ─► compare with what is indexed ─► splits for new and changed files ─► one version
@@ -23,7 +23,7 @@ from indextables.version import ENGINE
 
 __all__ = ["SyncRequest", "SyncResult", "build_options", "companion", "follow", "sync"]
 
-# Modes that have another name here.
+# Aliases of modes.
 _MODES = {"ipaddress": "ip"}
 
 
@@ -58,16 +58,16 @@ def companion(  # noqa: PLR0913 - what a source may need
     every: float | None = None,
     stop: Event | None = None,
 ) -> SyncResult:
-    """Build a full-text index beside a Delta, Iceberg or Parquet table, or sync it with that table.
+    """Build a full-text index of a Delta, Iceberg or Parquet table, or sync it with that table.
 
     No rows are copied: the index refers to the files of the table. Open it with `indextables.open(at)`; it
-    answers exactly what the table holds at the version that was synced. What is not given is as in the last
-    sync.
+    returns exactly the rows of the table at the synced version. Arguments that are not given are those of the
+    last sync.
 
     Args:
         source: the table's folder; of an Iceberg table also a metadata file, or with `catalog` its name.
-        at: where the index is, or is to be built.
-        format: "delta", "iceberg" or "parquet"; recognised without it.
+        at: the location of the index.
+        format: "delta", "iceberg" or "parquet"; detected by default.
         version: the version to index: the number of a Delta version; the id of an Iceberg snapshot, or the
             name of a branch or tag; a time. By default the newest.
         snapshot: the id of the snapshot of an Iceberg table to index; `version` takes it, too.
@@ -75,14 +75,14 @@ def companion(  # noqa: PLR0913 - what a source may need
         include: the columns to index; by default all. Conditions on others are evaluated on the rows.
         exclude: columns not to index.
         modes: how columns are indexed: text, string, exact_only, json or ip, by column.
-        target_size: source files of one partition are indexed together up to this size.
-        heap_size: the memory for an index that is built, in bytes.
-        rebuild: index all files anew.
+        target_size: source files of one partition are indexed as one split up to this size.
+        heap_size: the memory for building an index, in bytes.
+        rebuild: index all files again.
         dry_run: only report what would be done.
         relocate: prefixes of paths that the table recorded, with the places where those files are now.
-        allowed_locations: other buckets, containers or folders that recorded paths may lead to.
-        time_zone: Spark's time zone, for times in partition values that name none.
-        merge_schema: folders of Parquet files: unite the columns of all files, as Spark's `mergeSchema`.
+        allowed_locations: other buckets, containers or folders that recorded paths may refer to.
+        time_zone: Spark's time zone, for times in partition values without a zone.
+        merge_schema: folders of Parquet files: merge the schemas of all files, as Spark's `mergeSchema`.
         schema_file: folders of Parquet files: a file whose columns are the table's.
         partition_types: folders of Parquet files: types of partition columns that are not inferred from the
             names of folders, by column, such as {"day": "string"}; those of "*" are the types of all others.
@@ -127,7 +127,7 @@ def companion(  # noqa: PLR0913 - what a source may need
     )
     log = open_log(open_store(at, parsed, credentials=credentials), parsed, engine=ENGINE)
     if every is not None and (stop is None or every <= 0):
-        raise OptionError("every needs a number of seconds above 0, and an Event as stop that ends the call")
+        raise OptionError("every needs a number of seconds above 0, and stop an Event that ends the call")
     if every is None or stop is None:
         result = sync(log, request, parsed, progress=progress)
         if not dry_run:
@@ -141,7 +141,7 @@ def companion(  # noqa: PLR0913 - what a source may need
 
 
 def catalog_of(name: str | None, kind: str | None, warehouse: str | None) -> Mapping[str, str] | None:
-    """What an index records of a catalog.
+    """The values that an index records of a catalog.
 
     Raises:
         OptionError: the catalog has no name.
@@ -155,7 +155,7 @@ def catalog_of(name: str | None, kind: str | None, warehouse: str | None) -> Map
 def source_version(
     kind: str | None, version: int | str | datetime | None, snapshot: int | None
 ) -> int | str | datetime | None:
-    """The version of a source that a build names in either way.
+    """The version of a source, from either parameter of a build.
 
     Raises:
         OptionError: two versions are given, or a snapshot of a table that has none.
@@ -176,7 +176,7 @@ def build_options(
     target_size: int | None = None,
     heap_size: int | None = None,
 ) -> Options:
-    """Options with those that have a clause or a parameter of their own."""
+    """The options, with those of clauses and parameters."""
     more: dict[str, object] = {
         f"{TYPEMAP.key}.{column}": _MODES.get(mode.lower(), mode) for column, mode in (modes or {}).items()
     }

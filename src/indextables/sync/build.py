@@ -28,7 +28,7 @@ _SHOWN_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What all splits of a sync have in common; picklable, without secrets."""
+    """The context of all splits of a sync; picklable, without secrets."""
 
     source: SourceDescription
     version: int | str | None
@@ -38,7 +38,7 @@ class BuildContext:
 
     @classmethod
     def of(cls, plan: SyncPlan) -> "BuildContext":
-        """That of a plan."""
+        """The context of a plan."""
         return cls(
             plan.properties.description(Options()),
             plan.source_version,
@@ -50,7 +50,7 @@ class BuildContext:
 
 @dataclass(frozen=True, slots=True)
 class BuildTask:
-    """One split to build on an executor; its pickle has the credentials of the index and its source."""
+    """One split to build on an executor; its pickle includes the credentials of the index and its source."""
 
     split: SourceGroup
     context: BuildContext
@@ -70,9 +70,9 @@ def build_split(
 
     Args:
         plan: The files.
-        context: What is indexed of them.
+        context: The context of the sync.
         store: The store of the index.
-        progress: Called with the number of bytes of each source file that is done.
+        progress: Called with the size of each finished source file.
 
     Raises:
         SourceChangedError: A file vanished or was replaced.

@@ -1,4 +1,4 @@
-"""What a sync has to do: which source files are indexed anew, and which splits leave the index."""
+"""Plans a sync: which source files are indexed, and which splits are removed."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ FORMATS = ("delta", "iceberg", "parquet")
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA = "metadata"
 _SHOWN_COLUMNS = 20
-# So many splits of one partition and of similar size become one.
+# So many splits of one partition and of similar size are merged into one.
 _SMALL_SPLITS = 8
 # Keys of indexing options that end with a column or have columns as their value.
 _FAMILIES = tuple(f"{each.key.lower()}." for each in (TYPEMAP, TOKENIZER, RECORD, TOKEN_LENGTH))
@@ -59,21 +59,21 @@ _LISTS = tuple(each.key.lower() for each in (FAST_FIELDS, NON_FAST_FIELDS, STORE
 
 @dataclass(frozen=True, kw_only=True)
 class SyncRequest:
-    """What a companion index is to be built from; what is None is as in the last sync.
+    """The request of a sync; fields that are None have the value of the last sync.
 
     Attributes:
         source: the source's folder; of an Iceberg table also a metadata file.
-        format: "delta", "iceberg" or "parquet"; None to recognise it.
+        format: "delta", "iceberg" or "parquet"; None to detect it.
         version: the version to index: a number, an id, a name or a time; None for the newest.
         where: a condition on partition columns: only files that meet it are indexed.
         include: the columns to index.
         exclude: columns not to index.
-        rebuild: index all files anew.
+        rebuild: index all files again.
         dry_run: change nothing.
         relocate: prefixes of recorded paths, with the places where those files are now.
-        allowed_locations: other locations that recorded paths may lead to.
-        time_zone: Spark's time zone for partition values that name none.
-        merge_schema: folders: whether to unite the columns of all files.
+        allowed_locations: other locations that recorded paths may refer to.
+        time_zone: Spark's time zone for partition values without a zone.
+        merge_schema: folders: whether to merge the schemas of all files.
         schema_file: folders: a file whose columns are the table's.
         partition_types: folders: types of partition columns, by column; `*` means all others.
         catalog: the name, type and warehouse of the Iceberg catalog that knows the source, whose name in that
@@ -103,7 +103,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SourceGroup:
-    """Source files of one partition that become one split."""
+    """Source files of one partition that are indexed as one split."""
 
     files: tuple[SourceFile, ...]
     partition_values: Mapping[str, str | None]
@@ -120,16 +120,16 @@ class SyncPlan:
     """A sync between its plan and its commit; picklable, without secrets.
 
     Attributes:
-        base: the version of the index that it relies on; None if there is no index yet.
+        base: the version of the index from which it was planned; None if there is no index yet.
         properties: those of the index after the sync.
         metadata: that of the index after the sync.
         schema: the columns of the index.
         mapping: the fields of the columns.
-        splits: what to build.
-        removes: the splits that leave the index.
+        splits: the splits to build.
+        removes: the splits to remove from the index.
         options: indexing options of the build, without secrets.
-        unchanged: whether the index is as the source already.
-        notes: what a user should know.
+        unchanged: whether the index is up to date.
+        notes: messages for the user.
     """
 
     base: SnapshotKey | None
@@ -158,7 +158,8 @@ def plan_sync(log: TransactionLog, request: SyncRequest, options: Options) -> Sy
     """Compare a source with its index.
 
     Raises:
-        SourceError: the place of the index holds another table, or the source cannot be read exactly.
+        SourceError: there is another table at the location of the index, or the source cannot be read
+            exactly.
         OptionError: the columns or options of the request do not fit the source.
     """
     snapshot = existing_index(log)
@@ -183,7 +184,7 @@ def _properties(snapshot: Snapshot | None) -> CompanionProperties | None:
 def _merged(
     log: TransactionLog, before: CompanionProperties | None, request: SyncRequest
 ) -> CompanionProperties:
-    """The properties of the index after the sync, but for what the source says."""
+    """The properties of the index after the sync, without those that come from the source."""
     catalog = _catalog(before, request)
     source = request.source if catalog else locate(request.source).url
     recorded = "iceberg" if catalog else before.format if before else None
@@ -210,7 +211,7 @@ def _merged(
     include = old.include if request.include is None else request.include
     exclude = old.exclude if request.exclude is None else request.exclude
     if include and exclude:
-        raise OptionError("columns are included or excluded, not both; name those to index, or the others")
+        raise OptionError("columns are included or excluded, not both; give one of the lists")
     return replace(
         old,
         source=source,
@@ -283,7 +284,7 @@ class _Planner:
         identities = column_identities(source)
         stale = self._stale_reason(partitions, mapping, identities)
         if stale:
-            self._notes.append(f"all files are indexed anew: {stale}")
+            self._notes.append(f"all files are indexed again: {stale}")
         listed = None if self._snapshot is None else self._snapshot.files()
         remaining: set[str] = set()
         gone: list[bool] = []
@@ -356,7 +357,7 @@ class _Planner:
     def _stale_reason(
         self, partitions: tuple[str, ...], mapping: FieldMapping, identities: Mapping[str, str]
     ) -> str:
-        """Why no split of the index can stay; empty if they can."""
+        """Why all splits of the index have to be rebuilt; empty if they are still valid."""
         if self._snapshot is None or self._before is None or self._before.version is None:
             return ""
         if self._request.rebuild:
@@ -406,9 +407,9 @@ class _Planner:
     def _add_small_splits(
         self, listed: pa.Table, current: Mapping[str, SourceFile], gone: list[bool]
     ) -> None:
-        """Mark splits as gone that are to become one: many small ones of one partition and similar size.
+        """Mark many small splits of one partition and similar size as removed, to rebuild them as one split.
 
-        Each sync adds splits of its own, and a search opens all of them.
+        Each sync adds splits, and a search opens all of them.
         """
         target = self._options.get(TARGET_INPUT_SIZE)
         tiers: dict[tuple[object, int], list[int]] = {}
@@ -427,7 +428,7 @@ class _Planner:
     def _splits(
         self, pending: Mapping[str, SourceFile], partitions: tuple[str, ...], schema: pa.Schema
     ) -> tuple[SourceGroup, ...]:
-        """Files of one partition together, up to the target size."""
+        """Group the files of each partition, up to the target size."""
         target = self._options.get(TARGET_INPUT_SIZE)
         texts = {
             name: format_values(
@@ -484,7 +485,7 @@ def _table_schema(source: SourceSnapshot) -> pa.Schema:
 
 
 def _partition_columns(source: SourceSnapshot, files: Sequence[SourceFile]) -> tuple[str, ...]:
-    """The partition columns of the source that each file has a value of, and that splits can have."""
+    """The partition columns of the source that splits can have and for which every file has a value."""
     return tuple(
         name
         for name in source.partition_columns
@@ -510,7 +511,7 @@ def _check_columns(named: Sequence[str], schema: pa.Schema) -> None:
 
 
 def _still_valid(indexing: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
-    """Indexing options of an earlier sync, without columns that the source has no more."""
+    """Indexing options of an earlier sync, without columns that the source lacks now."""
     columns = {name.lower() for name in schema.names}
 
     def present(text: str) -> str:

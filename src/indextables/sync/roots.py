@@ -12,7 +12,7 @@ from indextables.store.location import locate
 
 
 def set_root(log: TransactionLog, name: str, path: str) -> str:
-    """Name a place, or change it; what was done, as a sentence.
+    """Add or change a table root; returns a sentence about the change.
 
     Raises:
         OptionError: the name has other characters than letters, digits, '_' and '-'.
@@ -30,13 +30,13 @@ def set_roots(log: TransactionLog, roots: Mapping[str, str]) -> None:
 
 
 def unset_root(log: TransactionLog, name: str) -> str:
-    """Remove a name; what was done, as a sentence."""
+    """Remove a table root; returns a sentence about the change."""
     removed = _change(log, "UNSET TABLE ROOT", lambda old: old.without_root(name))
     return f"the table root '{name}' was removed" if removed else f"there is no table root '{name}'"
 
 
 def table_roots(log: TransactionLog) -> dict[str, TableRoot]:
-    """The named places, sorted by name."""
+    """The table roots, sorted by name."""
     properties = CompanionProperties.of(log.snapshot())
     if properties is None:
         raise _not_a_companion(log)
@@ -46,7 +46,7 @@ def table_roots(log: TransactionLog) -> dict[str, TableRoot]:
 def _change(
     log: TransactionLog, operation: str, change: Callable[[CompanionProperties], CompanionProperties]
 ) -> bool:
-    """Commit a change of the properties; made again on what another commit changed meanwhile."""
+    """Commit a change of the properties; after a conflict it is applied to the newest properties."""
     attempts = log.options.get(opt.RETRY_ATTEMPTS)
     for attempt in range(1, attempts + 1):
         snapshot = log.snapshot()

@@ -23,12 +23,12 @@ from indextables.sync.plan import SourceGroup, SyncPlan, SyncRequest, plan_sync
 from indextables.sync.roots import set_roots
 
 OPERATION = "SYNC COMPANION"
-# In the log's `txn`: each sync has the number after that of the sync before, so that two never both stand.
+# The application in the log's `txn`: syncs are numbered, so that concurrent syncs conflict.
 _APPLICATION = "indextables.companion"
-# The longest pause after errors, in seconds.
+# The maximum pause after errors, in seconds.
 _LONGEST_PAUSE = 600.0
 _logger = logging.getLogger(__name__)
-# How often a sync starts again after another one was faster.
+# The maximum number of attempts of a sync after conflicts.
 _ATTEMPTS = 10
 
 # Called with the number of finished splits and the number of all.
@@ -37,21 +37,21 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class SyncResult:
-    """What a sync did.
+    """The result of a sync.
 
     Attributes:
         table_path: the URL of the index.
         source_path: the URL of the source.
         status: "success", "no_action" or "dry_run".
-        source_version: the version of the source that the index answers now.
+        source_version: the version of the source that the index has now.
         version: the version of the index; None if there is no index yet.
-        splits_created: the splits that were built, or would be.
-        splits_invalidated: the splits that left the index, or would.
-        files_indexed: the source files that were indexed, or would be.
+        splits_created: the number of new splits; in a dry run, of splits to build.
+        splits_invalidated: the number of removed splits; in a dry run, of splits to remove.
+        files_indexed: the number of indexed source files; in a dry run, of files to index.
         source_bytes: the size of these files.
         split_bytes: the size of the new splits.
         duration_ms: how long the sync took.
-        message: what else a user should know.
+        message: further messages for the user.
     """
 
     table_path: str
@@ -73,10 +73,10 @@ class RunningSync:
     """A sync between its plan and its commit; picklable, without secrets.
 
     Attributes:
-        plan: what to do.
+        plan: the plan.
         started: when the sync began, in seconds.
-        attempt: how often it was planned.
-        reused: splits that an earlier attempt built, by the contents of their files.
+        attempt: the number of the attempt.
+        reused: splits of earlier attempts, by the contents of their files.
     """
 
     plan: SyncPlan
@@ -97,7 +97,7 @@ def sync(
 
     Raises:
         SourceError: the source cannot be read exactly, or changed meanwhile.
-        CommitConflictError: other syncs were faster again and again.
+        CommitConflictError: all attempts conflicted with other syncs.
     """
     running = begin(log, request, options)
     while isinstance(running, RunningSync):
@@ -127,17 +127,17 @@ def follow(
     progress: Progress | None = None,
     report: Callable[[SyncResult], None] | None = None,
 ) -> SyncResult | None:
-    """Sync a companion index with its source again and again, until `stop` is set.
+    """Sync a companion index with its source repeatedly, until `stop` is set.
 
-    A sync that has begun is brought to its end. After an error the next sync waits longer, each time by the
-    factor `companion.stream.errorBackoffMultiplier`.
+    A running sync is finished. After an error the pause before the next sync is multiplied by
+    `companion.stream.errorBackoffMultiplier`.
 
     Args:
         log: the log of the index.
-        request: what to sync; it names no version.
+        request: the request, without a version.
         options: the options of the build.
         seconds: the pause between two syncs.
-        stop: set to end.
+        stop: ends the function when it is set.
         roots: table roots, set after the first sync.
         progress: called as splits are built, in each sync.
         report: called with the result of each sync that changed the index.
@@ -150,12 +150,12 @@ def follow(
         Exception: that of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
     """
     if request.version is not None or request.dry_run:
-        raise OptionError("a companion index that follows its source has no fixed version and no dry run")
+        raise OptionError("a continuous sync has no fixed version and no dry run")
     if request.source.endswith(METADATA_FILES) and not request.catalog:
         raise OptionError(
             f"{request.source} is the metadata file of one version of an Iceberg table, which never changes, "
-            "so a companion index cannot follow it; give the table's name and its catalog, or the folder of "
-            "a table of a Hadoop catalog"
+            "so a continuous sync of it is impossible; give the table's name and its catalog, or the folder "
+            "of a table of a Hadoop catalog"
         )
     last: SyncResult | None = None
     errors = 0
@@ -171,7 +171,7 @@ def follow(
                 raise
             _logger.warning("sync %d in a row of %s failed: %s", errors, log.store.url, error)
         else:
-            # The rebuild that was requested is done once.
+            # Only the first sync rebuilds the index.
             request = replace(request, rebuild=False)
             last, errors = result, 0
             _logger.info(
@@ -185,7 +185,7 @@ def follow(
 
 
 def begin(log: TransactionLog, request: SyncRequest, options: Options) -> RunningSync | SyncResult:
-    """Plan a sync; its result, if there is nothing to build or commit."""
+    """Plan a sync; returns its result if there is nothing to build or commit."""
     return _begin(log, request, options, time.monotonic(), 1, {})
 
 
@@ -212,10 +212,10 @@ def _begin(
 def finish(
     log: TransactionLog, request: SyncRequest, options: Options, running: RunningSync, built: Sequence[Add]
 ) -> RunningSync | SyncResult:
-    """Commit the splits of a sync; if another commit was in the way, the sync as it is planned anew.
+    """Commit the splits of a sync; after a conflict, return a new plan.
 
-    `built` are the splits of `running.pending`, in the same order. They are deleted again where it is proven
-    that no version refers to them.
+    `built` are the splits of `running.pending`, in the same order. On failure they are deleted if certainly
+    no version refers to them.
     """
     plan = running.plan
     adds = {**running.reused, **{s.contents: a for s, a in zip(running.pending, built, strict=True)}}
@@ -237,14 +237,17 @@ def finish(
         raise
     again = _begin(log, request, options, running.started, running.attempt + 1, adds)
     if isinstance(again, RunningSync) and BuildContext.of(again.plan) != BuildContext.of(plan):
-        # What was built was built for other columns or another version of the source.
+        # The splits were built for other columns or another version of the source.
         discard(log.store, list(again.reused.values()))
         again = replace(again, reused={})
     return again
 
 
 def _base(log: TransactionLog, plan: SyncPlan) -> Snapshot | None:
-    """The version that the plan relies on; a new table at first. None if there is another version now."""
+    """The base of the plan; creates the table for a first sync.
+
+    None if it was cleaned up or created meanwhile.
+    """
     if plan.base is not None:
         return log.snapshot_of(plan.base)
     empty = replace(plan.properties, version=None, indexed={})

@@ -4,8 +4,8 @@ PROTOCOL.md, "Version files" and "Protocol versions and features".
 
 A line of a version file is an object with one key that names the action. Fields that are absent and
 fields that are null mean the same. No field is ever added inside one of the original's actions, since
-its older readers drop a line with a field they do not know; our own facts travel in actions of their
-own (`commitInfo`, `txn`), which they skip.
+its older readers drop a line with an unknown field; what only this implementation records is in actions of
+its own (`commitInfo`, `txn`), which they skip.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class _Record(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
 class Protocol(_Record, frozen=True):
     """The reader and writer versions and the features that the table requires."""
 
-    # A factory is never taken for a default when writing: these are written even when they are 1.
+    # msgspec omits fields that equal a default, but not those with a factory: these are always written.
     min_reader_version: Int64 = field(default_factory=lambda: 1)
     min_writer_version: Int64 = field(default_factory=lambda: 1)
     reader_features: list[str] | None = None
@@ -59,11 +59,11 @@ class Metadata(_Record, frozen=True):
 
 
 class Add(_Record, frozen=True):
-    """A split that belongs to the table from this version on."""
+    """The split is live from this version on."""
 
     path: str
     partition_values: dict[str, str | None] | None = None
-    # Written even when zero: the original's reader refuses an `add` without them.
+    # Written even if zero: the original's reader refuses an `add` without them.
     size: Int64 = field(default_factory=int)
     modification_time: Int64 = field(default_factory=int)
     data_change: bool | None = None
@@ -88,7 +88,7 @@ class Add(_Record, frozen=True):
 
 
 class Remove(_Record, frozen=True):
-    """A split that belongs to the table no longer."""
+    """The split is not live any more from this version on."""
 
     path: str
     deletion_timestamp: Int64 | None = None
@@ -98,7 +98,7 @@ class Remove(_Record, frozen=True):
 
 
 class MergeSkip(_Record, frozen=True):
-    """A split that a merge could not take, and when to try again; it stays in the table."""
+    """A split that a merge skipped, and when to try again; it stays in the table."""
 
     path: str
     skip_timestamp: Int64
@@ -138,7 +138,7 @@ class Txn(_Record, frozen=True):
 
 Action: TypeAlias = Protocol | Metadata | Add | Remove | MergeSkip | CommitInfo | Txn
 
-# The key of a line, and the action it holds. `skip` is an alias that one reader of the original takes.
+# The action of each key of a line. `skip` is an alias that one reader of the original accepts.
 ACTIONS: dict[str, type[Struct]] = {
     "protocol": Protocol,
     "metaData": Metadata,
@@ -152,7 +152,7 @@ ACTIONS: dict[str, type[Struct]] = {
 
 
 class Line(Struct, frozen=True, omit_defaults=True):
-    """One line of a version file: exactly one of these is set; unknown keys are passed over."""
+    """One line of a version file: exactly one of these is set; unknown keys are ignored."""
 
     protocol: Protocol | None = None
     metaData: Metadata | None = None  # noqa: N815 - the key on disk
@@ -242,7 +242,7 @@ def is_companion(protocol: Protocol) -> bool:
 
 
 def upgrade_for(adds: Iterable[Add], protocol: Protocol) -> Protocol | None:
-    """The protocol that a table needs once it holds these splits; nothing if it has it already."""
+    """The protocol that a table needs to add these splits; None if its protocol is sufficient."""
     if not any(PARQUET_TAG in (add.split_tags or ()) for add in adds):
         return None
     needed = _with_parquet_splits(protocol)
@@ -265,12 +265,12 @@ def _with_feature(features: list[str] | None) -> list[str]:
 
 
 def check_readable(protocol: Protocol, url: str) -> None:
-    """Refuse a table whose data we might misread."""
+    """Refuse a table that requires reader features or versions which this release lacks."""
     _check(url, "reader", protocol.min_reader_version, protocol.reader_features, _READER_FEATURES)
 
 
 def check_writable(protocol: Protocol, url: str) -> None:
-    """Refuse a table that our writes might harm."""
+    """Refuse a table that requires writer features or versions which this release lacks."""
     check_readable(protocol, url)
     _check(url, "writer", protocol.min_writer_version, protocol.writer_features, _WRITER_FEATURES)
 
@@ -289,7 +289,7 @@ def companion_error(metadata: Metadata, url: str) -> ProtocolError:
     path = properties.get(_COMPANION_SOURCE, "<source>").replace("'", "\\'")
     source = f"{kind} '{path}'"
     return ProtocolError(
-        f"the table at {url} is a companion table of the original system: its splits index the files of "
+        f"the table at {url} is a companion table of IndexTables for Scala: its splits index the files of "
         "another table and hold no rows, so it cannot be read, written or maintained here; build an index "
         f"of the same source at another place: BUILD INDEXTABLES COMPANION FOR {source} AT LOCATION '<path>'"
     )

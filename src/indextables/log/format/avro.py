@@ -1,8 +1,8 @@
 """Avro object containers: header, blocks, and the datum in them, as the Avro 1.12 specification has them.
 
-Here are the parts that Arrow has no use for: taking a container to pieces to check it, and single
-records. Tables of records are written by `avro_records` and read by DataFusion. Everything that reads
-raises `AvroError` on bytes that are not what they should be; who knows the file's name says it.
+This module splits a container into header and blocks and checks them. Records are encoded and decoded by
+`avro_records`; large tables of records are read by DataFusion. Readers raise `AvroError` for invalid bytes;
+callers add the file's name.
 """
 
 import json
@@ -23,10 +23,10 @@ SYNC_SIZE = 16
 
 # The header entry that holds a checksum of all the others, in containers of ours.
 CHECKSUM_KEY = "indextables.crc"
-# Of the records of the log.
+# The Avro namespace of the records of the log.
 NAMESPACE = "io.indextables.state"
 
-# Blocks are unpacked in steps of so many bytes.
+# Blocks are decompressed in steps of so many bytes.
 _STEP_BYTES = 1 << 20
 
 # A schema after its JSON is parsed: a name, a list (a union), or an object.
@@ -35,7 +35,7 @@ Data: TypeAlias = bytes | memoryview
 
 
 class AvroError(ValueError):
-    """The bytes are not Avro, or not whole."""
+    """The bytes are not Avro, or are truncated."""
 
 
 class HeaderCutError(AvroError):
@@ -66,7 +66,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of records: where it lies in the container, from its count to the end of its marker."""
+    """A block of records: its position in the container, from its count to the end of its sync marker."""
 
     count: int
     start: int
@@ -79,7 +79,7 @@ class Block:
 
 
 def long_bytes(value: int) -> bytes:
-    """A whole number of up to 64 bits, small ones in few bytes.
+    """A whole number of up to 64 bits as a variable-length integer.
 
     >>> long_bytes(-2).hex(), long_bytes(64).hex()
     ('03', '8001')
@@ -98,7 +98,7 @@ def header_bytes(schema: str, codec: str, extra: Mapping[str, str], sync: bytes)
     Args:
         schema: the schema of the records, as JSON.
         codec: the codec's name in the specification.
-        extra: further entries, which other readers pass over.
+        extra: further entries, which other readers ignore.
         sync: the marker that ends each block.
     """
     metadata = {"avro.schema": schema.encode(), "avro.codec": codec.encode()}
@@ -109,18 +109,18 @@ def header_bytes(schema: str, codec: str, extra: Mapping[str, str], sync: bytes)
 
 
 def plain_header(header: Header) -> bytes:
-    """The header of a container with the same schema and marker whose blocks are not packed."""
+    """The header of a container with the same schema and marker whose blocks are not compressed."""
     entries = _bytes(b"avro.schema") + _bytes(header.metadata["avro.schema"])
     return MAGIC + long_bytes(1) + entries + b"\x00" + header.sync
 
 
 def new_sync() -> bytes:
-    """A marker that no record contains, as good as surely."""
+    """A random sync marker, which with overwhelming probability no record contains."""
     return os.urandom(SYNC_SIZE)
 
 
 def block_bytes(count: int, records: Data, codec: str, level: int, sync: bytes) -> bytes:
-    """A block of records that are encoded already."""
+    """A block of encoded records."""
     packed = _pack(records, codec, level)
     return b"".join((long_bytes(count), long_bytes(len(packed)), packed, sync))
 
@@ -149,11 +149,11 @@ def _checksum(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
     return f"{crc:08x}".encode()
 
 
-# --- taking a container to pieces ------------------------------------------------------------------
+# --- splitting a container ------------------------------------------------------------------
 
 
 def read_header(data: Data) -> Header:
-    """The header at the start of a container, or of a piece of its start.
+    """The header at the start of a container, of which `data` may be only the first bytes.
 
     A header with a checksum is checked against it.
     """
@@ -210,7 +210,7 @@ def read_block(data: Data, start: int, sync: bytes) -> Block:
 
 
 def unpack(data: Data, codec: str, limit: int | None = None) -> bytes:
-    """The records of a block: at most `limit` bytes, by default what its size lets one expect."""
+    """The decompressed records of a block: at most `limit` bytes, by default a multiple of its size."""
     most = unpacked_limit(len(data)) if limit is None else limit
     try:
         return _unpack(data, codec, most)
@@ -237,7 +237,7 @@ def _unpack(data: Data, codec: str, limit: int) -> bytes:
 
 
 def _unpack_zstd(data: Data, limit: int) -> bytes:
-    """A stream, since writers need not say how large a block is unpacked; in steps, since they may lie."""
+    """Decompress in steps, because the announced size may be missing or wrong."""
     parts: list[bytes] = []
     room = limit
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
@@ -263,7 +263,7 @@ def _unpack_snappy(data: Data, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> AvroError:
-    return AvroError(f"a block holds more than {limit} bytes, which none of its size does")
+    return AvroError(f"a block holds more than {limit} bytes, the limit for its compressed size")
 
 
 def read_long(data: Data, position: int) -> tuple[int, int]:
@@ -305,17 +305,17 @@ _WIDTHS = {
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """The fewest bytes that a value takes, and how many fields it has with all that is in it."""
+    """The fewest bytes that a value takes, and how many fields it has, nested ones included."""
 
     width: int
     fields: int
 
 
 def check_schema(schema: Schema) -> None:
-    """Refuse a schema that is malformed, nested too deep, refers to itself, or lists values of no bytes.
+    """Refuse a schema that is malformed, nested too deep or recursive, or has lists of zero-byte values.
 
     Raises:
-        AvroError: it says what is wrong.
+        AvroError: the message names the problem.
     """
     try:
         size = _size(schema, {}, "", 0)
@@ -352,7 +352,7 @@ def _size(schema: Schema, named: dict[str, _Size], namespace: str, depth: int) -
 
 
 def _record(schema: Mapping[str, Any], named: dict[str, _Size], namespace: str, depth: int) -> _Size:
-    # Its name is known only after its fields: what refers to itself refers to nothing.
+    # A record is registered after its fields, so that a reference to itself is an error.
     inner = full_name(schema, namespace).rpartition(".")[0]
     sizes = [_size(field["type"], named, inner, depth + 1) for field in schema["fields"]]
     size = _limited(sum(size.width for size in sizes), 1 + sum(size.fields for size in sizes))

@@ -12,9 +12,9 @@ from indextables.log.format.avro import AvroError, Schema, check_schema, full_na
 from indextables.log.format.nested import list_parts, map_parts
 from indextables.records import dataclass
 
-# Whatever a schema describes.
+# A value of any schema.
 Datum: TypeAlias = Any
-# Takes the data and a position; gives the value and the position after it.
+# Takes the data and a position; returns the value and the position after it.
 Reader: TypeAlias = Callable[[bytes, int], tuple[Datum, int]]
 Writer: TypeAlias = Callable[[Datum, list[bytes]], None]
 
@@ -27,9 +27,10 @@ def encode_datum(schema: Schema, value: Datum) -> bytes:
 
 
 def decode_datum(schema: Schema, data: bytes, most_items: int | None = None) -> Datum:
-    """The value that the bytes hold, from the first to the last of them.
+    """The value that the bytes hold; it must take all of them.
 
-    `most_items` are the elements of all lists and maps together; by default as many as there are bytes.
+    `most_items` is the maximum number of elements of all lists and maps together; by default the number of
+    bytes.
     """
     check_schema(schema)
     try:
@@ -44,7 +45,7 @@ def decode_datum(schema: Schema, data: bytes, most_items: int | None = None) -> 
 
 
 def decode_data(schema: Schema, data: bytes, count: int) -> list[Datum]:
-    """The values that the bytes hold, one after another, from the first byte to the last."""
+    """The values that the bytes hold, one after another; they must take all bytes."""
     read = _reader(schema, _Types(len(data)), "")
     values: list[Datum] = []
     position = 0
@@ -81,7 +82,7 @@ def _writer(schema: Schema) -> Writer:
     raise AssertionError(f"no record of ours holds {kind}")
 
 
-# Strings are short, as a rule, and there may be a hundred thousand of them.
+# Most strings are short, and there may be a hundred thousand of them.
 _LENGTHS = [long_bytes(length) for length in range(256)]
 
 
@@ -145,7 +146,7 @@ def _map_writer(items: Schema) -> Writer:
 
 
 class _Types(dict[str, Reader]):
-    """The readers of types that have a name, and how many elements of lists and maps may still be read."""
+    """The readers of named types, and how many elements of lists and maps may still be read."""
 
     def __init__(self, most_items: int) -> None:
         super().__init__()
@@ -229,7 +230,7 @@ def _union_reader(branches: list[Reader]) -> Reader:
 
 
 def _block_count(data: bytes, position: int, types: _Types) -> tuple[int, int]:
-    """How many items follow; a negative count has the size of the items behind it."""
+    """The number of items that follow; a negative count is followed by the size of the items in bytes."""
     count, position = read_long(data, position)
     if count < 0:
         _, position = read_long(data, position)
@@ -257,7 +258,7 @@ def _array_reader(read: Reader, types: _Types) -> Reader:
 
 
 def _read_strings(data: bytes, position: int, count: int, values: list[Datum]) -> int:
-    """Many strings in one loop: a state may list a hundred thousand tombstones."""
+    """Read strings in one loop, for speed: a state may list a hundred thousand tombstones."""
     append = values.append
     for _ in range(count):
         zigzag = data[position]
@@ -335,7 +336,7 @@ _Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class _Narrow:
-    """A few bytes a row: of each line of the matrix, the first `lengths` count; all of them if None."""
+    """A few bytes per row: the first `lengths` bytes of each line of the matrix; all of them if None."""
 
     matrix: _Bytes
     lengths: _Bytes | None = None
@@ -359,7 +360,7 @@ def encode_records(schema: Schema, batch: pa.RecordBatch) -> pa.BinaryArray:
 
 
 def _encode(kind: Schema, array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
-    """Append what a column contributes; rows that are left out contribute nothing."""
+    """Append the bytes of a column; rows outside the mask have none."""
     if isinstance(kind, list):
         _encode_nullable(kind, array, parts)
     elif kind == "string":
@@ -384,7 +385,7 @@ def _encode(kind: Schema, array: pa.Array, mask: _Mask | None, parts: list[_Part
 
 
 def _encode_nullable(branches: list[Schema], array: pa.Array, parts: list[_Part]) -> None:
-    """The branch's number, and the value of the rows that have one."""
+    """Append the branch's number, and for rows with a value the value."""
     null = branches.index("null")
     rows = len(array)
     if array.null_count == rows:
@@ -401,7 +402,7 @@ def _encode_nullable(branches: list[Schema], array: pa.Array, parts: list[_Part]
 
 
 def _encode_strings(array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> None:
-    """The length, then the bytes; a null that is left out has none."""
+    """Append the length, then the bytes; rows outside the mask have neither."""
     data = pc.fill_null(array.cast(pa.binary()), b"")
     lengths = pc.binary_length(data).to_numpy().astype(np.int64)
     parts.append(_only(_varints(lengths), mask))
@@ -411,7 +412,7 @@ def _encode_strings(array: pa.Array, mask: _Mask | None, parts: list[_Part]) -> 
 def _encode_items(
     offsets: np.ndarray[Any, Any], items: pa.BinaryArray, mask: _Mask | None, parts: list[_Part]
 ) -> None:
-    """One block of items and the count 0 that ends it; no items are the count 0 alone."""
+    """Append one block of items and the count 0 that ends it; an empty list is the count 0 alone."""
     counts = np.diff(offsets).astype(np.int64)
     parts.append(_only(_varints(counts), mask))
     starts, data = _layout(items)
@@ -449,7 +450,7 @@ def _varints(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> _Narrow:
 
 
 def _join(parts: list[_Part], rows: int) -> pa.BinaryArray:
-    """The parts side by side; neighbouring narrow ones are made one first."""
+    """Concatenate the parts of each row; adjacent narrow parts are combined first."""
     columns: list[pa.BinaryArray] = []
     narrow: list[_Narrow] = []
     for part in parts:
@@ -491,7 +492,7 @@ def _binary(offsets: np.ndarray[Any, Any], data: _Bytes | pa.Buffer) -> pa.Binar
 
 
 def _layout(array: pa.BinaryArray) -> tuple[np.ndarray[Any, np.dtype[np.int32]], pa.Buffer]:
-    """Where each value starts, and at last the end; and the bytes."""
+    """The offsets of the values, with the end as the last one; and the bytes."""
     _, offsets, data = array.buffers()
     if len(array) == 0:
         return np.zeros(1, np.int32), pa.py_buffer(b"")
@@ -500,6 +501,6 @@ def _layout(array: pa.BinaryArray) -> tuple[np.ndarray[Any, np.dtype[np.int32]],
 
 
 def record_layout(records: pa.BinaryArray) -> tuple[np.ndarray[Any, np.dtype[np.int32]], memoryview]:
-    """Where each record starts, and at last the end; and the bytes."""
+    """The offsets of the records, with the end as the last one; and the bytes."""
     starts, data = _layout(records)
     return starts, memoryview(data)

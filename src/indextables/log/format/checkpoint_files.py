@@ -1,10 +1,11 @@
 """JSON checkpoints, and the pointer `_last_checkpoint` to the newest state or checkpoint.
 
 A JSON checkpoint has all actions that still apply, in one file or in parts (PROTOCOL.md, "JSON checkpoints").
-Older tables have them in place of a state. They are compressed as the original's older readers expect it.
+Older tables have them in place of a state. They are compressed in the form that the original's older readers
+need.
 
 The pointer tells readers where to start (PROTOCOL.md, "The pointer"). It may be missing, out of date or
-damaged: a listing of the log folder then finds what it should have named, so it never causes a wrong answer.
+damaged: then a listing of the log folder finds the newest state, so it never causes a wrong answer.
 """
 
 import secrets
@@ -20,7 +21,7 @@ from indextables.log.format.names import POINTER, state_folder
 from indextables.records import dataclass
 from indextables.store import Store
 
-# More actions than these are cut into parts of as many.
+# The maximum number of actions in a part.
 ACTIONS_PER_PART = 100_000
 
 _ID_BYTES = 6
@@ -61,7 +62,7 @@ def encode_checkpoint(actions: Sequence[Action], *, version: int, now_ms: int) -
     """The checkpoint of a version.
 
     Args:
-        actions: what counts at the version; adds go last, whatever their place.
+        actions: the actions that apply at the version; adds are written last.
         version: the version.
         now_ms: the time, in milliseconds.
     """
@@ -77,7 +78,7 @@ def encode_checkpoint(actions: Sequence[Action], *, version: int, now_ms: int) -
         for part, start in enumerate(range(0, len(ordered), ACTIONS_PER_PART), start=1)
     }
     parts = _Parts(version, checkpoint_id, list(files), now_ms)
-    # The list is the last to be written: only with it do the parts count.
+    # The list of parts is written last: without it, the parts are ignored.
     files[checkpoint_file(version)] = msgspec.json.encode(parts)
     return EncodedCheckpoint(files, len(parts.parts), checkpoint_id)
 
@@ -112,7 +113,7 @@ def _pack(actions: Sequence[Action]) -> bytes:
 
 def _read_parts(text: bytes, version: int, url: str) -> list[str] | None:
     """The names of the parts; None if the file holds the actions themselves."""
-    # A line of actions has one key, and none of them is this one.
+    # A line of actions has one key, which is neither of these.
     if b'"checkpointId"' not in text[:4096] and b'"parts"' not in text[:4096]:
         return None
     try:
@@ -164,12 +165,12 @@ class Pointer(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
 
     @property
     def folder(self) -> str:
-        """The state's folder; older writers may leave it out."""
+        """The state's folder; older writers may omit it."""
         return self.state_dir or state_folder(self.version)
 
 
 def read_pointer(log: Store) -> Pointer | None:
-    """The pointer, or nothing when it is missing or damaged."""
+    """The pointer; None if it is missing or damaged."""
     try:
         pointer = msgspec.json.decode(log.get(POINTER), type=Pointer)
     except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):

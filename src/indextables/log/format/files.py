@@ -1,7 +1,7 @@
 """The table's files as Arrow: one row an entry, one column a field of a manifest (PROTOCOL.md, "Entries").
 
-Columns carry their names on disk. A partition value that is null on disk (there: a name of its own) is a
-null inside the `partitionValues` map here.
+Columns have their names on disk. A null partition value, which has a reserved name on disk, is a null inside
+the `partitionValues` map here.
 """
 
 import re
@@ -124,17 +124,18 @@ def empty() -> pa.Table:
     return FILES.empty_table()
 
 
-# --- any set of columns to ours --------------------------------------------------------------------
+# --- converting columns to those of `FILES`
+# --------------------------------------------------------------------
 
 
 def conform(files: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     """The files with exactly the columns of `FILES`, or with some of them.
 
-    A column that is missing, or null where a value is due, gets its default; others are dropped; older
-    types are widened.
+    A missing column, or a null in a required one, gets the default; unknown columns are dropped; older types
+    are widened.
 
     Raises:
-        LogError: there are no paths, or a column has a type that cannot be read as ours.
+        LogError: there are no paths, or a column has a type that cannot be converted.
     """
     if columns is None and files.schema == FILES:
         return files
@@ -189,13 +190,13 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _cast_map(array: pa.MapArray) -> pa.MapArray:
-    """The map with plain nullable strings; without a copy when only the flags differ."""
+    """The map with nullable strings; without a copy if only the flags differ."""
     offsets, keys, items = map_parts(array)
     return map_of(offsets, keys.cast(pa.string()), items.cast(pa.string()), null_mask(array))
 
 
 def _null_values(array: pa.MapArray) -> pa.MapArray:
-    """The map with nulls where the disk has the name of the null partition."""
+    """The map with nulls in place of the reserved name of a null partition value."""
     offsets, keys, items = map_parts(array)
     named = pc.equal(items, NULL_PARTITION)
     if not pc.any(named).as_py():
@@ -213,7 +214,7 @@ def from_adds(adds: Sequence[Add], *, version: int, timestamp: int) -> pa.Table:
     Args:
         adds: the actions, one row each, in their order.
         version: the version that adds them.
-        timestamp: when it did, in milliseconds.
+        timestamp: the time of that version, in milliseconds.
     """
     rows = len(adds)
     columns: dict[str, pa.Array] = {}
@@ -230,7 +231,7 @@ def from_adds(adds: Sequence[Add], *, version: int, timestamp: int) -> pa.Table:
 def to_adds(files: pa.Table) -> list[Add]:
     """The actions that would add the files, in their order."""
     files = conform(files)
-    # Columns without a value are left to the action's defaults, which are null as well.
+    # Columns without any value get the action's defaults, which are null as well.
     used = [name for name in _ADD_FIELDS if files.column(name).null_count < files.num_rows]
     values = [_python(files.column(name)) for name in used]
     names = [_attribute(name) for name in used]
@@ -241,7 +242,7 @@ _ADD_FIELDS = tuple(name for name in FILES.names if name not in _ADDED)
 
 
 def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> tuple[Remove, ...]:
-    """The actions that take all these files out of the table."""
+    """The actions that remove all these files from the table."""
     columns = files.select(["path", "partitionValues", "size"])
     return tuple(
         Remove(
@@ -256,7 +257,7 @@ def removes_of(files: pa.Table, *, timestamp: int, data_change: bool = True) -> 
 
 
 def _has_footer(add: Add) -> bool:
-    """Whether the footer's place is known; some writers leave the flag out and mean this."""
+    """Whether the entry has the footer's position; some writers omit the flag."""
     if add.has_footer_offsets is not None:
         return add.has_footer_offsets
     return (add.footer_start_offset or 0) > 0 and (add.footer_end_offset or 0) > 0
@@ -307,7 +308,7 @@ _UNESCAPED_NAME = r"(^|/)part-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.split$"
 
 
 def unescaped(text: str) -> str:
-    """The value of which the original made this text.
+    """The value that the original escaped as this text.
 
     >>> unescaped("eu%20west"), unescaped("50%"), unescaped("100%25")
     ('eu west', '50%', '100%25')
@@ -325,23 +326,23 @@ def with_unescaped_partitions(files: pa.Table) -> pa.Table:
     places = np.flatnonzero(escapes.to_numpy(zero_copy_only=False))
     rows = np.searchsorted(offsets, places, side="right") - 1
     affected = files.select(["path", "splitTags", "minValues", "maxValues"]).take(pa.array(np.unique(rows)))
-    facts = dict(zip(np.unique(rows).tolist(), affected.to_pylist(), strict=True))
+    entries = dict(zip(np.unique(rows).tolist(), affected.to_pylist(), strict=True))
     plain = dict(
-        zip(facts, pc.match_substring_regex(affected["path"], _UNESCAPED_NAME).to_pylist(), strict=True)
+        zip(entries, pc.match_substring_regex(affected["path"], _UNESCAPED_NAME).to_pylist(), strict=True)
     )
     values = items.to_pylist()
     for place, row in zip(places.tolist(), rows.tolist(), strict=True):
         if not plain[row]:
-            values[place] = _value(values[place], keys[place].as_py(), facts[row])
+            values[place] = _value(values[place], keys[place].as_py(), entries[row])
     mapped = map_of(offsets, keys, pa.array(values, pa.string()), null_mask(column))
     number = files.schema.get_field_index("partitionValues")
     return files.set_column(number, files.schema.field(number), mapped)
 
 
 def unescaped_bounds(bounds: Mapping[str, Bounds], schema: pa.Schema) -> dict[str, Bounds]:
-    """The bounds of a manifest of the original that hold for the values themselves.
+    """The bounds of a manifest of the original, for the unescaped values.
 
-    Texts are ordered otherwise once they are escaped, so of their bounds only a single value is of use.
+    Escaped texts have another order, so bounds of strings are used only if both are equal.
     """
     texts = {f.name.lower() for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)}
     return {
@@ -356,7 +357,7 @@ def _unescaped(text: str | None) -> str | None:
 
 
 def _escapes(maps: pa.MapArray) -> pa.Array:
-    """Which values of some maps, one after the other, may be escaped."""
+    """Which values of the maps, in their order, may be escaped."""
     return pc.match_substring_regex(map_parts(maps)[2], _ESCAPE.pattern).fill_null(False)
 
 

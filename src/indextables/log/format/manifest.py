@@ -24,7 +24,7 @@ from indextables.log.format import avro
 from indextables.log.format.avro import AvroError, check_schema
 from indextables.log.format.avro_records import decode_data, encode_records, record_layout
 from indextables.log.format.files import FILE_ENTRY, FILES, conform
-from indextables.log.format.nested import kept_offsets, list_parts, lookup, map_of, map_parts, null_mask
+from indextables.log.format.nested import list_parts, lookup, map_of, map_parts, null_mask, select_offsets
 from indextables.log.format.state_manifest import (
     BLOCKS_KEY,
     BlockInfo,
@@ -37,19 +37,19 @@ from indextables.records import dataclass
 from indextables.schema.values import NULL_PARTITION, parse_values
 from indextables.store import Store
 
-# A block is the least that a reader of one partition fetches and unpacks.
+# A block is the smallest unit that a reader of one partition fetches and decompresses.
 BLOCK_ENTRIES = 2048
 _BLOCK_BYTES = 4 * 1024 * 1024
 
-# Entries are encoded so many at a time, or fewer when they are large.
+# How many entries are encoded at a time; fewer if they are large.
 _BATCH_ENTRIES = 4 * BLOCK_ENTRIES
 _BATCH_BYTES = 64 * 1024 * 1024
 
-# Up to this many entries are decoded record by record. Even the most manifests that a state has before it is
-# compacted (20) then take less time than importing DataFusion.
+# Up to this many entries are decoded record by record. Even for the maximum number of manifests of a state
+# (20), that takes less time than importing DataFusion.
 _SMALL_ENTRIES = 250
 
-# As much of a manifest is fetched to see which of its blocks are needed.
+# So many bytes of a manifest are fetched first, to see which of its blocks are needed.
 _HEAD_BYTES = 32 * 1024
 # The record of a block takes about as much memory, and the bounds of each of its columns, too.
 _BLOCK_INFO_BYTES = 300
@@ -67,12 +67,12 @@ def encode_manifest(files: pa.Table, *, partition_columns: Sequence[str], codec:
         files: the entries (`log.files.FILES`), in the order in which they are to be written.
         partition_columns: the columns for which the blocks get bounds.
         codec: Avro's name of the codec: `zstandard`, `snappy` or `null`.
-        level: how hard zstd tries, 1 to 22.
+        level: the compression level of zstd, 1 to 22.
 
     Raises:
         LogError: an entry has no path, or the columns are not those of entries.
     """
-    # By name, so that the values are looked at even where the columns are ours.
+    # With names, so that the values are checked even if the columns are those of `FILES`.
     files = conform(files, FILES.names)
     sync = avro.new_sync()
     blocks: list[bytes] = []
@@ -96,7 +96,7 @@ def _batch_entries(files: pa.Table) -> int:
 
 
 def _cut(starts: np.ndarray[tuple[int], np.dtype[np.int32]]) -> list[tuple[int, int]]:
-    """The first and the last row of each block: so many entries, or so many bytes, but at least one."""
+    """The range of rows of each block: limited in entries and bytes, but at least one entry."""
     cuts: list[tuple[int, int]] = []
     first, rows = 0, len(starts) - 1
     while first < rows:
@@ -108,7 +108,7 @@ def _cut(starts: np.ndarray[tuple[int], np.dtype[np.int32]]) -> list[tuple[int, 
 
 
 def _writable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The entries with what Avro's maps and lists cannot hold put into words: they have no nulls."""
+    """The entries without nulls in maps and lists, which the Avro schema does not allow there."""
     columns = [_without_nulls(field, batch.column(field.name)) for field in FILES]
     return pa.RecordBatch.from_arrays(columns, schema=FILES)
 
@@ -121,14 +121,14 @@ def _without_nulls(field: pa.Field, array: pa.Array) -> pa.Array:
         if field.name == "partitionValues":
             return map_of(offsets, keys, pc.fill_null(items, NULL_PARTITION), null_mask(array))
         valid = items.is_valid()
-        offsets = kept_offsets(offsets, valid.to_numpy(zero_copy_only=False))
+        offsets = select_offsets(offsets, valid.to_numpy(zero_copy_only=False))
         return map_of(offsets, keys.filter(valid), items.filter(valid), null_mask(array))
     if pa.types.is_list(field.type):
         offsets, values = list_parts(array)
         if not values.null_count:
             return array
         valid = values.is_valid()
-        offsets = kept_offsets(offsets, valid.to_numpy(zero_copy_only=False))
+        offsets = select_offsets(offsets, valid.to_numpy(zero_copy_only=False))
         return pa.ListArray.from_arrays(pa.array(offsets), values.filter(valid), mask=null_mask(array))
     return array
 
@@ -147,7 +147,7 @@ def read_manifest(
     """The entries of a manifest.
 
     Args:
-        store: where the manifest lies.
+        store: the store of the manifest.
         path: its path there.
         entries: how many entries it must have, if that is known.
         columns: only these columns of `log.files.FILES`; all of them if None.
@@ -158,7 +158,7 @@ def read_manifest(
         The entries in their order, with the columns of `log.files.FILES` or those of the projection.
 
     Raises:
-        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+        CorruptLogError: the manifest is missing or damaged, or has another number of entries.
     """
     with _manifest_errors(store, path):
         start = None if keep_block is None else _read_start(store, path, entries)
@@ -250,7 +250,7 @@ def _read_start(store: Store, path: str, entries: int | None) -> ManifestStart |
 
 
 def _check(data: bytes, entries: int | None) -> int:
-    """The number of records of a whole container, after a look at all of it."""
+    """Check a whole container; returns the number of its records."""
     header = avro.read_header(data)
     blocks = avro.read_blocks(data, header)
     index = read_index(header)
@@ -271,7 +271,7 @@ def _check_count(rows: int, entries: int | None) -> None:
 
 
 def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, avro.Header]:
-    """The header, with as much of the container's start as it took to read it."""
+    """The start of the container, as much as the header needs, and the header."""
     while True:
         try:
             return start, avro.read_header(start)
@@ -284,7 +284,7 @@ def _header(store: Store, path: str, start: bytes, size: int) -> tuple[bytes, av
 def _splice(store: Store, path: str, start: ManifestStart, selection: Sequence[int]) -> tuple[bytes, int]:
     """A container of some of the blocks, and its number of records.
 
-    Blocks that came with the start are not fetched again.
+    Blocks that were fetched with the start are not fetched again.
     """
     index = start.blocks
     offsets = [start.header_size]
@@ -302,7 +302,7 @@ def _splice(store: Store, path: str, start: ManifestStart, selection: Sequence[i
 
 
 def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
-    """Decode the records of a container that was checked."""
+    """Decode the records of a container, which the caller has checked."""
     if rows == 0:
         return conform(FILES.empty_table(), columns)
     header = avro.read_header(data)
@@ -319,14 +319,12 @@ def _entries(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
 
 
 def _unpacked_blocks(data: bytes, header: avro.Header) -> list[tuple[int, bytes]]:
-    """Unpack all blocks, within limits: the number of records and the bytes of each."""
+    """Decompress all blocks within limits; returns the number of records and the bytes of each."""
     check_schema(header.schema)
     view = memoryview(data)
     blocks = avro.read_blocks(data, header)
     if sum(block.count for block in blocks) > records_limit(len(data)):
-        raise AvroError(
-            f"it announces more than {records_limit(len(data))} entries, which none of its size has"
-        )
+        raise AvroError(f"it announces more than {records_limit(len(data))} entries, the limit for its size")
     room = unpacked_limit(len(data))
     unpacked: list[tuple[int, bytes]] = []
     for block in blocks:
@@ -345,7 +343,7 @@ def _decode_records(
     records = list(chain.from_iterable(decode_data(schema, data, count) for count, data in blocks))
     present = {field["name"] for field in schema["fields"]}
     names = [name for name in (FILES.names if columns is None else columns) if name in present]
-    # Rows are counted even where none of the columns is there.
+    # One column at least, so that rows are counted.
     names = names or [schema["fields"][0]["name"]]
     try:
         return pa.table({name: _column([record[name] for record in records]) for name in names})
@@ -363,10 +361,10 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 def _joined(header: avro.Header, blocks: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return a container with the records of all blocks in one block that is not packed.
+    """Return a container with the records of all blocks in one uncompressed block.
 
-    DataFusion never returns from a block that has bytes left after as many records as it announces. So the
-    one block announces more records than its bytes can hold, and the caller takes as many as there should be.
+    DataFusion hangs on a block that has bytes left after the announced number of records. So the block
+    announces more records than its bytes can hold, and the caller reads the expected number.
     """
     records = [data for _, data in blocks]
     count, size = sum(count for count, _ in blocks), sum(map(len, records))
@@ -375,7 +373,7 @@ def _joined(header: avro.Header, blocks: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Table:
-    """The first so many records of a container, in one batch."""
+    """The first `rows` records of a container, in one batch."""
     from datafusion import SessionConfig, SessionContext  # noqa: PLC0415 - it takes half a second to import
 
     # DataFusion reads files only, and only with this suffix.
@@ -385,7 +383,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
             frame = SessionContext(config).read_avro(path)
             if columns is not None:
                 present = set(frame.schema().names)
-                # Rows are counted even where none of the columns is there.
+                # One column at least, so that rows are counted.
                 selection = [name for name in columns if name in present] or frame.schema().names[:1]
                 frame = frame.select(*(f'"{name}"' for name in selection))
             first = [batch.to_pyarrow() for batch in islice(frame.execute_stream(), 1)]
@@ -399,7 +397,7 @@ def _read_avro(data: bytes, rows: int, columns: Sequence[str] | None) -> pa.Tabl
 
 @contextmanager
 def _spooled(data: bytes) -> Iterator[str]:
-    """A file with the data, for as long as it is needed."""
+    """A temporary file with the data; deleted at the end of the `with` block."""
     try:
         file = tempfile.NamedTemporaryFile(prefix="indextables-", suffix=".avro")  # noqa: SIM115 - closed below
     except OSError as error:
@@ -421,7 +419,7 @@ def _no_room(error: OSError) -> StoreError:
 
 
 class _Process:
-    """The process that DataFusion's threads live in: a forked child has none, and would wait for ever."""
+    """The process that runs DataFusion's threads. A forked child has none, and a read in it would hang."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -432,7 +430,7 @@ class _Process:
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 2)
 
     def check(self) -> None:
-        """Refuse to read in a child of a process that has read."""
+        """Refuse to read in a forked child of a process that has read a manifest."""
         if self.pid is None:
             self.pid = os.getpid()
         elif self.pid != os.getpid():
@@ -446,7 +444,7 @@ _PROCESS = _Process()
 os.register_at_fork(after_in_child=_PROCESS.reset)
 
 
-# What another engine would take for a number when it compares bounds.
+# Texts that other engines compare as numbers.
 _NUMBER_LIKE = r"^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|(?i:inf|infinity|nan))$"
 
 
@@ -460,17 +458,17 @@ def sorted_by_partition(entries: pa.Table, schema: pa.Schema, columns: Sequence[
 
 
 def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> dict[str, Bounds]:
-    """The smallest and largest value of each partition column; left out where it could mislead.
+    """The smallest and largest value of each partition column, unless other engines could misread them.
 
     Other engines compare bounds as numbers when both look like numbers, whatever the column's type. For
-    strings that mix both looks, no bounds are right for them and for us, so none are given.
+    strings of which only some look like numbers, no bounds are right for them and for us, so there are none.
     """
     bounds: dict[str, Bounds] = {}
     for name in columns:
         texts = partition_texts(entries, name).unique()
         values, unreadable = parse_values(texts, schema.field(name).type, partition=True)
         if unreadable.any():
-            continue  # a value that is not of the column's type: no order to speak of
+            continue  # a value that is not of the column's type has no place in the order
         if values.null_count == len(values):
             bounds[name] = Bounds(None, None)
             continue
@@ -483,7 +481,7 @@ def bounds_of(entries: pa.Table, schema: pa.Schema, columns: Sequence[str]) -> d
 
 
 def partition_texts(entries: pa.Table, name: str) -> pa.Array:
-    """The partition values of one column, as they are written; null where there is none."""
+    """The partition values of one column as text; null where there is none."""
     chunks = [lookup(chunk, name)[0] for chunk in entries["partitionValues"].chunks]
     return pa.chunked_array(chunks, pa.string()).combine_chunks()
 
@@ -495,7 +493,7 @@ def _mistakable(texts: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _typed(entries: pa.Table, schema: pa.Schema, name: str) -> pa.Array:
-    """The partition values of one column, each distinct text read once; null where it cannot be read."""
+    """The partition values of one column, each distinct text parsed once; null if it is not of the type."""
     encoded = partition_texts(entries, name).dictionary_encode()
     distinct = parse_values(encoded.dictionary, schema.field(name).type, partition=True)
     return distinct.values.take(encoded.indices)

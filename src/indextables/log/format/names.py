@@ -1,7 +1,7 @@
 """The names of files in the log folder (PROTOCOL.md, "The log folder").
 
 The path of a split is relative to the table's folder, or a whole URL of an object below that folder.
-Everything else is refused: a file whose name cannot be compared must never count as one that nobody needs
+Other paths are refused: if a path cannot be normalised, a purge could take its file for an orphan
 (PROTOCOL.md, "Paths").
 """
 
@@ -23,7 +23,7 @@ MANIFEST_FOLDER = "manifests"
 STATE_FILE = "_manifest.avro"
 STATE_FILE_JSON = "_manifest.json"
 
-# Twenty digits, of which the first two are 0: versions are numbers of 64 bits, with room above them.
+# Twenty digits, of which the first two are 0, so that versions fit into 64 bits.
 _VERSION = re.compile(r"(00[0-9]{18})\.json")
 _CHECKPOINT = re.compile(r"(00[0-9]{18})\.checkpoint\.json")
 _CHECKPOINT_PART = re.compile(r"(00[0-9]{18})\.checkpoint\.[^./]+\.[0-9]+\.json")
@@ -80,7 +80,7 @@ class Listing:
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     filter_bundles: dict[str, ObjectInfo] = field(default_factory=dict)
     pointer: ObjectInfo | None = None
-    # A state under the number of a version that it does not describe (see `segment.full_listing`).
+    # A state in the folder of a version that it does not describe (see `segment.full_listing`).
     misfiled: ObjectInfo | None = None
 
     @classmethod
@@ -117,7 +117,7 @@ class Listing:
 
 # A scheme, or a slash at the start: then it is not relative to the table.
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)"
-# What `store.location.check` refuses, for a whole column at once; few paths are looked at one by one.
+# What `store.location.check` refuses, for a whole column at once; few paths are checked one by one.
 _SUSPECT = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f\\]"
 _LONGEST = 1024
 
@@ -126,7 +126,7 @@ def relative_paths(paths: pa.Array, table_url: str) -> pa.Array:
     """Paths of splits as a listing of the table's folder shows them, in their order.
 
     Raises:
-        LogError: a path follows no grammar, or leads to a place outside of the table's folder.
+        LogError: a path is malformed, or outside of the table's folder.
     """
     absolute = pc.match_substring_regex(paths, _ABSOLUTE)
     if pc.any(absolute).as_py():
@@ -156,6 +156,6 @@ def _checked(relative: str, path: str, table_url: str) -> str:
 
 def _refused(path: str, table_url: str, problem: str) -> LogError:
     return LogError(
-        f"the log of {table_url} names the split {path!r}: {problem}; so it is not known which files the "
+        f"the log of {table_url} names the split {path!r}: {problem}; so it is unknown which files the "
         "table needs, and nothing was deleted; open the table by the URL that its log uses, or REPAIR it"
     )

@@ -1,4 +1,4 @@
-"""Arrow maps and lists as their parts: offsets, and arrays of children."""
+"""Access to the parts of Arrow maps and lists: offsets, and arrays of children."""
 
 from typing import Any, TypeAlias
 
@@ -12,14 +12,14 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def map_parts(array: pa.MapArray) -> tuple[Offsets, pa.Array, pa.Array]:
-    """Offsets from 0 on, keys and items; slices are cut to size, and nothing hides below a null."""
+    """Offsets from 0 on, keys and items, without children outside of the slice or below nulls."""
     array = _plain(array)
     offsets, start, length = _offsets(array)
     return offsets, array.keys.slice(start, length), array.items.slice(start, length)
 
 
 def list_parts(array: pa.ListArray) -> tuple[Offsets, pa.Array]:
-    """Offsets from 0 on, and values; slices are cut to size, and nothing hides below a null."""
+    """Offsets from 0 on, and values, without children outside of the slice or below nulls."""
     array = _plain(array)
     offsets, start, length = _offsets(array)
     return offsets, array.values.slice(start, length)
@@ -35,8 +35,8 @@ def null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-def kept_offsets(offsets: Offsets, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Offsets:
-    """The offsets after only some of the children are kept."""
+def select_offsets(offsets: Offsets, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Offsets:
+    """The offsets after a selection of the children."""
     counts = np.zeros(len(keep) + 1, np.int32)
     np.cumsum(keep, out=counts[1:])
     return counts[offsets]
@@ -94,7 +94,7 @@ def _offsets(array: pa.Array) -> tuple[Offsets, int, int]:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """The array, built anew if a null row has children, as Arrow allows it to."""
+    """The array; rebuilt if a null row has children, which Arrow allows."""
     if array.null_count and len(array):
         lengths = np.diff(array.offsets.to_numpy())
         if lengths[array.is_null().to_numpy(zero_copy_only=False)].any():

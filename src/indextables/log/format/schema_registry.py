@@ -1,7 +1,7 @@
 """Document mappings stored once, under the hash of their JSON (PROTOCOL.md, "Schema deduplication").
 
 The hash does not depend on the order of keys or fields, so splits written by tasks that list their
-fields differently share one entry. The registry keeps the text as it was first seen.
+fields differently share one entry. The registry stores the text of the first writer.
 """
 
 import base64
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from indextables.log.format.actions import Add, Metadata
 
-# What JSON holds.
+# A JSON value.
 Json: TypeAlias = Any
 
 # The prefix of a hash in the configuration of the metadata.
@@ -24,14 +24,14 @@ REGISTRY_PREFIX = "docMappingSchema."
 
 # 12 bytes of the digest are 16 characters of Base64.
 _DIGEST_BYTES = 12
-# The original's parser refuses deeper nesting, and then hashes the text as it is.
+# The original's parser refuses deeper nesting; then the text is hashed unchanged.
 _MAX_DEPTH = 127
 
 
 def schema_hash(doc_mapping_json: str) -> str:
     """The name of a document mapping: 16 characters, the same for every order of keys and fields.
 
-    Text that is not JSON is hashed as it is.
+    Text that is not JSON is hashed unchanged.
 
     >>> schema_hash('{"b":2,"a":1}') == schema_hash('{"a": 1, "b": 2}')
     True
@@ -46,7 +46,7 @@ def schema_hash(doc_mapping_json: str) -> str:
 
 
 def _canonical(value: Json, depth: int) -> Json:
-    """Keys in order, and lists of named objects in the order of their names."""
+    """The value with sorted keys, and with lists of named objects sorted by name."""
     if not isinstance(value, dict | list):
         return value
     if depth >= _MAX_DEPTH:
@@ -70,7 +70,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _parse_int(digits: str) -> int | float:
-    """Whole numbers beyond 64 bits are floating-point numbers to the original."""
+    """Parse a whole number; beyond 64 bits as a floating-point number, as the original does."""
     number = int(digits)
     return number if -(2**63) <= number < 2**64 else float(digits)
 
@@ -111,7 +111,7 @@ def deduplicate(adds: Iterable[Add], registry: Mapping[str, str]) -> tuple[list[
 
 
 def deduplicate_files(files: pa.Table, registry: Mapping[str, str]) -> tuple[pa.Table, dict[str, str]]:
-    """The same for the files of a table (`log.files.FILES`), column by column."""
+    """`deduplicate` for the files of a table (`log.files.FILES`), column by column."""
     texts = files.column("docMappingJson")
     if texts.null_count == len(texts):
         return files, {}
@@ -130,14 +130,14 @@ def deduplicate_files(files: pa.Table, registry: Mapping[str, str]) -> tuple[pa.
 def renormalize(
     files: pa.Table, registry: Mapping[str, str], *, threshold: int
 ) -> tuple[pa.Table, dict[str, str]]:
-    """The files and the registry with every document mapping hashed again, without duplicates.
+    """Hash every document mapping again, and remove duplicates from the files and the registry.
 
     Writers of other generations order names differently, so one mapping may have several hashes.
 
     Args:
         files: the files (`log.files.FILES`).
         registry: document mappings by bare hash; must hold what the files refer to.
-        threshold: up to this many distinct references nothing is done.
+        threshold: up to this many distinct references nothing is changed.
     """
     refs = files.column("docMappingRef")
     used = [ref for ref in pc.unique(refs).to_pylist() if ref is not None]
@@ -145,7 +145,7 @@ def renormalize(
         return files, dict(registry)
     renamed = {old: schema_hash(text) for old, text in registry.items()}
     consolidated: dict[str, str] = {}
-    # Hashes that are right already come first, so that their text is the one that stays.
+    # Correct hashes come first, so that their text is retained.
     for old in sorted(registry, key=lambda name: renamed[name] != name):
         consolidated.setdefault(renamed[old], registry[old])
     # A reference that is not in the registry stays: resolving it raises an error that names it.

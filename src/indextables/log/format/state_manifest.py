@@ -89,7 +89,7 @@ class Bounds:
 class BlockInfo:
     """How many records a block has, how many bytes it takes, their checksum, and its bounds.
 
-    A column without bounds may hold anything.
+    A column without bounds may have any value.
     """
 
     count: int
@@ -103,7 +103,7 @@ class BlockInfo:
         return cls(count, len(block), isal_zlib.crc32(block), bounds)
 
     def check(self, block: Data) -> None:
-        """Refuse bytes that are not those that were written."""
+        """Raise if the block does not match its checksum."""
         if len(block) != self.size or isal_zlib.crc32(block) != self.crc:
             raise AvroError("a block does not match its checksum")
 
@@ -112,7 +112,7 @@ _Stored = list[tuple[int, int, int, dict[str, tuple[str, str]]]]
 
 
 def encode_index(blocks: Iterable[BlockInfo]) -> str:
-    """The header entry for the blocks, in their order."""
+    """The header entry that lists the blocks, in their order."""
     stored = [
         (block.count, block.size, block.crc, {name: (b.min, b.max) for name, b in block.bounds.items()})
         for block in blocks
@@ -121,7 +121,7 @@ def encode_index(blocks: Iterable[BlockInfo]) -> str:
 
 
 def read_index(header: Header) -> list[BlockInfo] | None:
-    """The blocks as the header lists them; None if the container is not one of ours."""
+    """The blocks that the header lists; None if another implementation wrote the container."""
     if (BLOCKS_KEY in header.metadata) != (CHECKSUM_KEY in header.metadata):
         raise AvroError("the header lacks its checksum or its list of blocks")
     if BLOCKS_KEY not in header.metadata:
@@ -138,7 +138,7 @@ def read_index(header: Header) -> list[BlockInfo] | None:
 
 # --- bounds ----------------------------------------------------------------------------------------
 
-# Values whose order as strings is the order of their values, whatever the column's type.
+# Texts whose order as strings is also the order of their values, for every column type.
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DIGITS = re.compile(r"0|[1-9]\d*")
 _NOT_A_WORD = re.compile(r"[\s\d+.-]|inf|nan", re.IGNORECASE)
@@ -152,7 +152,7 @@ def block_bounds(
     Args:
         partition_values: the map column of all entries.
         columns: the partition columns.
-        cuts: the row at which each block starts, and at last the number of rows.
+        cuts: the row at which each block starts, and the number of rows as the last element.
     """
     bounds: list[dict[str, Bounds]] = [{} for _ in cuts[1:]]
     for column in columns:
@@ -206,10 +206,10 @@ __all__ = [
     "resolve_manifest_path",
 ]
 
-# The one layout of states that there is so far.
+# The only format version of states so far.
 FORMAT_VERSION = 1
 
-# Header entries of ours start like this.
+# The prefix of our header entries.
 _OURS = "indextables."
 _LOG_FOLDER = "_transaction_log/"
 
@@ -229,7 +229,7 @@ class ManifestInfo:
 
 @dataclass(frozen=True, slots=True)
 class StateManifest:
-    """A state of the table: where its entries are, and which of them no longer count."""
+    """A state of the table: its manifests, and the tombstones of removed splits."""
 
     state_version: int
     created_at: int
@@ -240,7 +240,7 @@ class StateManifest:
     schema_registry: Mapping[str, str] = field(default_factory=dict)
     protocol_version: int = 4
     metadata: Metadata | None = None
-    # Our own entries of the Avro header, which other readers pass over.
+    # Our own entries of the Avro header, which other readers ignore.
     extra: Mapping[str, str] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
@@ -328,22 +328,22 @@ def _manifest_record(manifest: ManifestInfo) -> dict[str, Any]:
 def decode_state(data: bytes, url: str) -> StateManifest:
     """The state that a file holds.
 
-    Keys of the registry come without their prefix.
+    The keys of the registry are returned without their prefix.
 
     Args:
         data: an Avro container with one record, or a JSON object.
-        url: where it lies, for the error.
+        url: the URL of the file, for the error.
 
     Raises:
-        CorruptLogError: the file is damaged, or says what cannot be.
-        ProtocolError: a newer release wrote it, in a layout that this one does not know.
+        CorruptLogError: the file is damaged, or has impossible values.
+        ProtocolError: a newer release wrote it, in a layout that this release cannot read.
     """
     try:
         if data.startswith(avro.MAGIC):
             record, extra = _read_avro(data)
         else:
             record, extra = _read_json(data, url), {}
-        # The layout comes first: a newer one may differ in everything else.
+        # The format version is checked first: a newer one may differ in everything else.
         _check_format(record, url)
         stored = msgspec.convert(record, _State)
         metadata = _read_metadata(stored.metadata)
@@ -409,7 +409,7 @@ def _check_format(record: object, url: str) -> None:
 
 
 def _read_metadata(stored: str | dict[str, Any] | None) -> Metadata | None:
-    """Metadata as text or object, bare or under the action's key."""
+    """Read metadata that is stored as text or as an object, with or without the action's key."""
     if not stored:
         return None
     value = msgspec.json.decode(stored) if isinstance(stored, str) else stored
@@ -432,7 +432,7 @@ def _manifest_info(stored: _Manifest) -> ManifestInfo:
 
 
 def _check(state: StateManifest, url: str) -> None:
-    """Refuse numbers that no state can have."""
+    """Refuse impossible numbers."""
     counts = {
         "stateVersion": state.state_version,
         "numFiles": state.num_files,
@@ -442,7 +442,7 @@ def _check(state: StateManifest, url: str) -> None:
     }
     for name, count in counts.items():
         if count < 0:
-            raise CorruptLogError(url, f"{name} is {count}, which cannot be")
+            raise CorruptLogError(url, f"{name} is {count}, which is impossible")
     entries = sum(manifest.num_entries for manifest in state.manifests)
     if state.num_files > entries:
         raise CorruptLogError(
@@ -456,8 +456,8 @@ def resolve_manifest_path(path: str, state_dir: str) -> str:
     """The path of a manifest relative to the log folder.
 
     Args:
-        path: as the state has it: below the log folder, a bare name in the state's own folder, or an
-            absolute address of something below the log folder.
+        path: the path in the state: relative to the log folder, a bare name in the state's own folder, or an
+            absolute URL below the log folder.
         state_dir: the state's folder; the log folder is its parent.
 
     >>> resolve_manifest_path("manifests/manifest-1.avro", "state-v7")
@@ -490,16 +490,15 @@ class FilterBundle(Struct, frozen=True):
 
     @property
     def is_valid(self) -> bool:
-        """Whether name and sizes are those of a bundle (PROTOCOL.md, "Limits")."""
+        """Whether name and sizes are within the limits of a bundle (PROTOCOL.md, "Limits")."""
         return is_filter_bundle(self.path) and 0 < self.directory <= self.size <= MAX_BUNDLE
 
 
 class StateHeader(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the header of a state holds beyond its record.
+    """The header of a state: what its record has no field for.
 
     `lineage` holds the tokens of the last versions, the newest last (PROTOCOL.md, "Lineage"). `filters` are
-    the filter bundles. `whole` is false where another engine wrote the state, so that there may be more in
-    earlier files.
+    the filter bundles. `whole` is false if another engine wrote the state: then earlier files may have more.
     """
 
     protocol: Protocol | None = None
@@ -513,12 +512,12 @@ class StateHeader(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def commits(self) -> Sequence[str | None]:
-        """The lineage; of states that were written before there was one, the token of their version."""
+        """The lineage; for states of earlier releases, which have none, the token of their version."""
         return self.lineage or ([self.own_token] if self.own_token else [])
 
     @property
     def own_token(self) -> str | None:
-        """The token of the state's version; earlier releases wrote a file's size and time if it had none."""
+        """The token of the state's version; None if an earlier release wrote size and time of a file."""
         return None if not self.token or self.token.startswith("(") else self.token
 
 

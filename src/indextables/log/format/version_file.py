@@ -1,8 +1,8 @@
-"""Version files: one action a line, plain or packed with gzip (PROTOCOL.md, "Version files").
+"""Version files: one action per line, plain or compressed with gzip (PROTOCOL.md, "Version files").
 
-Three forms are read: plain JSON lines, gzip, and gzip behind the two bytes `01 01` that older writers put
-in front. Gzip, which has a checksum, is written unless options say otherwise. Plain text of ours has one in
-its first and last line, which are the same.
+Three forms are read: plain JSON lines, gzip, and gzip after the two bytes `01 01`, as older writers left it.
+Gzip, which has a checksum, is written unless options disable it. Plain files of this implementation have a
+checksum as their first line and again as their last line.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from indextables.log.format.actions import Action, Add, Line, MergeSkip, Remove,
 from indextables.schema.values import NULL_PARTITION
 
 GZIP_MAGIC = b"\x1f\x8b"
-# What older writers put in front of gzip: a marker byte, and the codec's number.
+# The prefix of older writers before gzip: a marker byte, and the codec's number.
 LEGACY_PREFIX = b"\x01\x01"
 
 # The first and the last line of a plain file: the checksum of the lines between them.
@@ -38,15 +38,15 @@ def encode(actions: Iterable[Action], *, compress: bool = True) -> bytes:
 def decode(data: bytes, url: str) -> list[Action]:
     """The actions of a version file, in their order.
 
-    Blank lines, actions and fields that are not known are passed over.
+    Blank lines, unknown actions and unknown fields are ignored.
 
     Args:
         data: the file, in any of the three forms.
-        url: where it lies, for the error.
+        url: the URL of the file, for the error.
 
     Raises:
-        CorruptLogError: the file is empty, cut short, too large, differs from its checksum, or a line is not
-            an action.
+        CorruptLogError: the file is empty, truncated or too large, differs from its checksum, or a line is
+            not an action.
     """
     if not data:
         raise CorruptLogError(url, "is empty, though every version has at least one action")
@@ -56,13 +56,13 @@ def decode(data: bytes, url: str) -> list[Action]:
 
 
 def check_lines(text: bytes, packed: int, url: str) -> None:
-    """Refuse more lines than so many packed bytes can hold."""
+    """Refuse more lines than so many compressed bytes can hold."""
     if text.count(b"\n") > records_limit(packed):
-        raise CorruptLogError(url, f"has more than {records_limit(packed)} lines, which none of its size has")
+        raise CorruptLogError(url, f"has more than {records_limit(packed)} lines, the limit for its size")
 
 
 def encode_lines(actions: Iterable[Action]) -> bytes:
-    """One JSON object a line, each line ended."""
+    """One JSON object per line; every line ends with a newline."""
     return _ENCODER.encode_lines(line_of(_without_nulls(action)) for action in actions)
 
 
@@ -78,14 +78,14 @@ def decode_lines(text: bytes, url: str) -> list[Action]:
         if len(line_actions) > 1:
             raise CorruptLogError(url, "has a line with more than one action")
         actions += line_actions
-    # A look at the raw text first: hardly any file has null partition values.
+    # Search the raw text first: hardly any file has null partition values.
     if NULL_PARTITION.encode() in text:
         actions = [_with_nulls(action) for action in actions]
     return actions
 
 
 def pack(text: bytes, *, legacy: bool = False) -> bytes:
-    """The text as gzip; `legacy` puts the two bytes in front that the original's older readers need."""
+    """The text as gzip; `legacy` adds the two-byte prefix that the original's older readers need."""
     packed: bytes = isal_zlib.compress(text, _GZIP_LEVEL, wbits=_GZIP_WBITS)
     return LEGACY_PREFIX + packed if legacy else packed
 
@@ -94,7 +94,7 @@ def unpack(data: bytes, url: str) -> bytes:
     """The text of a file in any of the three forms."""
     if data[:2] == GZIP_MAGIC:
         return _gunzip(data, url)
-    # The original's reader looks at the third and fourth byte only, so a marker it never wrote is fine.
+    # The original's reader checks only the third and fourth byte, so the first two may have any value.
     if data[2:4] == GZIP_MAGIC:
         return _gunzip(data[2:], url)
     if len(data) > MAX_UNPACKED:
@@ -121,7 +121,7 @@ def _unsealed(text: bytes, url: str) -> bytes:
 
 
 def _gunzip(data: bytes, url: str) -> bytes:
-    """All members of a gzip file, checked to be whole."""
+    """Decompress all members of a gzip file; raises if it is truncated."""
     parts: list[bytes] = []
     limit = room = unpacked_limit(len(data))
     rest = data
@@ -142,7 +142,7 @@ def _gunzip(data: bytes, url: str) -> bytes:
 
 
 def _too_large(url: str, limit: int) -> CorruptLogError:
-    return CorruptLogError(url, f"holds more than {limit} bytes, which no version file of its size does")
+    return CorruptLogError(url, f"holds more than {limit} bytes, the limit for its compressed size")
 
 
 def _numbered(text: bytes) -> list[tuple[int, bytes]]:
@@ -160,7 +160,7 @@ def _decode_line(line: bytes, url: str, number: int) -> Line:
 
 
 def _without_nulls(action: Action) -> Action:
-    """The action with null partition values under their name on disk: other readers refuse a null."""
+    """The action with the reserved name in place of null partition values: other readers refuse a null."""
     if isinstance(action, Add | Remove | MergeSkip):
         values = action.partition_values
         if values and None in values.values():

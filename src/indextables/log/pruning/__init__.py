@@ -1,1 +1,1 @@
-"""Which files of a table a condition or an order can skip, by the statistics in the log."""
+"""Pruning: which files a filter or an order can skip, by the statistics in the log."""

@@ -21,26 +21,26 @@ from indextables.schema.values import parse_values
 
 Mask = npt.NDArray[np.bool_]
 
-# The original keeps statistics of these types only; what else is found there is not relied upon.
+# The original writes reliable statistics for these types only; others are ignored.
 _FOREIGN_TYPES = (
     *(pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")),
 )
-# The metrics of so many columns and entries are kept in memory.
+# The maximum number of metrics, of all columns and entries, in memory.
 _MAX_METRICS = 2_000_000
-# It cut every text at this length, and so also numbers, which then are wrong.
+# The original truncated every text at this length, also numbers, whose bounds then are wrong.
 _FOREIGN_CUT = 32
-# It ordered texts by UTF-16, which differs from UTF-8 only if such a character is in the bound.
+# The original ordered texts by UTF-16; that differs from UTF-8 only if a bound has such a character.
 _ASTRAL_ORDER = "[\\x{E000}-\\x{10FFFF}]"
 
 
 @dataclass(frozen=True)
 class ColumnMetrics:
-    """The metrics of a column in each of `count` places.
+    """The metrics of a column: arrays with `count` elements.
 
-    A null bound is an unknown one. Where `open_ended`, the upper bound is a prefix of the true one. `codes`,
-    if given, says for each file which of the places is its own; `unsure` are files about which nothing is
-    known. `texts` are the values themselves, where each place has one and it is a string.
+    A null bound is unknown. Where `open_ended`, the upper bound is a prefix of the true one. `codes`, if not
+    None, has for each file the position of its metrics; `unsure` marks files without metrics. `texts` are the
+    values themselves, if each element has a single value that is a string.
     """
 
     count: int
@@ -54,13 +54,13 @@ class ColumnMetrics:
     texts: pa.Array | None = None
 
     def spread(self, mask: Mask) -> Mask:
-        """A mask over the places as one over the files."""
+        """Convert a mask over the elements to one over the files."""
         spread = mask if self.codes is None else mask[self.codes]
         return spread if self.unsure is None else spread | self.unsure
 
 
 def as_mask(array: pa.Array, *, null: bool = False) -> Mask:
-    """A boolean Arrow array as numpy's."""
+    """Convert a boolean Arrow array to a NumPy array."""
     filled = pc.fill_null(array, null) if array.null_count else array
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
@@ -80,11 +80,11 @@ class Entries:
         return int(self.batch.num_rows)
 
     def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
-        """The column of the table that a condition names; nested ones have no statistics."""
+        """The column of the table that a filter names; nested columns have no statistics."""
         return find_field(self.schema, path)
 
     def metrics(self, column: pa.Field) -> ColumnMetrics:
-        """The metrics of the column, without those of nulls."""
+        """The bounds of the column; for nulls see `may_null` and `may_value`."""
         if (metrics := self._metrics.get(column.name)) is None:
             partitioned = any(column.name.lower() == name.lower() for name in self.partition_columns)
             metrics = self._partition(column) if partitioned else self._statistics(column)
@@ -112,7 +112,7 @@ class Entries:
             return metrics.spread(metrics.may_value)
         mask = np.ones(self.count, dtype=np.bool_)
         bounds = [bound for bound in (metrics.low, metrics.high) if bound is not None]
-        # Only where there are no bounds can it be null throughout.
+        # Only a file without bounds can have nulls alone.
         if any(not bound.null_count for bound in bounds):
             return mask
         silent = self.ours
@@ -125,7 +125,7 @@ class Entries:
 
     @cached_property
     def ours(self) -> Mask:
-        """Which entries have statistics of our own making."""
+        """Which entries have statistics of this implementation."""
         mask = np.zeros(self.count, dtype=np.bool_)
         tags = self._column("splitTags")
         if tags is None or tags.null_count == len(tags):
@@ -183,7 +183,7 @@ class Entries:
         )
 
     def _some_not_null(self, name: str, places: npt.NDArray[np.int64]) -> Mask:
-        """For some of our entries: whether fewer values of the column are null than there are rows."""
+        """For some entries of this implementation: whether the column has fewer nulls than rows."""
         stats = self._column("stats")
         if stats is None:
             return np.ones(len(places), dtype=np.bool_)
@@ -193,9 +193,9 @@ class Entries:
 
 
 def _count_pattern(name: str, count: str) -> str:
-    """A pattern for `stats` of this implementation in which a column has such a number of nulls.
+    """A regular expression for the `stats` of this implementation with a column's number of nulls.
 
-    Every quote within a key is escaped, so a bare one after a comma or brace begins a key.
+    Quotes within a key are escaped, so an unescaped quote after a comma or brace begins a key.
     """
     key = re.escape(json.dumps(name, ensure_ascii=False))
     head = r'(?s)^\{"numRecords":(?P<rows>[0-9]+),"nullCount":\{(?:.*,)?'
@@ -203,7 +203,7 @@ def _count_pattern(name: str, count: str) -> str:
 
 
 def find_field(schema: pa.Schema, path: tuple[str, ...]) -> pa.Field | None:
-    """The top-level column with this name, in any case if there is only one such."""
+    """The top-level column with this name; regardless of case if that is unambiguous."""
     if len(path) != 1:
         return None
     alike = [column for column in schema if column.name.lower() == path[0].lower()]
@@ -216,19 +216,19 @@ def _distrust(low: pa.Array, high: pa.Array, foreign: Mask, arrow: pa.DataType) 
     if arrow not in _FOREIGN_TYPES:
         low, high = (pc.if_else(pa.array(foreign), None, bound) for bound in (low, high))
     elif pt.is_floating(arrow):
-        # NaN, the greatest value, was left out of their statistics.
+        # Their statistics ignore NaN, which is the greatest value.
         cut = pc.greater_equal(pc.utf8_length(low), _FOREIGN_CUT)
         low = pc.if_else(pc.and_(pa.array(foreign), cut), None, low)
         high = pc.if_else(pa.array(foreign), None, high)
     elif pt.is_string(arrow):
-        low, high = (_known_order(bound, foreign) for bound in (low, high))
+        low, high = (_without_astral_bounds(bound, foreign) for bound in (low, high))
         if (_bytes(high) == ord("?")).any():
-            # Half of a character that was cut in two was written as a question mark.
+            # A surrogate pair that was cut in two was written as a question mark.
             high = pc.if_else(pa.array(foreign), pc.ascii_rtrim(high, "?"), high)
     return low, high
 
 
-def _known_order(texts: pa.Array, foreign: Mask) -> pa.Array:
+def _without_astral_bounds(texts: pa.Array, foreign: Mask) -> pa.Array:
     if not (_bytes(texts) >= 0x80).any():
         return texts
     odd = pc.match_substring_regex(texts, _ASTRAL_ORDER)

@@ -1,9 +1,9 @@
 """Converts literals to the scale on which the values of a column are compared, if that is exact.
 
-Bounds and literals meet on one of three scales: whole numbers (integers, booleans, days, microseconds, and
-doubles by the order of their bits), decimals of one scale, texts. A literal that lies between two points
-of the scale is known by the point below it. What Spark would compare in some other way (a decimal as a
-double, a date in the session's time zone) is not judged.
+Bounds and literals are compared on one of three scales: whole numbers (integers, booleans, days,
+microseconds, and doubles by the order of their bits), decimals of one scale, texts. A literal that lies
+between two points of the scale is represented by the point below it. Where Spark would compare in some other
+way (a decimal as a double, a date in the session's time zone), nothing is pruned.
 """
 
 import math
@@ -31,8 +31,8 @@ _WIDE = Context(prec=80)
 class Threshold(NamedTuple):
     """A literal on the scale of a column: at `point`, or between it and the next one if not `exact`.
 
-    A point of None lies below (`side` -1) or above (`side` 1) everything the column can hold. With a `limit`,
-    only columns within plus and minus it can be judged.
+    A point of None is below (`side` -1) or above (`side` 1) every value of the column's type. With a
+    `limit`, only columns with bounds between `-limit` and `limit` can be pruned.
     """
 
     point: pa.Scalar | None
@@ -41,14 +41,14 @@ class Threshold(NamedTuple):
     limit: int | None = None
 
     def sort_key(self) -> Any:  # noqa: ANN401 - whatever the scale's values are in Python
-        """Python's order of thresholds of one scale; only for those with a point."""
+        """A sort key for thresholds of one scale that have a point."""
         assert self.point is not None
         value = self.point.as_py()
         return value.encode() if isinstance(value, str) else value
 
 
 def to_scale(values: pa.Array) -> pa.Array | None:
-    """Values of a column on the scale on which they are compared; None if they are not compared."""
+    """Values of a column on the scale of its type; None if the type has no scale."""
     arrow = values.type
     match kind_of(arrow):
         case TypeKind.STRING:
@@ -74,7 +74,7 @@ def to_scale(values: pa.Array) -> pa.Array | None:
 
 
 def threshold(value: pa.Scalar, arrow: pa.DataType) -> Threshold | None:
-    """The literal on the column's scale; None if it cannot be brought there exactly."""
+    """The literal on the column's scale; None if it cannot be converted exactly."""
     literal, column = kind_of(value.type), kind_of(arrow)
     if literal is TypeKind.STRING:
         return _of_text(value.as_py(), arrow)
@@ -173,7 +173,7 @@ def _among_decimals(number: Fraction, scale: int) -> Threshold:
 
 
 def _order_of(number: float) -> int:
-    """The place of a double among all doubles: both zeros are one, NaN is last."""
+    """The position of a double in the order of all doubles: both zeros are equal, NaN is last."""
     number = math.nan if math.isnan(number) else number + 0.0
     bits: int = struct.unpack("<q", struct.pack("<d", abs(number) if math.isnan(number) else number))[0]
     return bits if bits >= 0 else bits ^ _INT64_MAX

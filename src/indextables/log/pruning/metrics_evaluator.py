@@ -1,8 +1,8 @@
-"""Which files may have rows that match a condition (inclusive), and which have only such rows (strict).
+"""Which files may have rows that match a filter (inclusive), and which have only such rows (strict).
 
 `files` are entries of a snapshot: `partitionValues`, `minValues`, `maxValues`, `stats` and `splitTags` are
-read, any of which may be absent. Nothing is skipped on a guess: a statistic that cannot be read, or that
-its writer may have cut or left a NaN out of, bounds nothing.
+read, any of which may be absent. A statistic is ignored if it cannot be read, or if its writer may have
+truncated it or ignored a NaN.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _READ = ("partitionValues", "minValues", "maxValues", "stats", "splitTags")
 
 
 class MetricsEvaluation(NamedTuple):
-    """For each file: may some row match, and do all rows match for certain."""
+    """For each file: whether some row may match (`inclusive`), and whether all rows match (`strict`)."""
 
     inclusive: pa.BooleanArray
     strict: pa.BooleanArray
@@ -34,16 +34,16 @@ class MetricsEvaluation(NamedTuple):
 def prune(
     files: pa.Table, predicate: Predicate | None, schema: pa.Schema, partition_columns: Sequence[str]
 ) -> pa.BooleanArray:
-    """For each file: may it hold a row for which the condition is true?"""
+    """For each file: whether it may have a row for which the filter is true."""
     return _evaluate(files, predicate, schema, partition_columns, certain=False).inclusive
 
 
 def evaluate_metrics(
     files: pa.Table, predicate: Predicate | None, schema: pa.Schema, partition_columns: Sequence[str]
 ) -> MetricsEvaluation:
-    """For each file: may some of its rows match, and must all of them?
+    """For each file: whether some of its rows may match, and whether all of them match.
 
-    Where `must` equals `may`, the rows that match can be counted from the log alone.
+    Where `strict` equals `inclusive`, the rows that match can be counted from the log alone.
     """
     return _evaluate(files, predicate, schema, partition_columns, certain=True)
 
@@ -56,10 +56,10 @@ def bounds_may_match(
     *,
     ordered: bool,
 ) -> bool:
-    """Whether a manifest with these bounds of its partition values may hold an entry that the filter accepts.
+    """Whether a manifest with these bounds of its partition values may have an entry that the filter accepts.
 
-    `ordered` says that the bounds were found by the columns' types (`manifest.bounds_of`); other
-    writers compared them as numbers if they looked like numbers, so theirs say nothing about texts and
+    `ordered` means that the bounds follow the order of the columns' types (`manifest.bounds_of`); other
+    writers compare texts that look like numbers as numbers, so their bounds are useless for strings and
     decimals.
     """
     if predicate is None:
@@ -71,7 +71,7 @@ def bounds_may_match(
 def split_partition_conjuncts(
     predicate: Predicate | None, partition_columns: Sequence[str]
 ) -> tuple[Predicate | None, Predicate | None]:
-    """The AND-ed parts that use partition columns only, and the others; None for no part."""
+    """Split a filter at AND: the parts that use only partition columns, and the others; None if empty."""
     names = {name.lower() for name in partition_columns}
     mine: list[Predicate] = []
     others: list[Predicate] = []
@@ -93,13 +93,13 @@ def _evaluate(
     if predicate is None:
         every = pa.array(np.ones(files.num_rows, dtype=np.bool_))
         return MetricsEvaluation(every, every)
-    may = [np.zeros(0, dtype=np.bool_)]
-    must = [np.zeros(0, dtype=np.bool_)]
+    inclusive = [np.zeros(0, dtype=np.bool_)]
+    strict = [np.zeros(0, dtype=np.bool_)]
     for entries in _entries_of(files, schema, partition_columns):
         verdict = evaluate(predicate, entries, nulls=certain)
-        may.append(verdict.true)
-        must.append(verdict.true & ~verdict.false & ~verdict.null)
-    return MetricsEvaluation(pa.array(np.concatenate(may)), pa.array(np.concatenate(must)))
+        inclusive.append(verdict.true)
+        strict.append(verdict.true & ~verdict.false & ~verdict.null)
+    return MetricsEvaluation(pa.array(np.concatenate(inclusive)), pa.array(np.concatenate(strict)))
 
 
 class _ReadEntries(NamedTuple):
@@ -137,12 +137,12 @@ def _joined(parts: list[Predicate]) -> Predicate | None:
     return parts[0] if parts else None
 
 
-# Texts of which the order is that of the dates: years of four digits.
+# Texts whose order is that of the dates: years of four digits.
 _PLAIN_YEAR = r"^[0-9]{4}-"
 
 
 class ManifestBounds:
-    """One manifest, of which only the least and the greatest partition values are known."""
+    """One manifest, by the least and the greatest partition values of its entries."""
 
     count = 1
 
@@ -160,11 +160,11 @@ class ManifestBounds:
         self._ordered = ordered
 
     def field_of(self, path: tuple[str, ...]) -> pa.Field | None:
-        """The column of the table that a condition names."""
+        """The column of the table that a filter names."""
         return find_field(self._schema, path)
 
     def metrics(self, column: pa.Field) -> ColumnMetrics:
-        """The column's bounds, where there are any that can be relied upon."""
+        """The column's bounds, if they are reliable."""
         least, greatest = self._bounds.get(column.name, (None, None))
         if (
             column.name.lower() not in self._partitions
@@ -187,18 +187,18 @@ class ManifestBounds:
         return ColumnMetrics(1, low, high)
 
     def may_null(self, column: pa.Field) -> Mask:  # noqa: ARG002 - bounds are silent about nulls
-        """Bounds leave nulls out, so there may be some."""
+        """Always true: bounds do not show nulls."""
         return np.ones(1, dtype=np.bool_)
 
     def may_value(self, column: pa.Field) -> Mask:  # noqa: ARG002 - absent bounds may just be unknown ones
-        """There may be values."""
+        """Always true: bounds do not show whether all values are null."""
         return np.ones(1, dtype=np.bool_)
 
 
 def _in_order(texts: pa.Array, arrow: pa.DataType) -> bool:
-    """Whether an order of texts that look like numbers by number, and of others by letter, is the type's own.
+    """Whether these bounds follow the type's order: numeric for texts like numbers, else by character.
 
-    It is not for strings, where both looks may occur and even equal bounds can hide a value, nor for
+    False for strings, which may be of both kinds, so that even equal bounds can hide a value; and for
     decimals, which doubles do not represent exactly.
     """
     kind = kind_of(arrow)
@@ -220,9 +220,9 @@ class First:
 def may_hold_first(
     files: pa.Table, first: First, certain: Mask, schema: pa.Schema, partition_columns: Sequence[str]
 ) -> Mask:
-    """For each file: may it hold one of the first rows?
+    """For each file: whether it may have one of the first rows.
 
-    `certain` is true for files all of whose rows match the query's conditions.
+    `certain` is true for files all of whose rows match the query's filter.
     """
     keep = np.ones(files.num_rows, dtype=np.bool_)
     column = find_field(schema, (first.column,))
@@ -232,7 +232,7 @@ def may_hold_first(
     if any(ends is None for ends in batch_ends):
         return keep
     ends = _Ends.joined([ends for ends in batch_ends if ends is not None])
-    # The end that comes first in the order, and the one that comes last.
+    # The bound that comes first in the order, and the one that comes last.
     near, far = (ends.low, ends.high) if first.ascending else (ends.high, ends.low)
     counts = files["numRecords"].combine_chunks()
     sure = certain & ~ends.may_null & as_mask(far.is_valid()) & as_mask(counts.is_valid())
@@ -255,7 +255,7 @@ def may_hold_first(
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """The bounds of a column in each file, null where they are not known, and what else matters of it."""
+    """The bounds of a column in each file (null if unknown), and whether it may have nulls."""
 
     low: pa.Array
     high: pa.Array

@@ -1,8 +1,8 @@
-"""Evaluates a condition for many files at once, from the metrics of their columns.
+"""Evaluates a filter for many files at once, from the metrics of their columns.
 
-For each file three things are said of each part of a condition: whether it can be true for a row, whether
-it can be false, whether it can be unknown. NOT exchanges the first two; AND and OR combine them; what
-cannot be judged leaves all three possible. So the three-valued logic of SQL needs no care of its own.
+For each file, each part of a filter has three results: whether it can be true for a row, whether it can be
+false, and whether it can be unknown. NOT exchanges the first two; AND and OR combine them; for a part that
+metrics cannot decide, all three are possible. This implements SQL's three-valued logic.
 """
 
 import re
@@ -36,10 +36,10 @@ from indextables.predicate import (
     Values,
 )
 
-# How many comparisons of single values one IN may cost, and how many groups of neighbouring ones.
+# The maximum number of comparisons for one IN, and of groups of neighbouring values if there are more.
 _IN_BUDGET = 200_000
 _IN_GROUPS = 32
-# Of so many files each is compared with all values of a long list; of more, the list is sorted.
+# Up to this number of files, each is compared with all values of a long list; for more, it is sorted.
 _FEW_FILES = 16
 _LEAST, _GREATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -53,7 +53,7 @@ class TruthMasks(NamedTuple):
 
 
 class Source(Protocol):
-    """Files, and what is known of their columns."""
+    """Files, and the metrics of their columns."""
 
     @property
     def count(self) -> int:
@@ -139,7 +139,7 @@ class _Evaluator:
         return TruthMasks(self._source.may_null(field), self._source.may_value(field), self._all(False))
 
     def _of_values(self, field: pa.Field, metrics: ColumnMetrics, true: Mask, false: Mask) -> TruthMasks:
-        """The verdict on a condition that is unknown for null and else true or false."""
+        """The result of a condition that is unknown for null, and otherwise true or false."""
         may_value = self._source.may_value(field)
         null = self._source.may_null(field) if self._nulls else self._all(True)
         return TruthMasks(metrics.spread(true) & may_value, metrics.spread(false) & may_value, null)
@@ -184,7 +184,7 @@ class _Evaluator:
             usable = [point for point in points if point is not None]
             whole = len(usable) == len(points)
             verdict = self._of_values(field, metrics, *_among(metrics, usable)) if whole else self._unknown()
-        # Beside a null in the list, whatever is not found is unknown.
+        # If the list has a null, the result for values that are not in it is unknown.
         if len(present) < len(listed.values):
             return TruthMasks(verdict.true, self._all(False), self._all(True))
         return verdict
@@ -282,7 +282,7 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
     assert metrics.low is not None
     if pt.is_int64(metrics.low.type):
         return _between(metrics, np.array([point.sort_key() for point in thresholds], dtype=np.int64)), every
-    # Only the ends of groups of neighbours are compared: less is skipped, nothing wrongly.
+    # Only the bounds of groups of neighbouring values are compared: that skips fewer files.
     size = -(-len(thresholds) // _IN_GROUPS)
     true = ~every
     for start in range(0, len(thresholds), size):
@@ -292,12 +292,12 @@ def _among(metrics: ColumnMetrics, points: list[Threshold]) -> tuple[Mask, Mask]
 
 
 def _is_long_and_unordered(listed: In, arrow: pa.DataType) -> bool:
-    """Whether a list has many values of a type that bounds are not compared with."""
+    """Whether a list has many values of a type that cannot be compared with bounds."""
     return len(listed.values) > _IN_GROUPS and to_scale(pa.array([], arrow)) is None
 
 
 def _many(listed: In, arrow: pa.DataType, metrics: ColumnMetrics) -> pa.Array | None:
-    """The values of a long list on the scale of the bounds; None if short or unlike them."""
+    """The values of a long list on the scale of the bounds; None if it is short or of another type."""
     if listed.array is None or len(listed.values) <= _IN_GROUPS or listed.array.type != arrow:
         return None
     assert metrics.low is not None
@@ -306,7 +306,7 @@ def _many(listed: In, arrow: pa.DataType, metrics: ColumnMetrics) -> pa.Array | 
 
 
 def _among_many(metrics: ColumnMetrics, points: pa.Array) -> tuple[Mask, Mask]:
-    """As `_among`, of many points: files with a single value are judged exactly, others by the bounds."""
+    """As `_among`, for many points: exact for files with a single value, for others by the bounds."""
     assert metrics.low is not None
     assert metrics.high is not None
     if metrics.count <= _FEW_FILES:
@@ -374,7 +374,7 @@ _ANY, _ONE = "%any", "%one"
 
 
 def _like_parts(like: Like) -> list[str] | None:
-    """The pattern's characters, with the wildcards named; None if it cannot be judged."""
+    """The pattern's characters and wildcards; None if metrics cannot decide the pattern."""
     if like.ignore_case or len(like.escape) > 1:
         return None
     parts: list[str] = []

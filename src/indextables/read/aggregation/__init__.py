@@ -1,1 +1,1 @@
-"""Aggregates and groups: their specification, partial results, and where those come from."""
+"""Aggregation: partial results from the log, from an index or from rows, and their combination."""

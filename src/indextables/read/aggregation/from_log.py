@@ -17,12 +17,12 @@ from indextables.schema.values import parse_values
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Decimals of more digits may be cut in the log.
+# Decimals of more digits may be truncated in the log.
 _MAX_DIGITS = 28
 
 
 def from_log(files: pa.Table, spec: AggregateSpec) -> tuple[Partial | None, Mask]:
-    """The partial aggregate of all files whose statistics suffice, and which files those are."""
+    """The partial aggregate of all files whose statistics suffice, and a mask of these files."""
     table = spec.table
     none = np.zeros(files.num_rows, np.bool_)
     partitions = {name.lower() for name in table.partition_columns}
@@ -67,13 +67,13 @@ class _FileStatistics:
         return next(values for name, values in self.values.items() if name.lower() == column.lower())
 
     def answer(self, aggregate: Aggregate, arrow: pa.DataType | None) -> tuple[dict[str, pa.Array], Mask]:
-        """The parts of an aggregate's result for each file, and for which files they are certain."""
+        """The partial results of an aggregate for each file, and a mask of the files where they are exact."""
         if aggregate.column is None or arrow is None:
             return {"n": self.records}, np.ones(len(self.records), np.bool_)
         if aggregate.column.lower() in self.partitions:
             values = self.partition(aggregate.column)
             counts = pc.if_else(values.is_valid(), self.records, pa.scalar(0, pa.int64()))
-            # A file without rows has no value, whatever its partition values are.
+            # The partition values of a file without rows do not count.
             values = pc.if_else(pc.greater(self.records, 0), values, pa.scalar(None, values.type))
             return self._with_bound(aggregate, counts, values), np.ones(len(counts), np.bool_)
         nulls = pa.array([stats.get(aggregate.column) for stats in self._null_counts()], pa.int64())
@@ -92,7 +92,7 @@ class _FileStatistics:
         return {"n": counts, bound_name(aggregate): comparable(values)}
 
     def _bound(self, aggregate: Aggregate, arrow: pa.DataType) -> tuple[pa.Array, Mask]:
-        """The least or greatest value of each file, where the log has it whole."""
+        """The least or greatest value of each file, where the log has it untruncated."""
         if not _whole_in_log(arrow):
             return pa.nulls(len(self.records), arrow), np.zeros(len(self.records), np.bool_)
         side = "minValues" if aggregate.function is Function.MIN else "maxValues"
@@ -108,7 +108,7 @@ class _FileStatistics:
 
 
 def _whole_in_log(arrow: pa.DataType) -> bool:
-    """Whether the log keeps values of a type exactly."""
+    """Whether the bounds in the log are exact for a type."""
     if kind_of(arrow) is TypeKind.DECIMAL:
         return bool(arrow.precision <= _MAX_DIGITS)
     return info_of(arrow).bounds and kind_of(arrow) is not TypeKind.STRING

@@ -1,4 +1,4 @@
-"""The partial aggregate of one split: from its index where that is exact, else from its rows."""
+"""The partial aggregate of one split: from its index if that is exact, else from its rows."""
 
 import decimal
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from indextables.split.query.index_aggregation import (
 from indextables.split.query.row_sets import TRUE, RowSet
 
 _DAY_US = 86_400_000_000
-# Partial results of batches are merge when there are so many groups.
+# Partial results of batches are merged when there are so many groups.
 _MERGE_ROWS = 200_000
 
 
@@ -50,9 +50,9 @@ def index_partial(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
 
 
 def index_suffices(reader: SplitReader, spec: AggregateSpec, *, sums_exact: bool) -> bool | None:
-    """Whether the index of a split gives the partial aggregate exactly; None if only computing it shows.
+    """Whether the index of a split gives the partial aggregate exactly; None if that is unknown in advance.
 
-    Nothing is computed here. `sums_exact` says that doubles hold every sum of the aggregates exactly.
+    Nothing is computed here. `sums_exact` means that doubles represent every sum of the aggregates exactly.
     """
     with split_errors(reader.table, reader.ref):
         condition = reader.fold(spec.where)
@@ -169,7 +169,7 @@ def _index_groups(reader: SplitReader, spec: AggregateSpec) -> Partial | None:
     if groups is None:
         return None
     if spec.groups:
-        # Grouped by constants alone the index makes one group, which may have no row.
+        # Grouped by constants alone, the index returns one group, which may have no row.
         groups = [group for group in groups if group.rows]
     distinct = {}
     for i, aggregate in enumerate(spec.aggregates):
@@ -291,7 +291,7 @@ def _sums(results: Sequence[MeasureResult], arrow: pa.DataType) -> pa.Array:
 
 
 def decode_values(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
-    """Values of a field as those of its column."""
+    """Convert values of a field to those of its column."""
     match kind_of(arrow):
         case TypeKind.STRING | TypeKind.BOOLEAN:
             return pa.array(values, arrow)

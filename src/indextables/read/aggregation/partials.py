@@ -1,9 +1,9 @@
 """Partial aggregates, which are merged into the result: one row for each group.
 
 Columns are `g0..` for the groups and, for the aggregate number `i`, `n<i>` (how many values), `s<i>` (their
-sum), `low<i>` and `high<i>`. Whole numbers are summed as decimals, so that no sum is cut on the way;
-floats are compared by an integer that has their order, NaN above all. Distinct values are tables of their
-own, one row for each pair of group and value.
+sum), `low<i>` and `high<i>`. Whole numbers are summed as decimals, which do not overflow; floats are compared
+by integers in the same order, with NaN as the greatest. Distinct values are separate tables, with one row for
+each pair of group and value.
 """
 
 import decimal
@@ -37,7 +37,7 @@ class Partial:
 
 
 def float_order(values: pa.Array) -> pa.Array:
-    """Integers in the order of the floats: one zero, one NaN above all."""
+    """Integers in the order of the floats: one zero, and one NaN, which is the greatest."""
     floats = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     bits = floats.view(np.int64)
     order = np.where(bits >= 0, bits, _SIGN - bits)
@@ -54,7 +54,7 @@ def float_of_order(order: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def same_values(values: pa.Array) -> pa.Array:
-    """Values that are equal in SQL with equal bits: one zero, one NaN."""
+    """The values, normalised so that values equal in SQL have equal bits: one zero, one NaN."""
     if kind_of(values.type) is not TypeKind.FLOAT:
         return values
     return float_of_order(float_order(values), values.type)
@@ -101,7 +101,7 @@ def bound_name(aggregate: Aggregate) -> str:
 
 
 def comparable(values: pa.Array) -> pa.Array:
-    """Values whose least and greatest are Spark's."""
+    """Values whose minimum and maximum are those of Spark."""
     return float_order(values) if kind_of(values.type) is TypeKind.FLOAT else values
 
 
@@ -121,7 +121,7 @@ def count_pairs(partial: Partial, keys: int) -> Partial:
 
 
 def merge(partials: Sequence[Partial], keys: int) -> Partial:
-    """Several partial results as one."""
+    """Merge several partial results."""
     if len(partials) == 1:
         return partials[0]
     # Arrow groups each chunk on its own first.
@@ -141,7 +141,7 @@ def _summable(values: pa.Array) -> pa.Array:
 
 
 def pairs(table: pa.Table) -> pa.Table:
-    """Each pair of group and value once; null values do not count."""
+    """The distinct pairs of group and value, without null values."""
     present = table.filter(table["v"].is_valid())
     flat = _flat_keys(present)
     work = flat.append_column("_first", pa.array(np.arange(flat.num_rows)))
@@ -174,7 +174,7 @@ def _reduce(table: pa.Table, keys: int) -> pa.Table:
 
 
 def _flat_keys(keys: pa.Table) -> pa.Table:
-    """Columns that Arrow can group by: nested values by their text."""
+    """Columns by which Arrow can group: nested values become text."""
     columns = {}
     for name in keys.column_names:
         column = keys[name]

@@ -1,7 +1,7 @@
-"""A Delta table's log: which version there is, and the actions that a version consists of.
+"""A Delta table's log: its versions, and the actions of a version.
 
-Read by us and not by `deltalake` (docs/decisions): its Python interface does not say which deletion vector a
-file has, and refuses tables with type widening.
+This module replaces `deltalake` (docs/decisions), whose Python interface does not return the deletion vectors
+of files, and refuses tables with type widening.
 """
 
 import re
@@ -28,7 +28,7 @@ _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "stats", "
 
 
 class DeletionVector(msgspec.Struct, frozen=True):
-    """Where the deletion vector of a file is: `DeletionVectorDescriptor` of the protocol."""
+    """The reference to a deletion vector: `DeletionVectorDescriptor` of the protocol."""
 
     storageType: str  # noqa: N815 - the protocol's names
     pathOrInlineDv: str  # noqa: N815
@@ -70,7 +70,7 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 class Protocol(msgspec.Struct, frozen=True):
-    """What a reader has to understand."""
+    """The reader version and features that the table requires."""
 
     minReaderVersion: int  # noqa: N815
     readerFeatures: list[str] | None = None  # noqa: N815
@@ -98,7 +98,7 @@ _decode = msgspec.json.Decoder(_Action).decode
 
 @dataclass(slots=True)
 class LogState:
-    """The actions that hold at a version."""
+    """The actions that apply at a version."""
 
     version: int
     timestamp_ms: int
@@ -139,7 +139,7 @@ class _Checkpoint:
 
 
 class DeltaLog:
-    """The log of the table at a store's root, as it was listed."""
+    """The log of the table at a store's root, from one listing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -168,7 +168,7 @@ class DeltaLog:
         return max([*self._commits, *(each.version for each in self._checkpoints)])
 
     def state(self, version: int | None = None) -> LogState:
-        """The actions of a version, the newest without one; SourceNotFoundError if it cannot be read."""
+        """The actions of a version, by default the newest; SourceNotFoundError if it cannot be read."""
         version = self.latest if version is None else version
         replay = _Replay()
         checkpoint = self._checkpoint(version)
@@ -212,7 +212,7 @@ class DeltaLog:
         starts = [each.version for each in self._checkpoints] + ([0] if 0 in self._commits else [])
         return SourceNotFoundError(
             f"version {version} of the Delta table at {self._store.url} cannot be read: versions "
-            f"{min(starts, default='none')} to {self.latest} are there; earlier ones were cleaned up"
+            f"{min(starts, default='none')} to {self.latest} can be read; earlier ones were cleaned up"
         )
 
     def _commit(self, number: int, version: int) -> Iterator[_Action]:
@@ -244,7 +244,7 @@ class DeltaLog:
         for name in checkpoint.files:
             path = f"{_LOG}/{name}"
             for action in self._json(path) if name.endswith(".json") else self._parquet(path):
-                action.remove = None  # tombstones, of files that are in no newer version
+                action.remove = None  # a tombstone, which is not needed
                 if action.sidecar is not None:
                     sidecars.append(action.sidecar.path)
                 yield action
@@ -280,7 +280,7 @@ class DeltaLog:
         return dict(self._times(recorded=False)).get(version, 0)
 
     def _times(self, *, recorded: bool = True) -> list[tuple[int, int]]:
-        """Versions with the times of their commits, which ascend."""
+        """Versions with the times of their commits, which are ascending."""
         times: list[tuple[int, int]] = []
         commits = sorted(self._commits)
         enabled_from = self._commit_times_from() if recorded else None
@@ -318,7 +318,7 @@ def _listing(store: Store) -> Iterator[ObjectInfo]:
         if name[:1].isdigit():
             yield info
         elif name > ":":
-            break  # listed in order: what follows are folders such as _sidecars
+            break  # listings are sorted: only folders such as _sidecars follow
 
 
 def _checkpoint_columns(leaves: Iterable[str]) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ _FEATURES = frozenset(
 )
 _MAPPING = "delta.columnMapping."
 _MAX_VECTOR = 1 << 30
-# Statistics have times in milliseconds, cut off: the largest value may be almost one later.
+# Statistics truncate times to milliseconds: the maximum may be almost one millisecond greater.
 _CUT_MICROS = 999
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
@@ -57,7 +57,7 @@ def open_delta(
     Args:
         locations: the table's folder.
         version: a version's number, or a time; the newest version without it.
-        time_zone: the zone of partition values that name none, Spark's session time zone.
+        time_zone: Spark's session time zone, for partition values without a zone.
     """
     log = DeltaLog(locations.store)
     if isinstance(version, datetime):
@@ -67,7 +67,7 @@ def open_delta(
     metadata = state.metadata
     mode = metadata.configuration.get("delta.columnMapping.mode", "none")
     if mode not in ("none", "name", "id"):
-        raise UnsupportedSourceError(f"column mapping by {mode}", f"{locations.url} maps its columns so")
+        raise UnsupportedSourceError(f"column mapping by {mode}", f"{locations.url} uses it")
     internal = to_arrow(metadata.schemaString)
     schema = pa.schema([_public(field) for field in internal])
     for field in schema:
@@ -150,7 +150,7 @@ def _physical(field: pa.Field, mode: str) -> str:
 
 
 def _public(field: pa.Field) -> pa.Field:
-    """A field as Spark shows it: without the metadata that only Delta reads."""
+    """A field without Delta's own metadata, as in Spark's schema."""
     kind = field.type
     if pa.types.is_struct(kind):
         kind = pa.struct([_public(child) for child in kind])
@@ -168,7 +168,7 @@ def _public(field: pa.Field) -> pa.Field:
 
 
 def _replace_fields(column: Any, field: pa.Field) -> Any:  # noqa: ANN401 - a Column
-    """The column with a field of the same shape."""
+    """Replace the fields of a column by those of an Arrow field with the same structure."""
     inner = child_fields(field.type)
     children = tuple(_replace_fields(c, f) for c, f in zip(column.children, inner, strict=True))
     return type(column)(field, column.key, column.default, children, column.required, column.uuid)
@@ -182,7 +182,7 @@ def _partition_value(add: Add, name: str, kind: pa.DataType, zone: str) -> pa.Sc
     text = add.partitionValues[name]
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if text is None or (not text and not is_text):
-        # Spark casts the text: an empty one is null but for strings, whatever the protocol says of those.
+        # As in Spark, which casts the text: an empty text is null, except for strings, unlike the protocol.
         return pa.scalar(None, kind)
     return parse_value(text, kind, zone, f"the partition value {name} of the file {add.path}")
 
@@ -198,7 +198,7 @@ def _record_count(add: Add) -> int | None:
 
 
 class _Statistics(Mapping[str, ColumnStatistics]):
-    """Statistics of a file's top-level columns, read from their JSON when first asked for."""
+    """Statistics of a file's top-level columns; their JSON is parsed on first use."""
 
     __slots__ = ("_parsed", "_physical", "_schema", "_text")
 
@@ -243,7 +243,7 @@ class _Statistics(Mapping[str, ColumnStatistics]):
 
 
 def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-    """A value of the statistics as lower and as upper bound; of types whose bounds all writers get right."""
+    """A value of the statistics as lower and as upper bound, for types with reliable bounds."""
     low: object = None
     high: object = None
     is_integer = isinstance(value, int) and not isinstance(value, bool)
@@ -265,13 +265,13 @@ def _bounds(value: object, kind: pa.DataType) -> tuple[pa.Scalar | None, pa.Scal
 
 @dataclass(frozen=True, slots=True)
 class VectorDeletes:
-    """The rows that a deletion vector of Delta names."""
+    """The rows of a file that its Delta deletion vector deletes."""
 
     vector: DeletionVector
 
     @property
     def identity(self) -> str:
-        """The vector's place."""
+        """The location of the vector."""
         return self.vector.identity
 
     def positions(self, snapshot: SourceSnapshot, file: SourceFile) -> Ints:
@@ -298,9 +298,7 @@ class VectorDeletes:
             name = f"deletion_vector_{UUID(bytes=_decode85(encoded, 16, where))}.bin"
             place = snapshot.locations.resolve(f"{prefix}/{name}" if prefix else name, encoded=False)
         else:
-            raise SourceError(
-                f"{where} is stored in a way that the protocol does not know; update this package"
-            )
+            raise SourceError(f"{where} has an unknown storage type; use a newer release of indextables")
         if not 0 <= vector.sizeInBytes <= _MAX_VECTOR or (vector.offset or 0) < 0:
             raise SourceError(
                 f"{where} has {vector.sizeInBytes} bytes at {vector.offset}; the log is damaged"
@@ -309,11 +307,11 @@ class VectorDeletes:
         try:
             return place.store.get_range(place.path, start, start + vector.sizeInBytes + 8)
         except ObjectMissingError as error:
-            raise SourceChangedError(error.url, "is not there any more") from None
+            raise SourceChangedError(error.url, "was deleted") from None
 
 
 def _decode85(text: str, size: int, where: str) -> bytes:
-    """Bytes in Z85, which has other characters than Python's base 85."""
+    """Decode Z85, whose characters differ from Python's base 85."""
     try:
         data = base64.b85decode(text.translate(_Z85_TO_PYTHON))
     except ValueError:

@@ -1,7 +1,7 @@
 """Deleted rows of Iceberg tables: deletion vectors, position deletes, equality deletes.
 
-Which delete files apply to a data file is decided by sequence numbers, partitions and paths (Iceberg's
-specification, "Scan Planning"). Their rows are read when a file's deleted positions are asked for.
+Sequence numbers, partitions and paths determine which delete files apply to a data file (Iceberg's
+specification, "Scan Planning"). Their rows are read when the deleted positions of a file are needed.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ _POSITIONS = Schema(
     NestedField(_PATH_ID, "file_path", StringType(), required=True),
     NestedField(_POSITION_ID, "pos", LongType(), required=True),
 )
-_REFERENCED, _OFFSET, _SIZE = 17, 18, 19  # places of DataFile that pyiceberg gives no name
+_REFERENCED, _OFFSET, _SIZE = 17, 18, 19  # fields of DataFile without a name in pyiceberg
 _MAX_VECTOR = 1 << 30
-# Position delete files whose rows stay in memory: one of them may speak of many data files.
+# The maximum number of cached position delete files: one of them may refer to many data files.
 _CACHED_FILES = 16
 
 
@@ -62,7 +62,7 @@ PartitionKey = tuple[int, tuple[Any, ...]]
 
 @dataclass(slots=True)
 class DeleteIndex:
-    """All delete files of a snapshot, found by what they apply to."""
+    """All delete files of a snapshot, indexed by the data files or partitions that they apply to."""
 
     vectors: dict[str, tuple[int, DeleteFile]] = field(default_factory=dict)
     by_path: dict[str, list[tuple[int, DeleteFile]]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class DeleteIndex:
 
 
 def _only_path(file: DataFile) -> str | None:
-    """The data file that all rows of a position delete file name, if its bounds say so."""
+    """The single data file that a position delete file refers to, according to its bounds; else None."""
     lower = (file.lower_bounds or {}).get(_PATH_ID)
     upper = (file.upper_bounds or {}).get(_PATH_ID)
     return lower.decode() if lower is not None and lower == upper else None
@@ -171,7 +171,7 @@ class IcebergDeletes:
 
     @property
     def identity(self) -> str:
-        """A digest of the delete files, which never change."""
+        """A digest of the delete files, which are immutable."""
         names = "\n".join(sorted(each.identity for each in self.files))
         return hashlib.blake2b(names.encode(), digest_size=16).hexdigest()
 
@@ -180,7 +180,7 @@ class IcebergDeletes:
         parts: list[Ints] = []
         equality: dict[tuple[int, ...], list[DeleteFile]] = {}
         rows = file.records
-        assert rows is not None  # manifests always have it
+        assert rows is not None  # manifests always have the number
         for each in self.files:
             if each.equality_ids:
                 equality.setdefault(each.equality_ids, []).append(each)
@@ -195,7 +195,7 @@ class IcebergDeletes:
         positions = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
         if len(positions) and not 0 <= positions[0] <= positions[-1] < rows:
             raise SourceError(
-                f"a delete file of {file.url} names row {positions[-1]}, but it has {rows} rows"
+                f"a delete file of {file.url} deletes row {positions[-1]}, but the file has {rows} rows"
             )
         return positions
 

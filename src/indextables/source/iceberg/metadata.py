@@ -1,4 +1,4 @@
-"""Iceberg metadata through pyiceberg: files of our stores, types as Spark reads them, columns by field id."""
+"""Iceberg metadata by pyiceberg: file access by our stores, types as in Spark, columns by field id."""
 
 import io
 import json
@@ -109,7 +109,7 @@ def table_of_catalog(catalog: Mapping[str, str], name: str, options: Options) ->
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The schema that Spark shows, as Arrow; UnsupportedSourceError for types that Spark cannot read."""
+    """Spark's schema, as Arrow; UnsupportedSourceError for types that Spark cannot read."""
     fields = [_field_json(field, field.name) for field in schema.fields]
     return to_arrow(json.dumps({"type": "struct", "fields": fields}))
 
@@ -122,7 +122,7 @@ def columns_by_id(schema: Schema) -> tuple[Column, ...]:
 
 
 def column(field: NestedField, arrow: pa.Field) -> Column:
-    """A field, with the Arrow field that Spark's type has."""
+    """A column, with the Arrow field of its Spark type."""
     default = field.initial_default
     if default is not None and isinstance(field.field_type, UUIDType):
         default = str(default)
@@ -204,7 +204,7 @@ class _StoredFile(InputFile):
 
 
 class StoreIO(FileIO):
-    """pyiceberg's file access on top of a source's locations; for reading only."""
+    """pyiceberg's file access through a source's locations; read-only."""
 
     def __init__(self, locations: Locations) -> None:
         super().__init__()
@@ -215,9 +215,9 @@ class StoreIO(FileIO):
         return _StoredFile(location, self._locations)
 
     def new_output(self, location: str) -> OutputFile:
-        """Never: sources are only read."""
-        raise NotImplementedError(f"a source is only read, and {location} was to be written")
+        """Not supported: sources are read-only."""
+        raise NotImplementedError(f"sources are read-only, so {location} is not written")
 
     def delete(self, location: Any) -> None:  # noqa: ANN401 - pyiceberg's signature
-        """Never: sources are only read."""
-        raise NotImplementedError(f"a source is only read, and {location} was to be deleted")
+        """Not supported: sources are read-only."""
+        raise NotImplementedError(f"sources are read-only, so {location} is not deleted")

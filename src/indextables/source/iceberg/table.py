@@ -1,6 +1,7 @@
 """An Iceberg table at a snapshot, as a source.
 
-pyiceberg reads the table's metadata and manifests; data files and deletes are read by us (docs/decisions).
+pyiceberg reads the table's metadata and manifests; this package reads data files and deletes
+(docs/decisions).
 """
 
 import re
@@ -61,9 +62,9 @@ def open_iceberg(
 
     Args:
         locations: the table's folder.
-        metadata_file: the path of the metadata file, as recorded; without it the newest of the folder, which
-            must be a table of a Hadoop catalog.
-        version: a snapshot's id, the name of a branch or tag, or a time; the current state without it.
+        metadata_file: the recorded path of the metadata file; by default the newest of the folder, which must
+            be a table of a Hadoop catalog.
+        version: a snapshot's id, the name of a branch or tag, or a time; by default the current snapshot.
     """
     path = metadata_file or newest_metadata(locations.store)
     try:
@@ -73,7 +74,7 @@ def open_iceberg(
     except (ValueError, LookupError, TypeError, OSError, AttributeError, EOFError) as error:
         raise SourceError(
             f"the Iceberg table at {locations.url} cannot be read ({type(error).__name__}: {error}); its "
-            "metadata is damaged, or of a version that pyiceberg does not know"
+            "metadata is damaged, or of a version that pyiceberg does not support"
         ) from error
 
 
@@ -89,7 +90,7 @@ def newest_metadata(store: Store) -> str:
         )
         if newest is not None:
             raise SourceNotFoundError(
-                f"the Iceberg table at {store.url} belongs to a catalog, which alone knows its current "
+                f"the Iceberg table at {store.url} belongs to a catalog, which has the path of its current "
                 f"metadata file; give the catalog, or a metadata file such as metadata/{newest[1]}"
             )
         raise SourceNotFoundError(
@@ -98,7 +99,7 @@ def newest_metadata(store: Store) -> str:
     version = max(versions)
     if _HINT in {info.path for info in objects}:
         hint = store.get(_HINT).decode(errors="replace").strip()
-        # As Iceberg: the hint, and the versions directly after it.
+        # As in Iceberg: the version of the hint, and versions directly after it.
         if hint.isdigit() and int(hint) in versions:
             version = int(hint)
             while version + 1 in versions:
@@ -158,7 +159,7 @@ def _select(
         snapshot = metadata.snapshot_by_id(reference.snapshot_id)
         if snapshot is None:
             raise SourceNotFoundError(f"the snapshot of {version!r} of {url} was removed")
-        # A branch is read under the table's schema, a tag under its snapshot's.
+        # A branch is read with the table's schema, a tag with that of its snapshot.
         is_branch = reference.snapshot_ref_type.value == "branch"
         return snapshot, metadata.schema() if is_branch else _snapshot_schema(metadata, snapshot)
     if isinstance(version, datetime):

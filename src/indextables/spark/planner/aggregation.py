@@ -58,7 +58,7 @@ def must_be_complete(aggregation: Request, spec: AggregateSpec) -> bool:
     """Whether Spark cannot combine partial results of the aggregation into the result.
 
     Distinct counts cannot be added. Spark splits an average into sum and count. It would cast partial sums of
-    decimals to the type of what is summed, which may be too small for them.
+    decimals to the type of the column, which may be too small for them.
     """
     return (
         any(a.function is Function.COUNT_DISTINCT for a in spec.aggregates)

@@ -39,7 +39,7 @@ _RESULT = StructType().add(RESULT, BinaryType()).add(ERROR, StringType())
 
 
 def command_schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """A command's columns, its table, and what the bridge does for it; nothing for other statements."""
+    """A command's columns, its table, and the steps of the bridge for it; empty for other statements."""
     del blobs
     statement = parse_statement(request["statement"])
     if statement is None:
@@ -79,7 +79,7 @@ def command_finish(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer
 
 
 def job_progress(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Note how many tasks of a job are done, or that it failed."""
+    """Record how many tasks of a job are done, or that it failed."""
     del blobs
     if "error" in request:
         jobs.end(request["job"], request["error"])
@@ -135,7 +135,8 @@ def _read(request: Mapping[str, Any]) -> tuple[Implementation, Arguments, Comman
 
 def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandContext:
     table = locate_table({"options": options})
-    # A planner may end before the work does; the process that starts planners lives as long as the driver.
+    # The owner is the process that starts planners, which lives as long as the driver; a planner may end
+    # earlier.
     return CommandContext(
         _table_options(table),
         table.log,
@@ -149,8 +150,8 @@ def _context(request: Mapping[str, Any], options: Mapping[str, Any]) -> CommandC
 def _table_options(table: TableLocation) -> Options:
     """The options of a command on a table.
 
-    A table that is there is indexed as its properties say; the session has defaults for new tables.
-    Statistics are of columns that the table has.
+    The indexing of an existing table follows its properties; defaults of the session are for new tables.
+    Statistics are limited to columns of the table.
     """
     indexing = [key for key in table.options.values if key.startswith(INDEXING_PREFIX)]
     if not indexing and not table.options.is_set(STATS_COLUMNS):

@@ -33,7 +33,7 @@ def _ping(request: Request, blobs: Sequence[bytes]) -> Answer:
 
 
 class _Caches:
-    """What this process keeps open and cached, and how often it emptied it."""
+    """The caches and open splits of this process, and how often it emptied them."""
 
     closings = 0
     invalidations = 0
@@ -41,7 +41,7 @@ class _Caches:
 
 
 def renew(*, closings: int, invalidations: int) -> None:
-    """Empty what other processes emptied since the last call: open splits, cached logs."""
+    """Close open splits and empty cached logs if other processes did so since the last call."""
     if closings > _Caches.closings:
         stop_opening()
     closed = diagnostics.flush_searchers() if closings > _Caches.closings else 0
@@ -51,7 +51,7 @@ def renew(*, closings: int, invalidations: int) -> None:
 
 
 def _renew(request: Request, blobs: Sequence[bytes]) -> Answer:
-    """Return how much was emptied before this call."""
+    """Return how often caches were emptied before this call."""
     del request, blobs
     return _Caches.last, ()
 
@@ -94,7 +94,7 @@ class _Warnings(logging.Handler):
         self.sentences: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the sentence for the reply to the call."""
+        """Add the message to the reply of the call."""
         self.sentences.append(record.getMessage())
 
 

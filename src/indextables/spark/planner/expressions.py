@@ -1,7 +1,7 @@
 """Filter pushdown: Spark's expressions as conditions, where both give the same result.
 
-Spark has added its casts already, so both sides of a comparison have one type. Spark evaluates all other
-expressions over the rows that a scan returns.
+Spark has added its casts already, so both sides of a comparison have the same type. Spark evaluates all other
+expressions on the rows that a scan returns.
 """
 
 import base64
@@ -231,7 +231,7 @@ def _widening_cast(expression: Expression, scope: Scope) -> Operand:
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value has its own in the target, in the same order."""
+    """Whether the cast maps distinct values to distinct values, in the same order."""
     before, after = kind_of(source), kind_of(target)
     match before, after:
         case TypeKind.INTEGER, TypeKind.INTEGER:
@@ -254,7 +254,7 @@ def _widens(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def literal(expression: Expression) -> pa.Scalar:
-    """A literal as Catalyst holds it: days, microseconds, numbers as texts where JSON would cut them."""
+    """A literal in Catalyst's form: days, microseconds, and as text the numbers that JSON would round."""
     return literals([expression["value"]], expression["type"])[0]
 
 

@@ -51,7 +51,7 @@ _BACKGROUND_SHARE = 4
 _BACKGROUND_OPENS = "8"
 _LOCAL_BYTES_PER_MS = 200_000
 _REMOTE_BYTES_PER_MS = 50_000
-# Starting tasks takes so long, and the first ones of a session, which start processes, longer.
+# Estimates of the time to start tasks; the first tasks of a session also start processes.
 _TASKS_MS = 150.0
 _FIRST_TASKS_MS = 1500.0
 
@@ -62,7 +62,7 @@ _tasks_ran = False
 
 
 def note_tasks() -> None:
-    """Note that tasks of this session were planned: later ones start faster."""
+    """Record that tasks of this session were planned: later tasks start faster."""
     global _tasks_ran  # noqa: PLW0603 - a fact about the session
     _tasks_ran = True
 
@@ -72,10 +72,9 @@ class _TooSlowError(Exception):
 
 
 class _Budget:
-    """Whether the planner answers itself, by an estimate of the work, and for how long it may.
+    """Decides by an estimate of the work whether the planner computes a result, and limits the time.
 
-    The work is done by one core here. Tasks distribute it over all cores, after the time that they need to
-    start.
+    The planner uses one core. Tasks use all cores, but take time to start.
     """
 
     def __init__(self, options: Options, cores: int) -> None:
@@ -85,7 +84,7 @@ class _Budget:
         self._end = time.monotonic() + 2 * self._most_ms / 1000
 
     def allows(self, store: Store, splits: Sequence[SplitRef], columns: int) -> bool:
-        """Whether reading these splits here is estimated to be faster than tasks, and fast enough.
+        """Whether reading these splits here is estimated to be faster than tasks, and within the limit.
 
         Args:
             store: The table's store.
@@ -128,7 +127,7 @@ def _index_bytes(splits: Sequence[SplitRef], columns: int) -> float:
 
 def _columns_read(spec: ScanSpec | AggregateSpec) -> int:
     """How many columns of the index a query needs."""
-    columns = set() if spec.where is None else set(spec.table.facts_of(spec.where).columns)
+    columns = set() if spec.where is None else set(spec.table.condition_columns(spec.where).columns)
     if isinstance(spec, AggregateSpec):
         columns.update(spec.columns)
     return len(columns)
@@ -238,7 +237,7 @@ def _open_each(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store
 def inline_rows(
     spec: ScanSpec, splits: Sequence[SplitRef], store: Store, cores: int
 ) -> list[pa.RecordBatch] | None:
-    """The rows of a scan, if they are few and quickly found; else None.
+    """The rows of a scan, if they are few and the planner finds them quickly; else None.
 
     Args:
         spec: What to return.
@@ -271,12 +270,12 @@ def inline_rows(
 def _affordable_readers(
     spec: ScanSpec, splits: Sequence[SplitRef], store: Store, budget: _Budget
 ) -> list[SplitReader] | None:
-    """The splits, open, if together they have few rows; splits without a candidate are left out."""
+    """Open splits, if together they have few rows; splits without a candidate are skipped."""
     options = spec.table.options
     most = options.get(reading.INLINE_ROWS)
     cost = 0.0
     readers: list[SplitReader] = []
-    # Splits are opened by several threads; searching open ones takes the interpreter, so one is as fast.
+    # Several threads open splits; searching open ones holds the interpreter lock, so one thread is as fast.
     at_once = 1 if all(is_open(store, ref) for ref in splits) else parallelism(options)
     limited = spec.limit is not None and not spec.order
     opened = open_readers(store, splits, spec.table, spec.where, limited=limited, check=budget.check)
@@ -303,7 +302,7 @@ def _reader_and_cost(spec: ScanSpec, reader: SplitReader, budget: _Budget) -> tu
 
 
 def _cost(spec: ScanSpec, reader: SplitReader) -> float:
-    """How many rows are fetched; rows that are only compared count less."""
+    """The number of fetched rows; rows that are only compared have a lower weight."""
     most = spec.table.options.get(reading.INLINE_ROWS)
     limit, row_count = spec.limit, reader.ref.num_records
     if spec.where is None:
@@ -329,7 +328,8 @@ def can_answer_groups(
 ) -> bool:
     """Whether the planner computes an aggregation itself: from the log, indexes, or few rows.
 
-    The result is computed here only where nothing else shows whether indexes are exact; then it is cached.
+    The result is computed only if that is the only way to determine whether indexes are exact; then it is
+    cached.
 
     Args:
         snapshot: The version to read.
@@ -348,7 +348,7 @@ def can_answer_groups(
     large = [ref for ref in rest.splits if not rest.is_small(ref)]
     table, where = rest.spec.table, rest.spec.where
     try:
-        # The first split shows what the others need.
+        # The first split determines what the others need.
         for reader in open_readers(store, large, table, where, limited=True, check=rest.budget.check):
             suffices = index_suffices(reader, rest.spec, sums_exact=sums_exact)
             if suffices is False:
@@ -362,8 +362,8 @@ def can_answer_groups(
 
 
 def complete_groups(snapshot: Snapshot, files: pa.Table, spec: AggregateSpec, store: Store) -> pa.Table:
-    """The result of an aggregation for which `can_answer_groups` was true, at any cost."""
-    # Tasks are no alternative any more, however many cores they would have.
+    """The result of an aggregation for which `can_answer_groups` was true, without a time limit."""
+    # Tasks are not possible any more, so the limit is that for one core.
     groups = inline_groups(snapshot, files, spec, store, cores=1)
     if groups is not None:
         return groups
@@ -420,8 +420,8 @@ def _inline_splits(
         return None
     plan = plan_splits(snapshot, spec.where, options, files)
     spec = replace(spec, table=plan.table)
-    statistics, answered = from_log(plan.files, spec)
-    rest = [ref for ref, done in zip(plan.splits, answered.tolist(), strict=True) if not done]
+    statistics, complete = from_log(plan.files, spec)
+    rest = [ref for ref, done in zip(plan.splits, complete.tolist(), strict=True) if not done]
     budget = _Budget(options, cores)
     if not budget.allows(store, rest, _columns_read(spec)):
         return None

@@ -30,7 +30,7 @@ def accept(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
 
 
 def _shown(condition: Predicate) -> str:
-    """The condition for EXPLAIN; of long lists only the first values."""
+    """The condition for EXPLAIN, with long lists shortened."""
     longest = longest_list(condition)
     if longest <= _MAX_SHOWN_VALUES:
         return to_sql(condition)
@@ -53,7 +53,7 @@ def order(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[s
 def aggregate(
     request: Mapping[str, Any], blobs: Sequence[bytes]
 ) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """The columns of a pushed aggregation's result; nothing if Spark has to compute it.
+    """The columns of a pushed aggregation's result; empty if Spark has to compute it.
 
     A complete result has one row for each group; otherwise Spark combines the partial results of tasks.
     """

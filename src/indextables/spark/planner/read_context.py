@@ -131,7 +131,7 @@ def microseconds(text: str, *, offset: bool = False) -> int:
 Request: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = tuple[Mapping[str, Any], Sequence[bytes]]
 
-# The join checks every row anyway: a longer list of its values costs more than it saves.
+# Longer lists of a runtime filter cost more than they save: the join checks every row in any case.
 _MAX_RUNTIME_VALUES = 1000
 _MAX_CACHED = 32
 _tables: Cache[tuple[object, ...], TableContext] = Cache(_MAX_CACHED)
@@ -237,7 +237,7 @@ def start_of(table: TableLocation) -> Offset:
 
 
 def stream_latest(request: Request, blobs: Sequence[bytes]) -> Answer:
-    """The offset at which the next micro-batch ends, the newest one, and what is left behind it.
+    """The end offset of the next micro-batch, the newest offset, and the backlog.
 
     Without `start` only the newest offset is returned.
     """

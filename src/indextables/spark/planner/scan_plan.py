@@ -1,4 +1,4 @@
-"""The operation `plan`: the partitions of a scan. Small results are in the plan itself."""
+"""The operation `plan`: the partitions of a scan. The plan contains small results."""
 
 import json
 import logging
@@ -139,8 +139,8 @@ def _plan_groups(
     spec = pushed_spec(request["aggregate"], context, where, files)
     if spec is None:
         raise PredicateError(
-            "the aggregate of the query cannot be computed here any more: a filter that was found while the "
-            "query ran changed the splits that it reads; run the query again"
+            "the aggregate of the query cannot be computed any more: a runtime filter changed the splits "
+            "that it reads; run the query again"
         )
     plan = _Plan(request, selection.metrics())
     snapshot, store = context.snapshot, context.location.store
@@ -154,9 +154,9 @@ def _plan_groups(
         return plan
     chosen = plan_splits(snapshot, where, context.options, files)
     spec = replace(spec, table=chosen.table)
-    statistics, answered = from_log(chosen.files, spec)
-    rest = [ref for ref, done in zip(chosen.splits, answered.tolist(), strict=True) if not done]
-    # Without groups there is one row even over no splits.
+    statistics, complete = from_log(chosen.files, spec)
+    rest = [ref for ref, done in zip(chosen.splits, complete.tolist(), strict=True) if not done]
+    # Without groups there is one row even if there are no splits.
     if statistics is not None or (not rest and not spec.groups):
         parts = [empty_partial(spec), *([] if statistics is None else [statistics])]
         plan.add_result(result_table(parts, spec).to_batches(), spec.schema)

@@ -23,7 +23,7 @@ from indextables.records import dataclass
 
 # Opening a split costs as much as reading this many bytes.
 _SPLIT_BYTES = 1 << 20
-# With more bytes for each core, tasks come in several waves, so that cores finish at about the same time.
+# With more bytes per core, tasks are smaller, so that cores finish at about the same time.
 _WAVE_BYTES = 256 << 20
 _WAVES = 3
 
@@ -87,7 +87,7 @@ def preferred_executor(path: str, executors: Sequence[str]) -> str | None:
 
 
 def _balanced(splits: Sequence[SplitRef], count: int) -> list[tuple[SplitRef, ...]]:
-    """The splits in `count` groups: the largest first, each to the smallest group."""
+    """Divide the splits into `count` groups: the largest first, each into the smallest group."""
     groups: list[list[SplitRef]] = [[] for _ in range(count)]
     most = -(-len(splits) // count)
     loads = [(0, number) for number in range(count)]
@@ -117,12 +117,12 @@ class SplitSelection:
 
     @property
     def rows(self) -> int:
-        """How many rows the splits have by the log."""
+        """How many rows the splits have according to the log."""
         return pc.sum(self.files["numRecords"]).as_py() or 0
 
     @property
     def bytes(self) -> int:
-        """The size of the splits, uncompressed where the log has it."""
+        """The size of the splits, uncompressed if the log has it."""
         sizes = pc.coalesce(self.files["uncompressedSizeBytes"], self.files["size"])
         return pc.sum(sizes).as_py() or 0
 

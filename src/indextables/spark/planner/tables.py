@@ -42,7 +42,7 @@ _TIMESTAMP = "timestampasof"
 # Options that name a table and its version.
 LOCATION_OPTIONS = frozenset({_PATH, _VERSION, _TIMESTAMP})
 
-# What the options of a read in Spark may be for.
+# The scopes of options that a read in Spark accepts.
 READ_SCOPES = {
     Where.READ: frozenset({Where.READ, Where.CHANGES}),
     Where.STREAM: frozenset({Where.READ, Where.STREAM}),
@@ -65,7 +65,7 @@ class TableLocation:
         return open_log(self.store, self.options, engine=ENGINE)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """What the request reads: a version of the table, or the changes up to one.
+        """The snapshot that the request reads: a version of the table, or the changes up to one.
 
         Args:
             version: the version that an earlier call of the same query read; by default the one that the
@@ -154,7 +154,7 @@ def locate_table(request: Mapping[str, Any]) -> TableLocation:
 
 
 def session_options(raw: Mapping[str, str]) -> Options:
-    """The options of a request; keys of Hadoop's configuration that have no counterpart are left out.
+    """The options of a request; keys of Hadoop's configuration without a counterpart are dropped.
 
     Raises:
         OptionError: An option is unknown or malformed.
@@ -197,10 +197,10 @@ def check_options(
 
 
 def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """The schema (`StructType.json`), the partition columns and the indexing; nothing if there is no table.
+    """The schema (`StructType.json`), the partition columns and the indexing; empty if there is no table.
 
-    The options that a catalog keeps have to fit the columns that it declares, as long as there is no table,
-    and the rows of the table if they are about to be changed.
+    The options in a catalog must fit the columns that it declares if there is no table yet, and the table's
+    columns if these are about to be changed.
     """
     del blobs
     _check_catalog_options(request.get("kept") or ())
@@ -214,14 +214,14 @@ def schema(request: Mapping[str, Any], blobs: Sequence[bytes]) -> tuple[Mapping[
     except TableNotFoundError:
         _check_declared(request)
         return {"url": table.store.url}, ()
-    # Tables of the original have no properties, but document mappings, which the state has.
+    # Tables of the original have document mappings instead of properties.
     indexing = (
         Options.parse(indexing_properties(metadata))
         if indexing_properties(metadata)
         else indexing_options(table.snapshot())
     )
     if request.get("changed"):
-        check_indexing(table.snapshot(), _kept_options(request))
+        check_indexing(table.snapshot(), _catalog_options(request))
     mapping = mapping_for(to_arrow(metadata.schema_string), indexing, metadata.partition_columns or ())
     return {
         "url": table.store.url,
@@ -271,7 +271,7 @@ def partitions(
 def addresses(
     request: Mapping[str, Any], blobs: Sequence[bytes]
 ) -> tuple[Mapping[str, Any], Sequence[bytes]]:
-    """What a comparison of a column of addresses with texts means: a query, and texts to compare as such."""
+    """A comparison of a column of addresses with texts, as a query, and the texts that are not addresses."""
     del blobs
     meaning = address_comparison(request["column"], Op(request["op"]), request["values"])
     return {} if meaning.query is None else {"query": meaning.query, "texts": list(meaning.texts)}, ()
@@ -283,7 +283,7 @@ def without_defaults(table: TableLocation, incoming: pa.Schema, own: Collection[
     Args:
         table: the table, with all options.
         incoming: the columns that are written.
-        own: the keys of options that the write or the catalog gives; these are kept as they are.
+        own: the keys of options of the write or the catalog, which are not changed.
     """
     try:
         columns = {name.lower() for name in table.snapshot().schema.names}
@@ -307,7 +307,7 @@ def with_statistics_of(options: Options, columns: Collection[str]) -> Options:
     return Options({**values, **({STATS_COLUMNS.key.lower(): ",".join(rest)} if rest else {})})
 
 
-def _kept_options(request: Mapping[str, Any]) -> Options:
+def _catalog_options(request: Mapping[str, Any]) -> Options:
     options = request["options"]
     return Options.parse({key: options[key] for key in request["kept"] if key in options and key != _PATH})
 
@@ -316,8 +316,8 @@ def _check_declared(request: Mapping[str, Any]) -> None:
     """Reject indexing options of a catalog that do not fit the columns that it declares."""
     if "declared" in request:
         declared, partitions = to_arrow(request["declared"]), request["partitions"]
-        mapping_for(declared, _kept_options(request), partitions)
-        check_address_types(declared, _kept_options(request), partitions)
+        mapping_for(declared, _catalog_options(request), partitions)
+        check_address_types(declared, _catalog_options(request), partitions)
 
 
 def arrow_stream(table: pa.Table) -> bytes:
@@ -328,7 +328,7 @@ def arrow_stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-# Options that decide where credentials come from, or where they are sent.
+# Options that determine where credentials come from, or where they are sent.
 _DESTINATIONS = (
     "credentials.",
     "databricks.",
@@ -345,11 +345,11 @@ _DESTINATIONS = (
 
 
 def _check_catalog_options(keys: Iterable[str]) -> None:
-    """Reject secrets, which a catalog would show to all, and what could send readers' secrets elsewhere."""
+    """Reject secrets, which a catalog would show, and options that could redirect the secrets of readers."""
     plain = sorted({plain_key(key) for key in keys})
     if secret := [key for key in plain if is_secret(key)]:
         raise OptionError(
-            f"the catalog would keep {', '.join(secret)} in clear text; give it as a session conf "
+            f"the catalog would store {', '.join(secret)} in clear text; give it as a session conf "
             f"(spark.indextables.{secret[0]}) or as an option of each read and write instead"
         )
     if unsafe := [key for key in plain if key.startswith(_DESTINATIONS)]:
@@ -379,7 +379,7 @@ def timestamp_ms(option: str, text: str, zone: str) -> int:
 # The version of a table that is in a catalog but has no log yet.
 NO_LOG = -1
 
-# Without their readers: the cache holds neither open files nor credentials.
+# Cached snapshots have no readers, so the cache has neither open files nor credentials.
 _MAX_CACHED = 16
 _snapshots: Cache[tuple[object, ...], Snapshot] = Cache(_MAX_CACHED)
 
@@ -439,7 +439,7 @@ def check_columns(table: TableLocation, snapshot: Snapshot, expected: str | None
 
 def _replaced(table: TableLocation) -> TableReplacedError:
     return TableReplacedError(
-        f"the version of the table at {table.store.url} that the query was planned with is gone: the "
+        f"the version of the table at {table.store.url} with which the query was planned was deleted: the "
         "table was replaced or cleaned up since; run the query again"
     )
 

@@ -32,11 +32,11 @@ from indextables.spark.tasks import BYTES, ERROR, MESSAGE, ROWS, WriteFunction, 
 
 Answer = tuple[Mapping[str, Any], Sequence[bytes]]
 
-# Commands after a write name no table: their options do.
+# The statements of maintenance after a write, whose table is in the options.
 
 # A micro-batch adds few rows: without merges a batch each second would be 3,600 splits an hour.
 _STREAM_MERGES = {after.MERGE_ON_WRITE.key: "true", after.MIN_SPLITS.key: "10"}
-# A merge after each ten batches writes a state; others between them would only be more files.
+# A merge after every ten batches writes a state; states between these would only add files.
 _STREAM_STATES = {log_options.CHECKPOINT_INTERVAL.key: "20"}
 
 _RESULT = (
@@ -96,14 +96,14 @@ def commit(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
         snapshot, committed = finish_write(table.log, planned, adds, options)
     except CommitConflictError:
         if "stream" in request and _is_committed(table.log, options):
-            return {"metrics": _metrics(())}, ()  # another driver of the same query was faster
+            return {"metrics": _metrics(())}, ()  # another driver of the same query has committed the batch
         raise
     more = _maintenance(snapshot, options, request) if committed else {}
     return {"version": snapshot.version, "metrics": _metrics(adds if committed else ()), **more}, ()
 
 
 def _stream_options(options: Options, request: Mapping[str, Any], *, merges: bool = False) -> Options:
-    """The options of a write; a micro-batch has the number of its batch, and merges unless that is off.
+    """The options of a write; those of a micro-batch include its number, and merges unless disabled.
 
     Raises:
         OptionError: the options of a stream number its batches.
@@ -135,7 +135,7 @@ def _merge_options(options: Options) -> Mapping[str, str]:
 
 
 def _is_committed(log: TransactionLog, options: Options) -> bool:
-    """Whether a micro-batch is in the table, because a driver ended between the commit and its checkpoint."""
+    """Whether a micro-batch is in the table already: a driver ended between commit and checkpoint."""
     try:
         return has_batch(log.snapshot(), options)
     except TableNotFoundError:
@@ -187,7 +187,7 @@ def _condition(filters: Sequence[Expression], schema: pa.Schema) -> Predicate:
     understood = [part for part in predicates if part is not None]
     if len(understood) < len(predicates):
         raise PredicateError(
-            "the condition of what to replace or delete has a part that cannot be decided by the table's "
+            "a part of the condition on the rows to replace or delete cannot be evaluated with the table's "
             "log; compare partition columns with values, joined by AND, OR and NOT"
         )
     return conjunction(understood) or Always(True)
@@ -225,7 +225,7 @@ def _maintenance(snapshot: Snapshot, options: Options, request: Mapping[str, Any
 
 
 def merge_here(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Merge after a write in this process, because Spark's executors are gone."""
+    """Merge after a write in this process, because Spark has stopped."""
     del blobs
     table = locate_table(request)
     on_write.merge_now(table.log, table.options, processors=request["parallelism"])

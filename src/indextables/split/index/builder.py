@@ -97,7 +97,7 @@ class IndexBuilder:
                 return
 
     def _add_without_rejected(self, document: dict[str, Any], error: Exception) -> None:
-        """Index a row without the values that Tantivy rejects (deep JSON, large numbers, odd addresses).
+        """Index a row without the values that Tantivy rejects (deep JSON, large numbers, unusual addresses).
 
         The fields without a value are listed in `_partial`.
         """

@@ -234,7 +234,7 @@ class Lease:
 
     def _set_entry(self, contents: CacheEntry) -> None:
         """Set the record of the entry, and the keys and total size of its pieces."""
-        self._facts = contents
+        self._contents = contents
         sizes = {(piece.file, piece.start): piece.size for piece in contents.pieces}
         self.size = sum(sizes.values())
         self._places = sizes.keys()
@@ -246,12 +246,12 @@ class Lease:
     def fill(self, places: Collection[PieceKey], write: Filler) -> None:
         """Add pieces to the entry; `write(folder, keys)` writes those that are missing."""
         if any(map(self.is_missing, places)):
-            self._set_entry(self._cache.fill(self.folder, self._facts.id, places, write))
+            self._set_entry(self._cache.fill(self.folder, self._contents.id, places, write))
 
     @property
     def files(self) -> int:
         """The number of files of the entry."""
-        return len(self._facts.files)
+        return len(self._contents.files)
 
     def is_current(self) -> bool:
         """Whether the entry exists and is unchanged, as of less than a second ago.
@@ -264,12 +264,12 @@ class Lease:
         try:
             if identity(self._path) != self._identity:
                 return False
-            if are_unchanged(self._path, self._facts.files):
+            if are_unchanged(self._path, self._contents.files):
                 self._checked = now
                 return True
         except OSError:
             return False
-        entry = validate(self.folder, self._facts)
+        entry = validate(self.folder, self._contents)
         if entry is not None:
             self._checked = now
             self._set_entry(entry)
@@ -334,7 +334,7 @@ class IndexCache:
                 if (lease := self._enter(key, size)) is None:
                     if attempts == _ATTEMPTS:
                         raise SplitError(
-                            f"the cache in {self.folder} does not keep what is written to it; check the "
+                            f"files in the cache in {self.folder} differ from what was written; check the "
                             "disk, or set spark.indextables.cache.disk.path to a folder on another one"
                         )
                     self._create_entry(self.folder / "entries" / key, size, write)

@@ -21,7 +21,7 @@ from indextables.split.mapping import MAX_TERM, PARTIAL_FIELD, ROW_FIELD, Field,
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
-# Powers of ten as Tantivy's JSON parser has them.
+# Powers of ten, as in Tantivy's JSON parser.
 _TEN = np.array([float(f"1e{power}") for power in range(309)])
 _TRIES = (0, -1, 1, -2)
 # Strings are hashed by their lengths if there are so many of each length on average.
@@ -106,7 +106,7 @@ def _scale(values: Floats, powers: np.ndarray[Any, np.dtype[np.int64]]) -> Float
 
 
 def json_text(values: pa.Array) -> tuple[pa.Array, Mask]:
-    """Any array as JSON values: structs and maps as objects, lists as arrays, nulls left out."""
+    """Any array as JSON values: structs and maps as objects, lists as arrays, without nulls."""
     complete: Mask = np.zeros(len(values), np.bool_)
     match kind_of(values.type):
         case TypeKind.STRUCT:
@@ -184,14 +184,14 @@ def _list_text(values: pa.Array) -> tuple[pa.Array, Mask]:
 def _join_items(
     values: pa.Array, items: pa.Array, incomplete: Mask, start: str, end: str
 ) -> tuple[pa.Array, Mask]:
-    """Join the items of each list; null items are left out."""
+    """Join the items of each list; null items are omitted."""
     offsets = values.offsets.to_numpy().astype(np.int64)
     present = items.is_valid().to_numpy(zero_copy_only=False)
     before = np.concatenate(([0], np.cumsum(present)))
     lists = pa.ListArray.from_arrays(pa.array(before[offsets].astype(np.int32)), items.drop_null())
     text = pc.binary_join_element_wise(start, pc.binary_join(lists, ","), end, "")
-    spoilt = np.concatenate(([0], np.cumsum(incomplete)))
-    return _null_like(text, values), spoilt[offsets[1:]] > spoilt[offsets[:-1]]
+    counts = np.concatenate(([0], np.cumsum(incomplete)))
+    return _null_like(text, values), counts[offsets[1:]] > counts[offsets[:-1]]
 
 
 _SPACES = b" \t\n\r\x0c"
@@ -256,7 +256,7 @@ def _has_long_run(strings: pa.Array, inside: np.ndarray[Any, np.dtype[np.bool_]]
     ]
     data = np.frombuffer(strings.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)
-    # A run ends at a byte of no token, and at the end of a value.
+    # A run ends at a byte that is not part of a token, and at the end of a value.
     outside = np.flatnonzero(~inside[data])
     ends = np.sort(np.concatenate((outside, starts[1:], [len(data)])))
     begins = np.sort(np.concatenate((starts, outside + 1)))

@@ -46,7 +46,7 @@ _MAX_PACKED_RATIO = 0.98
 # The stored bytes of one read: adjacent pieces, or blocks of a large piece.
 _READ_BYTES = 8 << 20
 _AT_ONCE = min(os.cpu_count() or 2, 4)
-# Requests of an object store wait more than they work.
+# Requests to an object store mostly wait, so more of them than processors run in parallel.
 _REQUESTS_AT_ONCE = 8
 # The stored bytes of indexes that all threads together have in memory while they fetch them.
 _fetching = ByteLimit(128 << 20)
@@ -55,7 +55,7 @@ _MIN_BYTES_FOR_THREADS = 1 << 20
 _MANAGED = ".managed.json"
 # Tantivy's merge policy merges segments of similar size once there are so many.
 _MERGE_FACTOR = 8
-# A merge uses one thread and leaves one segment; two merges at once are a compromise.
+# A merge uses one thread and writes one segment; two merges at once are a compromise.
 _MERGES_AT_ONCE = 2
 
 
@@ -167,11 +167,11 @@ def _ranges_by_field(path: Path, size: int, fields: Sequence[str]) -> list[tuple
     except SplitError:
         return []  # a file as one piece is correct, only larger to read
     joined: list[tuple[str, int, int]] = []
-    for stretch in ranges:
-        if joined and joined[-1][0] == stretch.field and joined[-1][2] == stretch.start:
-            joined[-1] = (stretch.field, joined[-1][1], stretch.end)
+    for part in ranges:
+        if joined and joined[-1][0] == part.field and joined[-1][2] == part.start:
+            joined[-1] = (part.field, joined[-1][1], part.end)
         else:
-            joined.append((stretch.field, stretch.start, stretch.end))
+            joined.append((part.field, part.start, part.end))
     return joined
 
 
@@ -386,8 +386,8 @@ def _balance(segments: list[dict[str, Any]], count: int) -> list[list[dict[str, 
     """Groups of segments with about equal numbers of segments and documents."""
     ordered = sorted(segments, key=lambda segment: (segment["max_doc"], _name(segment)))
     rounds = [ordered[i : i + count] for i in range(0, len(ordered), count)]
-    dealt = [each if number % 2 else each[::-1] for number, each in enumerate(rounds)]
-    return [[each[i] for each in dealt if i < len(each)] for i in range(count)]
+    alternating = [each if number % 2 else each[::-1] for number, each in enumerate(rounds)]
+    return [[each[i] for each in alternating if i < len(each)] for i in range(count)]
 
 
 def _name(segment: dict[str, Any]) -> str:

@@ -34,13 +34,13 @@ from indextables.store import Store
 
 # From this many stored bytes on, the postings of a field are read by term.
 MIN_POSTINGS_BYTES = 512 << 10
-# After so many reads by term, the rest of the field is fetched: it is in use.
+# After so many reads by term, the rest of the field is fetched, since more reads are likely.
 _MAX_TERM_READS = 16
 # More terms of a list need most of the pieces.
 _MAX_TERMS = 256
-# The end of a file with the directory of its fields: some thousand.
+# The bytes at the end of a file that are read for its directory, which suffice for some thousand fields.
 _DIRECTORY_BYTES = 32 << 10
-# So many parts that an index has are remembered, and lists of so many terms.
+# The maximum number of parts that are remembered per index, and of terms in a list.
 _MAX_REMEMBERED = 4096
 _MAX_REMEMBERED_TERMS = 16
 # A larger dictionary is not decoded: it takes memory for every split that is searched at the same time.
@@ -83,7 +83,7 @@ _ByTerm: TypeAlias = TermList | TermRange
 
 
 class LoadedParts:
-    """The parts of an open index that are in the disk cache, as far as that is remembered."""
+    """The parts of an open index that are in the disk cache; may be incomplete."""
 
     def __init__(self) -> None:
         self._parts: set[IndexPart] = set()
@@ -137,14 +137,14 @@ class IndexLoader:
         self._on_error = on_error
 
     def __call__(self, parts: Iterable[IndexPart]) -> None:
-        """Fetch parts, and those that this thread collected."""
+        """Fetch parts, and those that this thread collected with `need`."""
         self.need(parts)
         pending = self._pending.pop(get_ident(), None)
         if pending:
             self._fetch(pending)
 
     def only(self, part: IndexPart) -> None:
-        """Fetch one part, and not those that this thread collected."""
+        """Fetch one part, without those that this thread collected."""
         if not self._loaded.has(part):
             self._fetch((part,))
 
@@ -167,7 +167,7 @@ class IndexLoader:
             try:
                 self._fill(self._pieces_of_terms(by_term))
             except (DictionaryFormatError, OSError):
-                # Fetching the whole field says what is wrong with the files, if anything is.
+                # If the files are damaged, fetching the whole field raises the error.
                 complete = [whole for part in complete for whole in _complete(part)]
                 self._fill([piece for part in complete for piece in self._first(part)])
         self._loaded.add(complete)
@@ -180,7 +180,7 @@ class IndexLoader:
         )
 
     def _first(self, part: IndexPart) -> list[Piece]:
-        """The pieces of a part; of one that is read by term, those that its postings are found with."""
+        """The pieces of a part; for one that is read by term, the pieces that locate its postings."""
         match part:
             case str():
                 return self._footer.pieces.get(part, [])
@@ -276,7 +276,7 @@ class IndexLoader:
 
 
 def _complete(part: IndexPart) -> list[IndexPart]:
-    """What is fetched for a part that is not read by term: of terms the whole field."""
+    """The parts to fetch for a part that is not read by term: for terms, the whole field."""
     match part:
         case TermList(field, _, True):
             return [field, positions_key(field)]

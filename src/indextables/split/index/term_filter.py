@@ -49,14 +49,14 @@ _SALT = np.array(
 
 # A filter has so many bits for each term, or fewer if all filters would be too large for their split.
 _BITS_PER_TERM = 12.0
-# With fewer bits than this, too many other terms pass: the field has no filter then.
+# With fewer bits than this, the filter would have too many false positives, so none is written.
 _LEAST_BITS_PER_TERM = 4.0
 # All filters of a split take at most this share of it, and this many bytes in a small one.
 _SHARE = 0.02
 _LEAST_BYTES = 1024
 # The term dictionary of a field with a filter is at most so large: its terms are listed in memory.
 _MAX_DICTIONARY_BYTES = 16 << 20
-# Keys are made distinct when so many have come together.
+# Duplicate keys are removed when so many have been collected.
 _MAX_PENDING = 2_000_000
 # Integers have a filter if so many of the first values are distinct and neither ascend nor descend mostly: a
 # split of ordered values is skipped by minimum and maximum.
@@ -195,7 +195,7 @@ class FilterWriter:
         keys = {name: own for name, own in all_keys.items() if own is not None}
         sizes = _sizes({name: len(own) for name, own in keys.items()}, sink.tell())
         places = []
-        # The smallest last: what is close to the footer is read with it.
+        # The smallest last: bytes close to the footer are read with it.
         for name, blocks in sorted(sizes.items(), key=lambda each: each[1], reverse=True):
             places.append(FilterPlace(name, sink.tell(), blocks))
             sink.write(encode_pages(name, encode_filter(keys[name], blocks)))
@@ -204,12 +204,12 @@ class FilterWriter:
     def _keys_of(
         self, field: Field, index: tantivy.Index, dictionary_bytes: Callable[[str], int]
     ) -> Words | None:
-        """The distinct keys of a field; None if a filter would not be complete, or cost too much."""
+        """The distinct keys of a field; None if a filter would be incomplete or too large."""
         if field.kind in (Kind.HASH, Kind.I64):
             parts = self._keys[field.name]
             return distinct(np.concatenate(parts)) if parts else np.zeros(0, np.uint64)
         searcher = index.searcher()
-        # A row that is listed there has terms that the index does not have.
+        # Rows that are listed in that field have terms that the index lacks.
         if searcher.doc_freq(PARTIAL_FIELD, field.name):
             return None
         if dictionary_bytes(field.name) > _MAX_DICTIONARY_BYTES:
@@ -275,7 +275,7 @@ def _decode_page(field: str, number: int, part: bytes | memoryview) -> bytes:
 
 
 def _checksum(field: str, number: int, page: bytes | memoryview) -> int:
-    """The checksum of a page, which differs for the same bytes at another place."""
+    """The checksum of a page, which includes the page's position."""
     return crc32(f"{field}\0{number}\0".encode() + bytes(page))
 
 
@@ -286,7 +286,7 @@ Read: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes | memoryv
 
 @dataclass(frozen=True, slots=True)
 class TermProbe:
-    """A term as filters test it: the upper half of its key, and its bits in a block."""
+    """A term to test against filters: the upper half of its key, and its bits in a block."""
 
     upper: int
     mask: int
@@ -312,7 +312,7 @@ def _probes(keys: Words) -> tuple[TermProbe, ...]:
 
 
 class TermFilter:
-    """The filter of one field of a split; pages that were read are kept."""
+    """The filter of one field of a split; pages that were read are cached."""
 
     def __init__(self, place: FilterPlace) -> None:
         self._place = place
@@ -384,7 +384,7 @@ _KEY_WORDS = 3
 
 
 def split_keys(entries: pa.Table) -> Keys:
-    """What identifies splits in a bundle: the hash of the path, the size and the time, a row for each."""
+    """The keys of splits in a bundle, one row per split: the hash of the path, the size and the time."""
     count = entries.num_rows
     keys = np.zeros((count, _KEY_WORDS), np.uint64)
     if count:
@@ -396,7 +396,7 @@ def split_keys(entries: pa.Table) -> Keys:
 
 
 def find_keys(keys: Keys, among: Keys) -> Numbers:
-    """The place of each key among others, or -1."""
+    """The position of each key among others, or -1."""
     if not len(among):
         return np.full(len(keys), -1, np.int64)
     order = np.argsort(among[:, 0], kind="stable")
@@ -464,7 +464,7 @@ class FilterGroup:
 
 
 def _bundle_checksum(field: str, offset: int, page: Data) -> int:
-    """The checksum of a page, which differs for the same bytes at another place."""
+    """The checksum of a page, which includes the page's position."""
     return crc32(f"{field}\0{offset}\0".encode() + bytes(page))
 
 
@@ -484,7 +484,7 @@ class BundleContent:
 
     @property
     def size(self) -> int:
-        """About as many bytes as the bundle will have."""
+        """The approximate size of the bundle in bytes."""
         return int(self.keys.nbytes) + sum(int(bits.nbytes) for _, bits in self.groups.values())
 
     @classmethod
@@ -525,7 +525,7 @@ class BundleContent:
         return BundleContent(self.keys[mask], groups)
 
     def cut(self, most: int = MAX_BUNDLE_BYTES) -> Iterator["BundleContent"]:
-        """Parts of the splits, each of which makes a bundle of about so many bytes."""
+        """Divide the splits into parts, for bundles of about so many bytes each."""
         count = len(self.keys)
         parts = min(count, -(-self.size // most))
         numbers = np.arange(count)
@@ -590,7 +590,7 @@ class BundleDirectory:
         """The directory at the end of a bundle of so many bytes.
 
         Raises:
-            SplitError: It is damaged, or describes what cannot be.
+            SplitError: It is damaged, or has impossible values.
         """
         text = bytes(data[: -_CRC.size])
         if len(data) <= _CRC.size or crc32(text) != _CRC.unpack(data[-_CRC.size :])[0]:

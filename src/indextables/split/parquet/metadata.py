@@ -103,7 +103,7 @@ class _Reader:
 
 
 def write_struct(values: Struct) -> bytes:
-    """The bytes of one struct.
+    """Encode one struct.
 
     >>> read_struct(write_struct({1: (I32, -7), 20: (BINARY, b"x")}))[0]
     {1: (5, -7), 20: (8, b'x')}

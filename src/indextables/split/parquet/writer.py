@@ -26,8 +26,7 @@ from indextables.split.parquet.storage_types import to_storage, to_storage_schem
 _MIN_COPY_FRACTION = 16
 # The largest dictionary, which every fetch of a row has to read.
 _DICTIONARY_BYTES = 64 << 10
-# Without this limit a page of dictionary codes would have tens of thousands of rows, decoded for a single
-# one.
+# The maximum rows of a page. Pages of dictionary codes would have tens of thousands, all decoded for one row.
 _PAGE_ROWS = 640
 # The rows on which codecs are tried, and the share of the file that a codec must save to be used.
 _TRIAL_ROWS = 10_000
@@ -36,7 +35,7 @@ _MIN_SAVING = 0.005
 _ZSTD_RATIO = 0.8
 # The first level of LZ4's better compression; all levels decompress equally fast.
 _LZ4_LEVEL = 3
-# Minimum and maximum of longer strings select little, but take space for every page.
+# Statistics of longer strings skip few pages, but take space for every page.
 _STATISTICS_BYTES = 64
 
 # Kinds of types that Parquet stores as integers.
@@ -85,7 +84,7 @@ class RowWriter:
         return not few and group.uncompressed_size >= least and file.has_schema_of(self._template)
 
     def copy(self, group: EncodedRowGroup, uncompressed: int) -> None:
-        """Append a row group as it is, but for its row numbers."""
+        """Append a row group without encoding it again, except for its row numbers."""
         self._flush()
         self._wait()
         self.uncompressed += uncompressed
@@ -93,7 +92,7 @@ class RowWriter:
         self.rows += group.rows
 
     def flush(self) -> None:
-        """Write what is pending and wait until all row groups are in the sink."""
+        """Write pending rows and wait until all row groups are in the sink."""
         self._flush()
         self._wait()
 
@@ -240,7 +239,7 @@ def _codecs(sample: pa.Table, layout: dict[str, Any], level: int) -> dict[str, s
 
 
 def _sizes(rows: pa.Table, layout: dict[str, Any], codec: str, level: int | None) -> dict[str, int]:
-    """The bytes of the data pages of each column; a dictionary would count too much in few rows."""
+    """The bytes of the data pages of each column, without dictionaries, which are large for few rows."""
     trial = io.BytesIO()
     pq.write_table(rows, trial, compression=codec, compression_level=level, **layout)
     group = pq.ParquetFile(trial).metadata.row_group(0)
@@ -270,7 +269,7 @@ def _encodings(schema: pa.Schema, sample: pa.Table) -> dict[str, Any]:
             dictionaries.append(path)
         elif (encoding := _plain_encoding(field.type)) is not None:
             encodings[path] = encoding
-    # A column `a.b` and a field b of a struct a have one path, and so one encoding.
+    # A column `a.b` and a field b of a struct a have the same path, and so the same encoding.
     plain = {path: encoding for path, encoding in encodings.items() if path not in dictionaries}
     return {"use_dictionary": dictionaries or False, "column_encoding": plain or None}
 

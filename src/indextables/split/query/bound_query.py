@@ -156,11 +156,13 @@ class SearchFields:
                 continue
             is_, other = ("not tokenized", "FIELDMATCH") if tokenized else ("tokenized text", "TEXTSEARCH")
             text_kinds = "text" if tokenized else "string"
-            anew = f", or write the column with spark.indextables.indexing.typemap.{ref.column}={text_kinds}"
+            advice = (
+                f", or write the column with spark.indextables.indexing.typemap.{ref.column}={text_kinds}"
+            )
             is_string = pa.types.is_string(self.schema.field(ref.column).type)
             raise PredicateError(
                 f"Cannot use {kind.upper()} on field '{ref.column}', which is {is_}; use {other} or "
-                f"INDEXQUERY{anew if is_string else ''}"
+                f"INDEXQUERY{advice if is_string else ''}"
             )
 
     def _has_tokens(self, column: str) -> bool:
@@ -175,8 +177,7 @@ def json_paths(field: Field, ref: FieldRef) -> list[tuple[str, ...]]:
         return [ref.path, rooted] if ref.path else [rooted]
     if not ref.path:
         raise QuerySyntaxError(
-            f"'{ref.column}' is a nested column; name the field within it that is meant: "
-            f"{ref.column}.<field>:value"
+            f"'{ref.column}' is a nested column; name a field within it: {ref.column}.<field>:value"
         )
     return [ref.path]
 

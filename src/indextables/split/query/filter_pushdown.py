@@ -1,7 +1,6 @@
 """Filter pushdown to one index: candidate rows, and the residual condition to evaluate on rows.
 
-A part of a condition that no field can answer makes every row a candidate that needs a recheck; it is never
-assumed to be true.
+For a part of a filter that no field can answer, every row is a candidate that needs a recheck.
 """
 
 import decimal
@@ -41,7 +40,7 @@ from indextables.split.index.encode import float_values, integer_values
 from indextables.split.mapping import Field, Kind, Mapping
 from indextables.split.query import patterns
 from indextables.split.query.bound_query import BoundQuery, FieldRef, json_paths
-from indextables.split.query.index_view import IndexView, ViewFacts
+from indextables.split.query.index_view import IndexView, ViewDependencies
 from indextables.split.query.query_compiler import compile_json, compile_node
 from indextables.split.query.row_sets import (
     ALL_ROWS,
@@ -79,7 +78,7 @@ from indextables.split.query.value_queries import (
 
 # Literals of another type than the column's are converted one by one; longer lists are evaluated on rows.
 _MAX_CONVERTED = 1024
-# Up to here every integer is a double.
+# Up to this number every integer has an exact double.
 _WHOLE_DOUBLES = 1 << 53
 Bind = Callable[[Search], BoundQuery]
 _VALUES = (Kind.I64, Kind.F64, Kind.BOOL)
@@ -164,35 +163,37 @@ class SharedPlans:
     """
 
     def __init__(self) -> None:
-        # By the identity of a condition, which the list keeps alive.
+        # By the id of a condition, which the list references so that the id is not reused.
         self._plans: dict[int, list[_SharedPlan]] = {}
 
     def find(self, predicate: Predicate, view: IndexView) -> "FilterPlan | None":
-        """The plan of the same object for another split, if it is right for this one; loads its fields."""
+        """The plan of this condition for another split, if it is valid for this one; fetches its fields."""
         for shared in self._plans.get(id(predicate), ()):
             if shared.fits(view):
                 return shared.plan
         return None
 
     def make(self, predicate: Predicate, view: IndexView, bind: Bind, options: Options) -> "FilterPlan":
-        """As `plan_filter`; the plan is kept for other splits."""
+        """As `plan_filter`; the plan is cached for other splits."""
         plans = self._plans.setdefault(id(predicate), [])
-        facts = ViewFacts()
-        plan = plan_filter(predicate, replace(view, facts=facts), bind, options)
-        if facts.is_shareable and len(plans) < _MAX_SHARED:
-            plans.append(_SharedPlan(predicate, view.mapping, view.columns, view.index_schema, facts, plan))
+        dependencies = ViewDependencies()
+        plan = plan_filter(predicate, replace(view, dependencies=dependencies), bind, options)
+        if dependencies.is_shareable and len(plans) < _MAX_SHARED:
+            plans.append(
+                _SharedPlan(predicate, view.mapping, view.columns, view.index_schema, dependencies, plan)
+            )
         return plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SharedPlan:
-    """A plan with the schemas and facts that it depends on."""
+    """A plan with the schemas and properties of the index that it depends on."""
 
     predicate: Predicate
     mapping: Mapping
     columns: pa.Schema
     index_schema: str
-    facts: ViewFacts
+    dependencies: ViewDependencies
     plan: "FilterPlan"
 
     def fits(self, view: IndexView) -> bool:
@@ -200,7 +201,7 @@ class _SharedPlan:
             self.mapping is view.mapping
             and self.columns is view.columns
             and self.index_schema == view.index_schema
-            and self.facts.hold_for(view)
+            and self.dependencies.hold_for(view)
         )
 
 
@@ -313,7 +314,7 @@ class _FilterCompiler:
             return UNDECIDED
         values = leaf.array.drop_null()
         plan = self._equal(name, values) if len(values) else self._true_for(name, NO_ROWS)
-        # A null in the list leaves every other row unknown.
+        # With a null in the list, the condition is unknown for every other row.
         return plan if len(values) == len(leaf.values) else IndexAnswer(plan.true, RowSet(NO_ROWS))
 
     def _equal(self, name: str, values: pa.Array) -> IndexAnswer:
@@ -353,7 +354,7 @@ class _FilterCompiler:
         return self._true_for(field.column, query.rows, query.recheck)
 
     def _same_address(self, field: Field, texts: Sequence[str]) -> tantivy.Query:
-        """Rows with the same address in any notation; with no address, if one of the texts is none."""
+        """Rows with the same address in any notation; also rows without one if a text is not an address."""
         field_values: list[int] = []
         for text in texts:
             try:

@@ -21,7 +21,7 @@ from indextables.split.query.searcher import AggregationRefusedError, IndexSearc
 
 # Tantivy's limit of groups; with this size it reports whether groups are missing.
 _MOST_GROUPS = 65_000
-# Up to here every integer is a double.
+# Up to this number every integer has an exact double.
 _WHOLE_DOUBLES = 1 << 53
 _VALUES = (Kind.STRING, Kind.I64, Kind.F64, Kind.BOOL)
 _MEASURED = (Kind.I64, Kind.F64)

@@ -1,4 +1,4 @@
-"""An open index as conditions use it: fields, rows that have a value, and term statistics for scores.
+"""The view of an open index for compiling filters: its fields, nulls, and term statistics for scores.
 
 BM25 scores a word that a text of length `len` contains `tf` times as
 
@@ -106,8 +106,8 @@ def sum_statistics(parts: Iterable[TermStatistics], rows: int) -> TermStatistics
 
 
 @dataclass(slots=True)
-class ViewFacts:
-    """What the compiled form of a condition depends on, besides the schemas of index and split.
+class ViewDependencies:
+    """The properties of an index that a compiled filter depends on, besides the schemas of index and split.
 
     `partial`: the fields that were looked up in `_partial`, and whether rows are listed there. `nulls`: the
     columns, and whether none of their values are null, some, or all. `parts`: what is needed of the index.
@@ -135,7 +135,7 @@ class PartLoader(Protocol):
     """Fetches parts of an index that are not on the local disk."""
 
     def __call__(self, parts: Iterable[IndexPart]) -> None:
-        """Fetch parts, and those that were collected."""
+        """Fetch parts, and those that were collected with `need`."""
 
     def only(self, part: IndexPart) -> None:
         """Fetch one part."""
@@ -154,16 +154,16 @@ class Nulls(Enum):
 
 @dataclass(frozen=True)
 class IndexView:
-    """One index with the fields of its split.
+    """One index with the fields of its split, through which filters are compiled.
 
-    Conditions are compiled through its methods, not through `searcher`, so that `facts` records what the
-    compiled form depends on.
+    Conditions are compiled through its methods, not through `searcher`, so that `dependencies` records the
+    properties that the compiled form depends on.
 
     `columns` are the columns of the split's rows. `null_counts` is the number of nulls of columns, where it
     is known. `constants` are columns (in lower case) with one value for all rows: the partition columns.
-    `load` fetches parts of the index into the disk cache: code that makes a query says what the query needs
-    (`find`, `need`, `need_terms`), and that is fetched when the query is complete. With `statistics`, scores
-    are those of the whole table. Scored terms are added to `words`. `lengths` caches average lengths.
+    `load` fetches parts of the index into the disk cache: code that creates a query collects the parts that
+    it needs (`find`, `need`, `need_terms`), which are fetched when the query is complete. With `statistics`,
+    scores are those of the whole table. Scored terms are added to `words`. `lengths` caches average lengths.
     """
 
     index: tantivy.Index
@@ -177,7 +177,7 @@ class IndexView:
     statistics: TermStatistics | None = None
     words: set[FieldTerm] | None = None
     lengths: dict[str, float | None] = field(default_factory=dict)
-    facts: ViewFacts | None = None
+    dependencies: ViewDependencies | None = None
     # Tantivy's schema as text: equal texts number the fields in the same way.
     index_schema: str = ""
 
@@ -204,8 +204,8 @@ class IndexView:
 
     def need(self, *parts: IndexPart) -> None:
         """Fetch parts of the index when the query is complete."""
-        if self.facts is not None:
-            self.facts.parts.update(parts)
+        if self.dependencies is not None:
+            self.dependencies.parts.update(parts)
         self.load.need(parts)
 
     def need_terms(self, field: Field, terms: Iterable[str], *, positions: bool = False) -> None:
@@ -219,23 +219,23 @@ class IndexView:
     def constant(self, column: str) -> pa.Scalar | None:
         """The value of a column that has one value for all rows; None for other columns."""
         value = self.constants.get(column.lower())
-        if self.facts is not None:
-            self.facts.variable.add(column.lower())
-            self.facts.is_shareable = self.facts.is_shareable and value is None
+        if self.dependencies is not None:
+            self.dependencies.variable.add(column.lower())
+            self.dependencies.is_shareable = self.dependencies.is_shareable and value is None
         return value
 
     def is_slow_lookup(self, count: int) -> bool:
         """Whether looking up so many terms is slower than evaluating all rows."""
         if count <= _FEW_TERMS:
             return False
-        if self.facts is not None:
-            self.facts.is_shareable = False
+        if self.dependencies is not None:
+            self.dependencies.is_shareable = False
         return count > max_terms(self.num_rows)
 
     def terms_with_prefix(self, field: Field, start: str) -> list[str]:
         """The terms of a field that begin with a text."""
-        if self.facts is not None:
-            self.facts.is_shareable = False
+        if self.dependencies is not None:
+            self.dependencies.is_shareable = False
         self.load.only(TermsOf(field.name))
         return [term for term, _ in self.searcher.terms_with_prefix(field.name, start)]
 
@@ -245,8 +245,8 @@ class IndexView:
             return NO_ROWS
         self.load.only(TermsOf(PARTIAL_FIELD))
         has_rows = bool(self.searcher.doc_freq(PARTIAL_FIELD, field.name))
-        if self.facts is not None:
-            self.facts.partial[field.name] = (field, has_rows)
+        if self.dependencies is not None:
+            self.dependencies.partial[field.name] = (field, has_rows)
         if not has_rows:
             return NO_ROWS
         self.need(PARTIAL_FIELD)
@@ -255,8 +255,8 @@ class IndexView:
 
     def scored(self, query: tantivy.Query, field: str, words: Sequence[str]) -> tantivy.Query:
         """A query for a term or a phrase, with the score of the table's statistics."""
-        if self.facts is not None and (self.words is not None or self.statistics is not None):
-            self.facts.is_shareable = False
+        if self.dependencies is not None and (self.words is not None or self.statistics is not None):
+            self.dependencies.is_shareable = False
         if self.words is not None:
             self.words.update((field, word) for word in words)
         if self.statistics is None:
@@ -295,8 +295,8 @@ class IndexView:
         """How many values of a column are null; some, if the number is unknown."""
         count = self.null_counts.get(column)
         nulls = Nulls.NONE if count == 0 else Nulls.ALL if count == self.num_rows else Nulls.SOME
-        if self.facts is not None:
-            self.facts.nulls[column] = nulls
+        if self.dependencies is not None:
+            self.dependencies.nulls[column] = nulls
         return nulls
 
     def present(self, column: str) -> RowSet:

@@ -1,6 +1,6 @@
 """Compiles a search query to Tantivy queries of one index.
 
-A row matches a query or does not; there is no unknown. A literal that the tokenizer splits is a phrase. With
+A query is true or false for a row, never unknown. A literal that the tokenizer splits is a phrase. With
 several default fields a term may match in any of them. `NOT x` alone matches every other row.
 """
 
@@ -160,7 +160,7 @@ def _leaf(leaf: QueryLeaf, bound: BoundQuery, view: IndexView) -> IndexAnswer:
         try:
             answers.append(compile_leaf(leaf, ref, view))
         except QuerySyntaxError as error:
-            # Among several fields, those that cannot hold such a value do not match.
+            # Of several fields, those whose type excludes the value do not match.
             refused = error
     if refused is not None and not answers:
         raise refused

@@ -1,7 +1,7 @@
 """The terms that a row needs for a condition to be true: without them, a split has no such row.
 
-Term filters are tested for these terms before an index is opened. What is not known to need a term (ranges,
-patterns, negations, fields without terms) needs none.
+Term filters are tested for these terms before an index is opened. Ranges, patterns, negations, and fields
+without terms require no term.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from indextables.predicate.query_tree import (
 )
 from indextables.records import dataclass
 from indextables.schema.type_info import TypeKind, kind_of
-from indextables.split.footer import Footer, is_kept, read_ranges
+from indextables.split.footer import Footer, is_tail_cached, read_ranges
 from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, integer_probes, probes
 from indextables.split.index.tokenizers import tokenize, tokenize_prefix
 from indextables.split.mapping import Field, Kind, Mapping
@@ -57,14 +57,14 @@ class AnyTerm:
 
 @dataclass(frozen=True, slots=True)
 class AllRequired:
-    """Every part holds."""
+    """Every part is required."""
 
     parts: tuple["Requirement", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyRequired:
-    """At least one part holds."""
+    """At least one part is required."""
 
     parts: tuple["Requirement", ...]
 
@@ -74,7 +74,7 @@ Test: TypeAlias = Callable[[AnyTerm], bool]
 
 
 def may_hold(requirement: Requirement, test: Test) -> bool:
-    """Whether a split can have a row of the requirement; `test` tests a filter, True if there is none."""
+    """Whether a split can have a row that meets the requirement; `test` returns True without a filter."""
     match requirement:
         case AnyTerm():
             return test(requirement)
@@ -85,9 +85,9 @@ def may_hold(requirement: Requirement, test: Test) -> bool:
 
 
 def required_terms(predicate: Predicate, mapping: Mapping, bind: Bind) -> Requirement | None:
-    """What a split with this mapping needs to have a row for which the condition is true.
+    """The terms that a split with this mapping needs for a row for which the condition is true.
 
-    None if nothing is known.
+    None if no term is required.
     """
     match predicate:
         case And(parts):
@@ -133,7 +133,7 @@ def scored_words(search: Search, mapping: Mapping, bind: Bind) -> tuple[FieldTer
 
 
 def any_word(words: Sequence[FieldTerm]) -> Requirement | None:
-    """That at least one of the words is in its field; None if there are none, or too many."""
+    """The requirement of at least one of the words; None if there are none, or too many."""
     if not words or len(words) > _MAX_VALUES:
         return None
     by_field: dict[str, list[str]] = {}
@@ -167,7 +167,7 @@ def _any(parts: Iterable[Requirement | None]) -> Requirement | None:
 
 
 def _equal(column: Column, values: pa.Array, mapping: Mapping) -> Requirement | None:
-    """What rows need whose value equals one of the values."""
+    """The terms of rows whose value equals one of the values."""
     field = mapping.find(column.path[0], *_EQUALITY)
     if len(column.path) > 1 or field is None or not len(values):
         return None
@@ -218,12 +218,12 @@ def _in_field(leaf: QueryLeaf, ref: FieldRef, mapping: Mapping) -> Requirement |
 
 
 def _words(field: Field, text: str) -> Requirement | None:
-    """Every word of the text is in the field."""
+    """The requirement of every word of the text."""
     return _terms(field, [token.text for token in tokenize(field, text)])
 
 
 def _terms(field: Field, words: Sequence[str]) -> Requirement | None:
-    """Every word is in the field; parts of words (n-grams) depend on where a word begins."""
+    """The requirement of every word; None for n-grams, which depend on where a word begins."""
     if field.analysis.boundary is TokenBoundary.GRAM or not words:
         return None
     return _all(AnyTerm(field.name, (probe,)) for probe in probes(list(dict.fromkeys(words))))
@@ -287,7 +287,7 @@ class TermFilters:
         if all(self._filters[leaf.field].has_pages(leaf.terms) for leaf in leaves):
             return True
         start = min(self._filters[leaf.field].start for leaf in leaves)
-        return is_kept(self._store, self._footer.path, self._footer.size, start)
+        return is_tail_cached(self._store, self._footer.path, self._footer.size, start)
 
     def saved_bytes(self, requirement: Requirement) -> int:
         """The bytes of the index that a search for the required terms would read of the split."""

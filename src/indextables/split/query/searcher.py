@@ -62,11 +62,11 @@ Scores: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 CACHE_HIT = "indextables.index_cache.hit"
 CACHE_MISS = "indextables.index_cache.miss"
 
-# The most open indexes, whatever the limits of the process.
+# The maximum number of open indexes, for any limits of the process.
 _MAX_OPEN = 1024
 # The limits of open indexes are checked when this share of them is new.
 _CHECKED_SHARE = 16
-# Memory maps of an open index besides its files: the stack of a thread.
+# Additional memory maps of an open index: the stack of a thread.
 _MAPS_BESIDE = 2
 
 # The version of indexes that are built for Quickwit bundles; a change of their content needs a new one.
@@ -235,9 +235,9 @@ class IndexSearcher:
         listed = list(words)
         self.load(TermList(field, (word,)) for field, word in listed)
         lengths = {field: self.view.average_length(field, [word]) for field, word in listed}
-        known_lengths = {field: length for field, length in lengths.items() if length is not None}
+        averages = {field: length for field, length in lengths.items() if length is not None}
         frequencies = {word: self.view.frequency(word) for word in listed}
-        return TermStatistics(self.footer.num_records, frequencies, known_lengths)
+        return TermStatistics(self.footer.num_records, frequencies, averages)
 
     @translate_errors
     def aggregate(self, query: Query, request: dict[str, Any]) -> dict[str, Any]:
@@ -300,16 +300,16 @@ def _count(result: tantivy.SearchResult) -> int:
     return count
 
 
-# By the content of an index, which is known only to readers of the split.
+# By the content of an index: only a reader of the split can have this key.
 _open_indexes: Cache[str, CachedIndex] = Cache()
 _unchecked = 0
 
 
 def open_index(store: Store, footer: Footer, options: Options, columns: Iterable[str] = ()) -> IndexSearcher:
-    """The searcher of a split: open already, or from the disk cache, or fetched into it.
+    """The searcher of a split, whose index is open, in the disk cache, or fetched.
 
-    If it is fetched, the fields of `columns` come with it, without requests of their own; of large fields
-    only what every search for terms needs.
+    If it is fetched, the fields of `columns` are fetched by the same requests; of large fields only the parts
+    that every search for terms needs.
     """
 
     def write(folder: Path) -> list[CachedPiece]:
@@ -339,8 +339,8 @@ def open_rebuilt_index(
         return whole_files(folder)
 
     mapping = footer.mapping.to_json()
-    facts = [store.url, footer.path, str(footer.size), mapping, _REBUILD_VERSION]
-    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()
+    parts = [store.url, footer.path, str(footer.size), mapping, _REBUILD_VERSION]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return _open_cached(key, store, footer, options, move, built=True)
 
 
@@ -412,7 +412,7 @@ def _cannot_open(where: str, error: BaseException) -> SplitError:
 
 
 def _evict_over_limit(limit: int) -> None:
-    """Close the least recently used indexes until the others fit; one always stays.
+    """Close the least recently used indexes until the others fit; the last one stays open.
 
     An open index has an open lock file, mapped files, and a thread of Tantivy.
     """
@@ -420,7 +420,7 @@ def _evict_over_limit(limit: int) -> None:
 
     global _unchecked  # noqa: PLW0603 - counts indexes of this process
     _unchecked += 1
-    # All open indexes are looked at, so that is done for every few new ones.
+    # The check looks at all open indexes, so it runs only after some new ones.
     if len(_open_indexes) <= count and _unchecked * _CHECKED_SHARE < len(_open_indexes):
         return
     _unchecked = 0
@@ -493,7 +493,7 @@ def _read_file(path: Path, fields: Sequence[str], selection: Collection[str] | N
         if selection is not None and path.suffix in FILES_BY_FIELD:
             file.seek(max(0, size - MAX_DIRECTORY_BYTES))
             ranges = field_ranges(path.suffix, file.read(), size, fields)
-            spans = [(stretch.start, stretch.end) for stretch in ranges if stretch.field in selection]
+            spans = [(part.start, part.end) for part in ranges if part.field in selection]
         return sum(_read_span(file, start, end) for start, end in spans)
 
 

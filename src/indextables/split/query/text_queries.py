@@ -216,7 +216,7 @@ class _Terms:
             words = ", ".join(f"'{token.text}'" for token in tokens)
             raise QuerySyntaxError(
                 f"'{text}~{distance}': a fuzzy term must be one word, but the field '{self.field.column}' "
-                f"has it as several ({words}); write them apart, each with its own ~"
+                f"has it as several ({words}); write them as separate words, each with its own ~"
             )
         word = tokens[0].text
         self.view.need(self.field.name)

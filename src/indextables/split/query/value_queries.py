@@ -74,10 +74,10 @@ def compile_value(leaf: QueryLeaf, field: Field, view: IndexView) -> IndexAnswer
 
 
 def unsupported_leaf(leaf: QueryLeaf, column: str, kind: str) -> QuerySyntaxError:
-    """The error of a leaf that needs text, on a column without text."""
+    """The error of a leaf that needs text, for a column without text."""
     leaf_kind = type(leaf).__name__.lower()
     return QuerySyntaxError(
-        f"a {leaf_kind} cannot be searched in '{column}', which holds {kind} values; ask for a value, a set "
+        f"a {leaf_kind} cannot be searched in '{column}', which holds {kind} values; give a value, a set "
         f"({column}: IN [..]) or a range ({column}:[a TO b], {column}:>a)"
     )
 
