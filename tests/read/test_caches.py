@@ -3,7 +3,6 @@
 import importlib
 import multiprocessing
 import pickle
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -18,7 +17,6 @@ from indextables.predicate import parse_condition
 from indextables.read import Aggregate, Function, table_context
 from indextables.read.spec import aggregate_spec
 from indextables.read.table_context import plan_splits
-from indextables.split.index import cache
 from indextables.split.index.cache import index_cache
 from indextables.store import Store, open_store
 from tests.read.read_tables import opened
@@ -171,19 +169,6 @@ def test_counts_and_groups_are_the_same_however_splits_are_divided_among_threads
             table.snapshot, table.store, table.options, aggregates=[Aggregate(Function.COUNT)], group_by=["k"]
         )
         assert sorted(map(tuple, (row.values() for row in groups.to_pylist()))) == [("a", 2), ("b", 2)]
-
-
-def test_the_files_of_an_open_index_are_looked_at_once_a_second(table, monkeypatch):
-    assert found(table, "all") == 4
-    looks = []
-    monkeypatch.setattr(cache, "are_unchanged", lambda *_: looks.append(1) or True)
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    assert found(table, "all") == found(table, "word1") * 4 == 4
-    assert not looks
-    monkeypatch.setattr(time, "monotonic", lambda: now + 2 * cache.CURRENT_S)
-    assert found(table, "all") == found(table, "all") == 4
-    assert len(looks) == 4
 
 
 def test_a_table_with_one_mapping_is_described_without_its_list_of_splits(tmp_path, monkeypatch):

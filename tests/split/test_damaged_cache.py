@@ -10,7 +10,6 @@ from tantivy import Index, Query
 from indextables.errors import SplitError
 from indextables.options import Options
 from indextables.split.footer import read_footer
-from indextables.split.index import cache
 from indextables.split.query.searcher import close_indexes, open_index
 from indextables.store import open_store
 from tests.split.every_type import logs
@@ -24,12 +23,6 @@ def store(tmp_path):
     store = open_store(tmp_path / "t")
     write_split(store, "a.split", logs(2000), TEXT)
     return store
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    """Files are looked at in every search, and not once a second."""
-    monkeypatch.setattr(cache, "CURRENT_S", 0.0)
 
 
 @pytest.fixture

@@ -29,12 +29,6 @@ CONTENT = {"a.term": b"terms" * 10, "meta.json": b"{}"}
 SIZE = sum(len(data) for data in CONTENT.values())
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    """Files are looked at in every search, and not once a second."""
-    monkeypatch.setattr(cache_folders, "CURRENT_S", 0.0)
-
-
 def fill(folder: Path) -> list[CachedPiece]:
     for name, data in CONTENT.items():
         (folder / name).write_bytes(data)

@@ -67,8 +67,6 @@ from indextables.split.index.cache_entry import (
 _COUNT_AFTER_S = 10.0
 _TOUCH_AFTER_S = 10.0
 _STALE_ARRIVAL_S = 3600.0
-# A search looks at the files of an entry again after so many seconds.
-CURRENT_S = 1.0
 # After so many entries in a row that differ from what was written, the disk is at fault.
 _ATTEMPTS = 3
 # From so many entries on, an eviction frees more than needed, since each one lists all entries.
@@ -225,7 +223,6 @@ class Lease:
         self.folder = folder
         self._path = str(folder)
         self._identity = identity(self._path)
-        self._checked = time.monotonic()
         self._cache = cache
         self._set_entry(contents)
         # A lease that is garbage-collected releases its lock but does not evict: eviction takes locks, which
@@ -254,24 +251,16 @@ class Lease:
         return len(self._contents.files)
 
     def is_current(self) -> bool:
-        """Whether the entry exists and is unchanged, as of less than a second ago.
-
-        Another program may have changed it.
-        """
-        now = time.monotonic()
-        if now - self._checked < CURRENT_S:
-            return True
+        """Whether the entry still exists and is unchanged; another program may have changed it."""
         try:
             if identity(self._path) != self._identity:
                 return False
             if are_unchanged(self._path, self._contents.files):
-                self._checked = now
                 return True
         except OSError:
             return False
         entry = validate(self.folder, self._contents)
         if entry is not None:
-            self._checked = now
             self._set_entry(entry)
         return entry is not None
 
