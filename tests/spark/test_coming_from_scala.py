@@ -200,10 +200,15 @@ def test_metrics_of_the_driver_are_those_of_all_its_planner_processes(spark, log
     assert _searches(spark) == after
 
 
-def test_the_catalog_of_the_original_finds_an_index_by_its_source(spark, logs):
+def test_the_catalog_of_the_original_finds_an_index_by_its_source(spark, tmp_path):
+    source, index = str(tmp_path / "source"), str(tmp_path / "index")
+    rows = spark.createDataFrame([(n, f"hello w{n}") for n in range(20)], "id INT, message STRING")
+    rows.write.parquet(source)
+    indextables.companion(source, at=index, modes={"message": "text"})
     spark.conf.set("spark.sql.catalog.companions", "io.indextables.catalog.IndexTablesCatalog")
     spark.sql(
-        f"CREATE TABLE src (id INT) USING parquet TBLPROPERTIES ('indextables.companion.indexroot' = '{logs}')"
+        f"CREATE TABLE src (id INT, message STRING) USING parquet LOCATION '{source}' "
+        f"TBLPROPERTIES ('indextables.companion.indexroot' = '{index}')"
     )
     spark.sql("CREATE TABLE plain_src (id INT) USING parquet")
     try:
