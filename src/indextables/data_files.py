@@ -240,7 +240,7 @@ def _read_bundle(log: Store, bundle: FilterBundle) -> BundleContent | None:
 
 
 def _write_bundles(log: Store, content: BundleContent, token: Callable[[], str]) -> list[FilterBundle] | None:
-    """Write filters in bundles of the right size; None if the store refuses one."""
+    """Write filters in bundles of the right size; None if a bundle cannot be written."""
     try:
         return [_write_bundle(log, part, token()) for part in content.cut()]
     except StoreError as error:

@@ -85,7 +85,7 @@ class TableNotFoundError(IndexTablesError):
 
 
 class TableReplacedError(IndexTablesError):
-    """The version that a query was planned with, or the table that is followed, is gone or another one."""
+    """The version that a query was planned with, or the table that is followed, was deleted or replaced."""
 
 
 class TableExistsError(IndexTablesError):

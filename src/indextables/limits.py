@@ -103,13 +103,13 @@ class ByteLimit:
         os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
-        """Start anew, as in a forked child: threads of the parent may have reserved bytes."""
+        """Reset in a forked child: threads of the parent may have reserved bytes."""
         self._used = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Wait until there is room for so many bytes; more than the limit wait until nothing else runs."""
+        """Wait until there is room for so many bytes; more than the limit waits until nothing else runs."""
         size = min(size, self._limit)
         with self._changed:
             self._changed.wait_for(lambda: self._used + size <= self._limit)

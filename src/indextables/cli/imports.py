@@ -109,7 +109,7 @@ class _CheapNames:
         except BaseException:
             self._content = None
             raise
-        # Its own `__getattr__`, if it has one, takes the place of this one, which was needed until now.
+        # The module's own `__getattr__`, if it has one, replaces this one, which was needed until now.
         own = vars(content).copy()
         getter = own.pop("__getattr__", None)
         names.update(own)

@@ -226,7 +226,7 @@ class ProgressBar:
         self._progress.update(self._task, completed=done, total=total or None)
 
     def report(self, sentence: str) -> None:
-        """Write one line, and begin a new bar."""
+        """Write one line, and start a new bar."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._task = None

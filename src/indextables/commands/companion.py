@@ -147,7 +147,7 @@ def _follow(
 
 
 def _sentence(result: SyncResult) -> str:
-    """What a sync did, for people who watch it."""
+    """The result of a sync as a line of text."""
     return (
         f"version {result.version}: {result.files_indexed} files indexed, {result.splits_created} splits "
         f"created, {result.splits_invalidated} splits left the index; version {result.source_version} of the "

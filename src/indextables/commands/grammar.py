@@ -79,7 +79,10 @@ def _is_shared(opening: str) -> bool:
 
 
 def shared_openings() -> list[str]:
-    """The openings of commands that Delta has, too, the longest first; they are ours if their table is."""
+    """The openings of commands that Delta has, too, the longest first.
+
+    A statement with one of them is a command of indextables if its table is.
+    """
     openings = [opening for command in COMMANDS for opening in command.openings if _is_shared(opening)]
     spelled = [
         " ".join(words)

@@ -29,12 +29,12 @@ from indextables.store import Store
 
 # The maximum number of open spool files; others are closed and opened again.
 _OPEN_FILES = 128
-# A row weighs its bytes in memory, and this for its row id and the index of short values.
+# The weight of a row is its size in memory plus this, for its row id and the index of short values.
 _ROW_BYTES = 8
 # The rows by which the size of the first split is estimated.
 _SAMPLE_ROWS = 20_000
 _SAMPLE_WEIGHT = 8 << 20
-# A split whose rows weigh less than this share of the target will not reach it.
+# A split whose rows have less than this share of the target as weight does not reach it.
 _UNMEASURED = 0.3
 # The share of a split that is taken at once, and the one that is not worth another step.
 _STEP = 0.25

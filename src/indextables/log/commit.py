@@ -324,7 +324,7 @@ class _Commit:
         raise self.replaced(base.version)
 
     def _by_later_files(self, listing: Listing, version: int) -> _Created | None:
-        """Decide by the tokens in states and in the next version; None if there are none of them."""
+        """Decide by the tokens in states and in the next version; None without these files."""
         newer = [b for b in bases(listing) if b.version >= version]
         for state in newer:
             token = _token_in(self.loader.lineage_of(state), state.version, version)

@@ -156,7 +156,7 @@ MANIFEST_ID_LENGTH = 32
 
 # A list with more chunks is combined, since each chunk slows down every later step.
 _MAX_CHUNKS = 32
-# A list of fewer splits is always put together.
+# A list of fewer splits is always combined from its parts.
 _SMALL_LIST = 10_000
 
 # Manifests of fewer entries, on a local disk, are read one after the other: threads would cost more.
@@ -191,13 +191,13 @@ class FileLists(Protocol_):
         """Cache the live splits of a snapshot."""
 
     def get_selection(self, selection: Selection) -> pa.Table | None:
-        """The entries of some blocks, if they are cached."""
+        """The entries of some blocks; None if they are not cached."""
 
     def put_selection(self, selection: Selection, listed: pa.Table) -> None:
         """Cache the entries of some blocks."""
 
     def get_start(self, path: str) -> ManifestStart | None:
-        """The start of a manifest, if it is cached."""
+        """The start of a manifest; None if it is not cached."""
 
     def put_start(self, path: str, start: ManifestStart) -> None:
         """Cache the start of a manifest."""
@@ -370,7 +370,7 @@ class Snapshot:
         return listed, None if mask.true_count == len(mask) else mask
 
     def is_cached(self, listed: pa.Table) -> bool:
-        """Whether this is the list of all live splits, and in the cache."""
+        """Whether this is the list of all live splits, and is in the cache."""
         return self.lists is not None and self.lists.has(self.key) and self.lists.get(self.key) is listed
 
     def then(
@@ -511,7 +511,7 @@ class Snapshot:
         return bounds_may_match(where, plain, self.schema, self.partition_columns, ordered=ordered)
 
     def _start(self, manifest: ManifestInfo, where: Predicate | None) -> ManifestStart | None:
-        """The start of a manifest if some of its blocks may be left out; None if it is read as a whole."""
+        """The start of a manifest if some of its blocks may be skipped; None if it is read as a whole."""
         if where is None or not self.partition_columns or manifest.num_entries <= BLOCK_ENTRIES:
             return None
         path = resolve_manifest_path(manifest.path, self.base.folder)

@@ -198,7 +198,7 @@ class TransactionLog:
         Raises:
             HistoryExpiredError: the files of a version were deleted.
         """
-        # Versions that were committed lately are listed without those before them.
+        # Recent versions are listed without those before them.
         listing = listing_from(self._loader.log, first)
         if all(version in listing.versions for version in range(first, last + 1)):
             with suppress(CorruptLogError, HistoryExpiredError):

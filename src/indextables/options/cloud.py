@@ -411,7 +411,7 @@ HADOOP_HDFS = (
     "client.socket-timeout",
     "data.transfer.protection",
 )
-# Beginnings of the keys that are read from Hadoop's configuration, in the case that Hadoop writes them in.
+# Prefixes of the keys that are read from Hadoop's configuration, in upper and lower case as in Hadoop.
 HADOOP_PREFIXES = (
     "fs.s3a.",
     "fs.azure.",

@@ -232,7 +232,7 @@ COMPANION_HEAP_SIZE: Option[int | None] = option(
 
 
 def with_heap_size(options: Options, own: Option[int | None]) -> Options:
-    """Return the options, in which an operation's own memory for an index is that of any index."""
+    """Return the options with the operation's own memory for an index as that of every index."""
     own_size = options.get(own)
     return options if own_size is None else Options.parse({HEAP_SIZE.key: own_size}).over(options)
 

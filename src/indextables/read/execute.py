@@ -142,7 +142,7 @@ def _of_splits(
     where: Predicate | None,
     compute: Callable[[SplitReader], T],
 ) -> Iterator[T]:
-    """What is computed of each split, in several threads if there is enough work for them."""
+    """The results of a function for each split, computed in several threads if there is enough work."""
     # Opening a split takes longer than searching few rows.
     most = _GRAIN_ROWS if splits_at_once(store, splits, table) == 1 else 1
     grains = max(1, -(-sum(ref.num_records or most for ref in splits) // most))
@@ -155,7 +155,7 @@ def _of_splits(
 
 
 def _grains(readers: Iterable[SplitReader], most: int) -> Iterator[list[SplitReader]]:
-    """Splits in groups that have so many rows that a thread for them pays."""
+    """Groups of splits with enough rows for a thread of their own."""
     grain: list[SplitReader] = []
     rows = 0
     for reader in readers:

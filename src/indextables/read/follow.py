@@ -111,7 +111,7 @@ def _replaced(before: Snapshot) -> TableReplacedError:
 
 
 def check_following(following: Following, opened: Snapshot, options: Options) -> None:
-    """Refuse queries, conditions and columns that no row can be found with, before one arrives.
+    """Refuse invalid queries, conditions and columns before the first row is read.
 
     Raises:
         QuerySyntaxError: a query is malformed.

@@ -118,7 +118,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """The splits of one version in the order of the stream; none of versions that cannot be read any more.
+    """The splits of one version in the order of the stream; none of versions whose files were deleted.
 
     `following` is the version that comes next, if it is not the one after that of `offset`.
     """
@@ -196,7 +196,7 @@ class TableStream:
     def progress(
         self, start: Offset, *, unlimited: bool = False, until: int | None = None
     ) -> tuple[Offset, Offset, Backlog]:
-        """What `latest`, `end` and `backlog` behind the latest offset return, by one look at the table."""
+        """The results of `latest`, `end` and `backlog` after the latest offset, from one snapshot."""
         newest = self._log.snapshot()
         latest = self.latest(start, unlimited=unlimited, until=until, newest=newest)
         return latest, _behind(newest), self.backlog(latest, newest)
@@ -329,7 +329,7 @@ class TableStream:
         """All splits of a version, the oldest first; the order does not depend on checkpoints.
 
         Raises:
-            StreamError: the version cannot be read any more, and no option allows that.
+            StreamError: the files of the version were deleted, and no option allows that.
         """
         same = offset.version == newest.version
         try:

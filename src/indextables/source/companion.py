@@ -260,7 +260,7 @@ def check_index_of(snapshot: Snapshot, table: SearchedTable, store: Store, optio
 
 
 def _mismatch(snapshot: Snapshot, properties: CompanionProperties, table: SearchedTable) -> str | None:
-    """Why an index cannot be that of a table, by what both record."""
+    """Why an index cannot be that of a table, according to the metadata of both."""
     if locate(properties.location).url != locate(table.location).url:
         return f"it is the index of the table at {properties.location}"
     if table.format is not None and table.format != properties.format:
@@ -286,7 +286,7 @@ def _is_same_zone(one: str, other: str) -> bool:
 def _covered_folders(
     snapshot: Snapshot, properties: CompanionProperties, store: Store, options: Options
 ) -> set[str]:
-    """The folders, relative to the source, with the files that the index answers."""
+    """The folders, relative to the source, with the files that are in the index."""
     if options.get(FRESHNESS) == LATEST:
         source = open_companion_source(store, properties, options)
         names = [relative_path(file.url, source.url) for file in source.files]

@@ -295,7 +295,7 @@ class ParquetFile:
             if leaf is None or not (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
                 continue
             size = row_group.columns[leaf.number].uncompressed_size
-            # The reader takes a name with a dot for a field within another.
+            # The reader interprets a name with a dot as a field within another.
             if size <= _CODE_BYTES * row_group.rows and "." not in field.name:
                 names.append(field.name)
         return names

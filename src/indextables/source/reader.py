@@ -260,7 +260,7 @@ class SourceReader:
     def _select(
         self, file: ParquetFile, projection: Projection, positions: Ints, batch_rows: int
     ) -> Iterator[tuple[Ints, list[pa.Array]]]:
-        """Rows at positions of which most pages have some: taken out of a scan."""
+        """Rows at positions in most pages: selected from a scan."""
         for first, batch in file.scan(projection.columns, projection.leaves, batch_rows, coded=True):
             rows = batch if isinstance(batch, int) else batch.num_rows
             low, high = np.searchsorted(positions, [first, first + rows])

@@ -26,7 +26,7 @@ from indextables.spark.compiler import (
 )
 
 EXTENSIONS = "org.apache.spark.sql.indextables.Extensions"
-# As IndexTables for Scala calls them: subclasses, in the same jar.
+# Their names in IndexTables for Scala: subclasses, in the same jar.
 EXTENSIONS_OF_SCALA = (
     "io.indextables.extensions.IndexTablesSparkExtensions",
     "io.indextables.spark.extensions.IndexTables4SparkExtensions",

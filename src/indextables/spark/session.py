@@ -139,7 +139,7 @@ def _has_bridge(running: SparkSession) -> bool:
 
 
 def _has_extensions(setting: str) -> bool:
-    """Whether a list of extensions has ours, also by a name of IndexTables for Scala."""
+    """Whether a list of extensions has that of the bridge, also by a name of IndexTables for Scala."""
     names = {name.strip() for name in setting.split(",")}
     return not names.isdisjoint((bridge.EXTENSIONS, *bridge.EXTENSIONS_OF_SCALA))
 

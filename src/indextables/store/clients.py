@@ -29,7 +29,7 @@ _MAKERS: dict[Kind, Any] = {Kind.S3: S3Store, Kind.AZURE: AzureStore, Kind.GCS: 
 class HedgeBudget:
     """Bounds how many reads of a bucket are requested twice: some, and then this share of all reads.
 
-    Without it a store that is slow for everybody would get twice the load.
+    Without it a store that is slow for all reads would get twice the load.
     """
 
     SHARE = 0.05
@@ -45,7 +45,7 @@ class HedgeBudget:
             self._left = min(self._left + self.SHARE, self.MOST)
 
     def take(self) -> bool:
-        """Whether a read may be requested twice; that counts."""
+        """Whether a read may be requested twice; counts it if so."""
         with self._lock:
             if self._left < 1:
                 return False
@@ -63,11 +63,11 @@ class Clients(Protocol):
         ...
 
     def reading_once(self) -> Client:
-        """For the first attempt of a read: it shows an error at once."""
+        """The client for the first attempt of a read: it raises errors immediately."""
         ...
 
     def reading_again(self) -> Client:
-        """For the further attempts of such a read."""
+        """The client for the further attempts of such a read."""
         ...
 
     def writing(self) -> Client:

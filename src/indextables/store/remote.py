@@ -57,13 +57,13 @@ class _DaemonThreads:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew, as in a forked child, which has no threads."""
+        """Reset in a forked child, which has no threads."""
         self._lock = threading.Lock()
-        # What threads without a read wait for their next one with.
+        # With this, threads without a read wait for their next one.
         self._idle: list[queue.SimpleQueue[_Task]] = []
 
     def submit(self, read: Callable[[], T]) -> "Future[T]":
-        """Begin to read now."""
+        """Start a read now."""
         future: Future[T] = Future()
         task = partial(_complete, future, read)
         with self._lock:
@@ -108,7 +108,7 @@ os.register_at_fork(after_in_child=_daemon_threads.reset)
 def hedged(read: Callable[[], T], seconds: float, budget: HedgeBudget) -> T:
     """The result of a read. After `seconds` it is requested a second time, and the first result counts.
 
-    An error counts only if both reads fail. If the budget is spent, the first read is waited for.
+    An error counts only if both reads fail. If the budget is used up, the first read is awaited.
     """
     budget.count_read()
     running = {_daemon_threads.submit(read)}

@@ -92,7 +92,7 @@ def build_split(
                 _index_file(file, reader, writer, context)
             if progress is not None:
                 progress(file.size)
-        # Rows are indexed in batches, the last of them now.
+        # Rows are indexed in batches; this indexes the last of them.
         with _errors_of(plan.files):
             built = writer.finish()
     add = add_action(path, built, data_change=True, started_ms=started_ms)
@@ -124,7 +124,7 @@ def _index_file(
 
 @contextmanager
 def _errors_of(files: Sequence[SourceFile]) -> Iterator[None]:
-    """Raise what libraries raise for the values of files as an error that names the files."""
+    """Raise errors of libraries about the values of files as an error that names the files."""
     try:
         yield
     except (IndexTablesError, OSError, MemoryError):

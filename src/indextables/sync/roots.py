@@ -24,7 +24,7 @@ def set_root(log: TransactionLog, name: str, path: str) -> str:
 
 
 def set_roots(log: TransactionLog, roots: Mapping[str, str]) -> None:
-    """Name several places."""
+    """Set several roots."""
     for name, path in roots.items():
         set_root(log, name, path)
 

@@ -147,7 +147,7 @@ def follow(
 
     Raises:
         OptionError: the request names one version of the source.
-        Exception: that of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
+        Exception: the error of the last sync, after `companion.stream.maxConsecutiveErrors` failures.
     """
     if request.version is not None or request.dry_run:
         raise OptionError("a continuous sync has no fixed version and no dry run")
@@ -165,7 +165,7 @@ def follow(
             if last is None:
                 set_roots(log, roots)
         except Exception as error:
-            # What a library raises for one state of the source may be over with the next one.
+            # An error of a library for one state of the source may not occur with the next one.
             errors += 1
             if errors >= options.get(MAX_ERRORS):
                 raise

@@ -184,7 +184,7 @@ class ManifestStart:
         return len(self.data) + sum(_BLOCK_INFO_BYTES * (1 + len(block.bounds)) for block in self.blocks)
 
     def select(self, keep_block: KeepBlock) -> BlockSelection:
-        """The blocks that are kept."""
+        """The numbers of the selected blocks; None if all are selected."""
         selection = tuple(number for number, block in enumerate(self.blocks) if keep_block(block.bounds))
         return None if len(selection) == len(self.blocks) else selection
 
@@ -193,7 +193,7 @@ def read_start(store: Store, path: str, *, entries: int) -> ManifestStart | None
     """The start of a manifest; None if another engine wrote it, which lists no blocks.
 
     Raises:
-        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+        CorruptLogError: the manifest is missing or damaged, or has another number of entries.
     """
     with _manifest_errors(store, path):
         return _read_start(store, path, entries)
@@ -205,7 +205,7 @@ def read_blocks(
     """The entries of some blocks of a manifest.
 
     Raises:
-        CorruptLogError: the manifest is missing, damaged, or has other entries than it should.
+        CorruptLogError: the manifest is missing or damaged, or has another number of entries.
     """
     with _manifest_errors(store, path):
         return _read(store, path, entries, None, start, selection)
@@ -426,7 +426,7 @@ class _Process:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew, as in a forked child: a thread of the parent may decode."""
+        """Reset in a forked child: a thread of the parent may be decoding."""
         self.decoding = threading.BoundedSemaphore(os.cpu_count() or 2)
 
     def check(self) -> None:

@@ -76,7 +76,7 @@ _CATALOG_OPTIONS = {
 
 
 def table_of_catalog(catalog: Mapping[str, str], name: str, options: Options) -> tuple[str, str]:
-    """The folder and the current metadata file of a table, as its catalog knows them.
+    """The folder and the current metadata file of a table, from its catalog.
 
     Args:
         catalog: the catalog's name, and perhaps its type and warehouse.
@@ -86,7 +86,7 @@ def table_of_catalog(catalog: Mapping[str, str], name: str, options: Options) ->
 
     Raises:
         SourceNotFoundError: the catalog has no such table.
-        SourceError: the catalog does not answer, or is not known.
+        SourceError: the catalog does not answer, or is unknown.
     """
     values = {key: options.get(option) for key, option in _CATALOG_OPTIONS.items()}
     recorded = {key: catalog[key] for key in ("type", "warehouse") if key in catalog}

@@ -98,7 +98,7 @@ class _Warnings(logging.Handler):
         self.sentences.append(record.getMessage())
 
 
-# What these say is for the user of the session, not for the log of a planner process.
+# Their warnings are for the user of the session, not for the log of a planner process.
 _LOGGERS = [logging.getLogger(name) for name in ("indextables.options", "indextables.spark.planner")]
 
 

@@ -133,23 +133,23 @@ def _columns_read(spec: ScanSpec | AggregateSpec) -> int:
     return len(columns)
 
 
-# --- the background ---------------------------------------------------------------------------------
+# --- opening in the background ----------------------------------------------------------------------
 
 
 class _Background:
-    """One thread that opens splits which tasks read. The newest query counts."""
+    """One thread that opens splits which tasks read, for the newest query only."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew, as in a forked child, which has no thread."""
+        """Reset in a forked child, which has no thread."""
         self._lock = threading.Lock()
         self._next: Callable[[], Iterator[object]] | None = None
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], Iterator[object]]) -> None:
-        """Do some work step by step, in place of other work that is under way."""
+        """Do some work step by step, instead of the current work."""
         with self._lock:
             self._next = work
             if self._thread is None:
@@ -157,12 +157,12 @@ class _Background:
                 self._thread.start()
 
     def stop(self) -> None:
-        """End the work that is under way after its current step."""
+        """Stop the current work after its current step."""
         with self._lock:
             self._next = _nothing
 
     def wait(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no work is running."""
         thread = self._thread
         if thread is not None:
             thread.join()
@@ -182,7 +182,7 @@ class _Background:
                 for _ in work():
                     if self._is_replaced():
                         break
-                    # Calls of the planner come first: they have half of the interpreter's time at least.
+                    # Calls of the planner have priority: they get at least half of the interpreter's time.
                     time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
                     began = time.monotonic()
             except (IndexTablesError, OSError) as error:
@@ -198,12 +198,12 @@ os.register_at_fork(after_in_child=_background.reset)
 
 
 def stop_opening() -> None:
-    """End opening splits in the background."""
+    """Stop opening splits in the background."""
     _background.stop()
 
 
 def open_ahead(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store, cores: int) -> None:
-    """Open splits that tasks read now in the background, if later queries are then answered here."""
+    """Open splits that tasks read now in the background, if later queries can then be computed here."""
     options = spec.table.options
     if any(not ref.is_parquet or ref.source_file is not None for ref in splits):
         return  # their tasks index rows first, which is not done twice
@@ -223,7 +223,7 @@ def open_ahead(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store
 
 
 def _open_each(spec: ScanSpec | AggregateSpec, splits: Sequence[SplitRef], store: Store) -> Iterator[object]:
-    """Open splits and what their indexes need for a query."""
+    """Open splits and the parts of their indexes that a query needs."""
     for reader in open_readers(store, splits, spec.table, spec.where):
         if isinstance(spec, AggregateSpec):
             yield index_partial(reader, spec)

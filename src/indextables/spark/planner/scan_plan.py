@@ -167,7 +167,7 @@ def _plan_groups(
 def _warn_of_indexing(
     spec: ScanSpec | AggregateSpec, tasks: Sequence[TaskSplits], context: ReadContext
 ) -> None:
-    """Warn on the driver of what tasks do before a search; their own warnings stay with the executors."""
+    """Warn on the driver about the work of tasks before a search; executors log their own warnings."""
     virtual = spec.virtual.values() if isinstance(spec, ScanSpec) else ()
     if not any(searches_of(spec.where)) and not any(isinstance(column, Search) for column in virtual):
         return

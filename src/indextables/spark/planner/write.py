@@ -49,7 +49,7 @@ _RESULT = (
 
 
 def write_options(request: Mapping[str, Any], blobs: Sequence[bytes]) -> Answer:
-    """Whether a write may add columns, which the bridge has to know before Spark compares the columns."""
+    """Whether a write may add columns; the bridge needs it before Spark compares the columns."""
     del blobs
     return {"merge_schema": locate_table(request).options.get(opt.MERGE_SCHEMA)}, ()
 

@@ -222,7 +222,7 @@ def create_files(footer: Footer, folder: Path) -> None:
 def copy_pieces(store: Store, footer: Footer, folder: Path, pieces: Collection[Piece]) -> list[CachedPiece]:
     """Copy pieces of a split's index into the files of a folder; returns them with their checksums.
 
-    What is fetched from an object store waits until there is memory for it.
+    Fetches from an object store wait until there is memory for them.
     """
     if store.is_local:
         return _copy_runs(store, footer, folder, pieces, _AT_ONCE)

@@ -371,11 +371,11 @@ class SparseFile(io.RawIOBase):
         return pa.PythonFile(cls(size, parts, fetch), "r")
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def tell(self) -> int:

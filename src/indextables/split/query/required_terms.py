@@ -234,7 +234,7 @@ def _values(field: Field, texts: Sequence[str]) -> Requirement:
 
 
 def _integers(field: Field, values: pa.Array) -> Requirement | None:
-    """One of the integers is in the field; None for values that are not surely equal to one integer."""
+    """One of the integers is in the field; None unless each value equals exactly one integer."""
     integers: list[int] = []
     for value in values.unique().to_pylist():
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
