@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from indextables.errors import (
+    CorruptLogError,
     StateExpiredError,
     VersionNotFoundError,
 )
@@ -135,6 +136,65 @@ def test_a_snapshot_across_a_truncation_reads_the_same_version_or_says_it_is_gon
     invalidate()
     with pytest.raises(VersionNotFoundError, match="cleaned up"):
         held.files()
+
+
+def test_a_read_that_two_truncations_overtake_says_that_its_version_is_gone(store, tmp_path):
+    """The second one deletes the state that the reader has found in place of its own."""
+    options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
+    other = a_table(str(tmp_path / "t"), options, clock=Clock(now=2_000_000_000_000))
+    append(other, "a.split")
+    other.checkpoint()
+    append(other, "b.split")
+    invalidate()
+    held = a_log(store, options).snapshot()
+    truncations = 0
+
+    def before(operation: str, path: str) -> None:
+        nonlocal truncations
+        if operation == "get" and path.startswith(("manifests/", "state-v")[truncations]):
+            truncations += 1
+            if truncations == 2:
+                store.watch.before = Watch().before
+                append(other, "c.split")
+            other.truncate()
+
+    store.watch.before = before
+    with pytest.raises(VersionNotFoundError, match="cleaned up"):
+        held.files()
+    assert truncations == 2
+
+
+def test_a_state_without_its_manifests_hides_no_split_from_a_purge(store, tmp_path):
+    """A checkpoint left it: a truncation that knew one version less deleted the state that it extends."""
+    options = {"state.gc.minManifestAgeHours": "0", "state.gc.minManifestAgeCheckEnabled": "false"}
+    log = a_table(store, options, clock=Clock(now=2_000_000_000_000))
+    append(log, "a.split")
+    log.checkpoint()
+    append(log, "b.split")
+    append(log, "c.split")
+    earlier = WatchedStore(open_store(tmp_path / "t"))
+
+    def list_before_version_3(operation: str, _: str, answer: Any) -> Any:
+        return [i for i in answer if i.path != version_file(3)] if operation == "list" else answer
+
+    earlier.watch.after = list_before_version_3
+
+    def before(operation: str, path: str) -> None:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.before = Watch().before
+            invalidate()
+            a_log(earlier, options, clock=Clock(now=2_000_000_000_000)).truncate()
+
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        log.checkpoint(compact=False)
+    state = tmp_path / f"t/_transaction_log/state-v{3:020d}/_manifest.avro"
+    assert state.exists()
+    purger = a_log(str(tmp_path / "t"))
+    assert sorted(purger.referenced_splits().to_pylist()) == ["a.split", "b.split", "c.split"]
+    (tmp_path / "t/_transaction_log" / version_file(3)).unlink()
+    with pytest.raises(CorruptLogError, match=r"manifest .* missing"):
+        purger.referenced_splits()
 
 
 def with_state(path: Path) -> TransactionLog:

@@ -11,13 +11,18 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import VersionNotFoundError
+from indextables.errors import CorruptLogError, VersionNotFoundError
 from indextables.log.format.actions import Action, Add, CommitInfo, Metadata, Remove
 from indextables.log.format.checkpoint_files import read_checkpoint
 from indextables.log.format.files import to_adds
 from indextables.log.format.manifest import read_manifest
 from indextables.log.format.names import Listing, version_file
-from indextables.log.format.state_manifest import decode_state, resolve_manifest_path
+from indextables.log.format.state_manifest import (
+    StateManifest,
+    decode_header,
+    decode_state,
+    resolve_manifest_path,
+)
 from indextables.log.load import Loader
 from indextables.log.retention import ExpiredFiles
 from indextables.log.segment import (
@@ -274,7 +279,8 @@ def referenced_splits(loader: Loader, listing: Listing, gone: ExpiredFiles) -> p
 
     A version is read from a state or checkpoint and the version files after it. So these are the splits that
     are live at a state or checkpoint, and those that a version file adds. A file that cannot be read is an
-    error: the splits that it refers to are unknown.
+    error: the splits that it refers to are unknown. A state whose manifests are missing is left out if other
+    files describe its version.
     """
     parts = [*_by_states(loader, listing, gone), *_by_checkpoints(loader, listing, gone)]
     left = sorted(set(listing.versions) - set(gone.versions))
@@ -298,17 +304,38 @@ def _by_states(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable
             state = decode_state(loader.get(info.path), f"{loader.log.url}/{info.path}")
         else:
             state = loader.state(Base(version, info.path, is_state=True, stamp=stamp_of(info)))
+        folder = info.path.rsplit("/", 1)[0]
+        manifests = {resolve_manifest_path(m.path, folder): m.num_entries for m in state.manifests}
+        if any(path not in listing.manifests and not loader.log.exists(path) for path in manifests):
+            yield _by_other_base(loader, version, state, f"{loader.log.url}/{info.path}")
+            continue
         tombstones = set(state.tombstones)
-        for manifest in state.manifests:
-            path = resolve_manifest_path(manifest.path, info.path.rsplit("/", 1)[0])
+        for path, count in manifests.items():
             hidden[path] = hidden[path] & tombstones if path in hidden else tombstones
-            entries[path] = manifest.num_entries
+            entries[path] = count
     for path, count in entries.items():
         paths = read_manifest(loader.log, path, entries=count, columns=["path"])["path"].combine_chunks()
         if hidden[path]:
             hidden_paths = pa.array(list(hidden[path]), pa.string())
             paths = paths.filter(pc.invert(pc.is_in(paths, value_set=hidden_paths)))
         yield paths
+
+
+def _by_other_base(loader: Loader, version: int, state: StateManifest, url: str) -> pa.Array:
+    """The splits that are live at the version of a state whose manifests are gone.
+
+    A checkpoint leaves such a state if the one that it extends was deleted before it appeared; nobody relies
+    on it (PROTOCOL.md, "Retention"). Its token shows that other files describe the same version.
+    """
+    header = decode_header(state.extra, url)
+    token = header.own_token if header else None
+    missing = CorruptLogError(url, "a manifest that the state refers to is missing")
+    if token is None:
+        raise missing
+    try:
+        return loader.reload(version, token, frozenset({version})).files()["path"].combine_chunks()
+    except VersionNotFoundError:
+        raise missing from None  # cleaned up since it was listed: the caller lists again
 
 
 def _by_checkpoints(loader: Loader, listing: Listing, gone: ExpiredFiles) -> Iterable[pa.Array]:

@@ -41,6 +41,8 @@ from indextables.store import Store
 T = TypeVar("T")
 R = TypeVar("R")
 
+# How often the log is listed again when what a listing shows was cleaned up meanwhile.
+_LISTINGS = 3
 # How many damaged files are remembered, so that each is reported once.
 _MAX_WARNED = 1000
 
@@ -123,20 +125,27 @@ class Loader:
             CorruptLogError: there is no other base, or it describes another commit.
             VersionNotFoundError: the version was cleaned up.
         """
-        for segment in segments_at(self.log, full_listing(self.log), version):
-            start = segment.start
-            if start in unusable:
-                continue
-            try:
-                snapshot = self.load(segment)
-            except CorruptLogError:
-                continue
-            if token is None or snapshot.identity == token:
-                problem = (
-                    "a manifest is missing or damaged, so an earlier state and the versions after it are read"
-                )
-                _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
-                return replace(snapshot, fallback=Fallback(version, token, unusable | {start}))
+        listing = full_listing(self.log)
+        for _ in range(_LISTINGS):
+            for segment in segments_at(self.log, listing, version):
+                start = segment.start
+                if start in unusable:
+                    continue
+                try:
+                    snapshot = self.load(segment)
+                except CorruptLogError:
+                    continue
+                if token is None or snapshot.identity == token:
+                    problem = (
+                        "a manifest is missing or damaged, so an earlier state and the versions after it are "
+                        "read"
+                    )
+                    _warn_once(CorruptLogError(f"{self.log.url}/{state_folder(max(unusable))}", problem))
+                    return replace(snapshot, fallback=Fallback(version, token, unusable | {start}))
+            # What was listed may have been cleaned up: then there are other bases, or the version is gone.
+            before, listing = listing, full_listing(self.log)
+            if listing == before:
+                break
         raise CorruptLogError(
             self.log.url,
             f"version {version} cannot be read: a manifest of its state is missing or damaged, and no "
