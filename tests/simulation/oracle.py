@@ -89,6 +89,8 @@ class Oracle(Watcher):
     revived: set[int] = field(default_factory=set)
     # The states that a checkpoint was told of, with their tags.
     confirmed: dict[str, str] = field(default_factory=dict)
+    # Which operation wrote a state.
+    state_writers: dict[str, "Operation | None"] = field(default_factory=dict)
 
     # --- what the store reports ----------------------------------------------------------------------
 
@@ -102,6 +104,7 @@ class Oracle(Watcher):
         self._check_epoch(key, process, created=True)
         if state := _STATE.fullmatch(key):
             self.revived |= {int(state[1])} & self.forgotten
+            self.state_writers[key] = process.operation if process else None  # type: ignore[assignment]
         if match := _VERSION.fullmatch(key):
             self._version(int(match[1]), lines_of(data), process)
 
@@ -150,10 +153,15 @@ class Oracle(Watcher):
                 return
             version -= 1
 
-    @staticmethod
-    def _is_cleaning(key: str, process: Process) -> bool:
-        """Whether a deletion depends on the age of the file: not that of the object that tells the time."""
-        return bool(getattr(process.operation, "cleans", False)) and "/.clock-" not in key
+    def _is_cleaning(self, key: str, process: Process) -> bool:
+        """Whether a deletion depends on the age of the file.
+
+        That of the object that tells the time does not. Nor does that of a state by the operation that wrote it:
+        it takes the state back because its version is gone, whatever the clocks say (PROTOCOL.md, "Retention").
+        """
+        if "/.clock-" in key or self.state_writers.get(key, process) is process.operation:
+            return False
+        return bool(getattr(process.operation, "cleans", False))
 
     def state_confirmed(self, version: int) -> None:
         """A checkpoint was told that its state is there: from now on others may rely on it."""
@@ -189,9 +197,19 @@ class Oracle(Watcher):
         self._adopt(process)
 
     def was_read(self, key: str, process: Process | None) -> None:
-        """Until it writes its first split, a write belongs to the table that it reads."""
-        if process is not None and process.operation is not None and hasattr(process.operation, "rows"):
-            self._adopt(process)
+        """Until it writes its first split, a write belongs to the table that it reads.
+
+        If it listed the table before that one, it may begin with an earlier version than the newest. That is
+        allowed: the versions since are like those of writers at the same time, and are checked for conflicts.
+        """
+        operation: Operation | None = process.operation if process else None  # type: ignore[assignment]
+        if process is None or operation is None or not hasattr(operation, "rows"):
+            return
+        before = operation.epoch
+        self._adopt(process)
+        match = _STATE.fullmatch(key) or _VERSION.fullmatch(key)
+        if operation.epoch != before and process.name not in self.looked_since and match:
+            operation.seen = min(operation.seen, int(match[1]) + 1)
 
     def _adopt(self, process: Process) -> None:
         operation: Operation | None = process.operation  # type: ignore[assignment]
