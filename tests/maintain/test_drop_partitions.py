@@ -7,7 +7,7 @@ import pytest
 
 import indextables as it
 from indextables.errors import PredicateError
-from indextables.maintain.metadata_changes import drop_partitions
+from indextables.maintain.metadata_changes import drop_partitions, restore
 from tests.maintenance_tables import appended, ids, log_of, splits
 
 
@@ -110,3 +110,23 @@ def test_a_lost_race_asks_the_condition_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(log, "commit", commit)
     dropped = drop_partitions(log, "day >= 1")
     assert (dropped.splits, days(tmp_path)) == (1, [0])
+
+
+def test_splits_that_a_restore_brings_into_the_partition_are_dropped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restore keeps the split of day 0, and brings back that of day 1, which the drop has not seen."""
+    appended(tmp_path, 2)
+    drop_partitions(log_of(tmp_path), "day = 1")
+    log = log_of(tmp_path)
+    real, raced = log.commit, []
+
+    def commit(draft, base):
+        if not raced:
+            raced.append(restore(log_of(tmp_path), version=2))
+        return real(draft, base)
+
+    monkeypatch.setattr(log, "commit", commit)
+    dropped = drop_partitions(log, "day < 5")
+    assert raced[0].splits_restored == 1
+    assert (dropped.splits, days(tmp_path)) == (2, [])

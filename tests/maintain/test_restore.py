@@ -1,15 +1,18 @@
 """Restoring: the table is what it was, and its history is whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import indextables as it
-from indextables.errors import OptionError, SplitError, VersionNotFoundError
+from indextables.errors import CommitConflictError, OptionError, SplitError, VersionNotFoundError
+from indextables.log.conflict import Draft
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.merge import merge
 from indextables.maintain.metadata_changes import drop_partitions, restore
 from indextables.options import Options
+from tests.log_tables.build import gone
 from tests.maintenance_tables import TEXT, appended, ids, log_of
 
 
@@ -78,6 +81,56 @@ def test_a_version_that_never_was_is_refused(tmp_path: Path) -> None:
         restore(log_of(tmp_path), version=5)
     with pytest.raises(OptionError, match="give one of them"):
         restore(log_of(tmp_path))
+
+
+def remove_the_first_two(folder: Path) -> None:
+    log = log_of(folder)
+    base = log.snapshot()
+    sources = sorted(path for path in base.files()["path"].to_pylist() if path.startswith(("day=0", "day=1")))
+    log.commit(Draft(operation="DELETE", removes=tuple(gone(path) for path in sources)), base)
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda folder: drop_partitions(log_of(folder), "day = 0"),
+        remove_the_first_two,
+    ],
+    ids=["drop", "removal"],
+)
+def test_removing_a_split_that_a_restore_keeps_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Path], object]
+) -> None:
+    appended(tmp_path, 3)
+    log, real = log_of(tmp_path), TransactionLog.commit
+
+    def commit(self, draft, base):
+        monkeypatch.setattr(TransactionLog, "commit", real)
+        meanwhile(tmp_path)
+        return real(self, draft, base)
+
+    monkeypatch.setattr(TransactionLog, "commit", commit)
+    with pytest.raises(CommitConflictError):
+        restore(log, version=2)
+    assert it.open(tmp_path).version == 4
+
+
+def test_a_change_of_columns_conflicts_with_a_restore_that_only_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended(tmp_path, 3)
+    log, real = log_of(tmp_path), TransactionLog.commit
+
+    def commit(self, draft, base):
+        monkeypatch.setattr(TransactionLog, "commit", real)
+        row = {"id": 9, "day": 7, "message": "wider", "extra": 1}
+        it.write(tmp_path, [row], options={"mergeSchema": "true"})
+        return real(self, draft, base)
+
+    monkeypatch.setattr(TransactionLog, "commit", commit)
+    with pytest.raises(CommitConflictError, match="schema"):
+        restore(log, version=2)
+    assert "extra" in it.open(tmp_path).schema.names
 
 
 def test_rows_appended_meanwhile_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

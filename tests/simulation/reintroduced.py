@@ -234,6 +234,12 @@ def restores_do_not_conflict_with_purges(patch: Patch) -> None:
     patch.setattr(conflict, "_purge_problem", lambda *_: None)
 
 
+@_bug("restore-drop", None)
+def restores_do_not_rely_on_what_they_keep(patch: Patch) -> None:
+    """A restore succeeds though splits of its version were dropped meanwhile, since it does not add these."""
+    patch.setattr(conflict, "_removed_paths", lambda *_: set())
+
+
 @_bug("M2", 83)
 def a_path_added_again_counts_as_new(patch: Patch) -> None:
     """A live path that another engine adds again and that is removed then comes back in the next state."""

@@ -48,7 +48,9 @@ class Draft:
     user_metadata: str | None = None
     # Whether the splits that it adds were there before the operation began, as those of a restore.
     reuses_files: bool = False
-    # For an overwrite of some rows: whether splits that another overwrite added can have such rows.
+    # Paths of live splits that a restore leaves as they are, because its version has them.
+    retained_paths: pa.Array | None = None
+    # For a change of some rows: whether splits that an overwrite or a restore added can have such rows.
     replaces: Callable[[Sequence[Add]], bool] | None = None
 
     @property
@@ -60,15 +62,15 @@ class Draft:
 def check_conflicts(draft: Draft, base: Metadata, winners: Sequence[tuple[int, Sequence[Action]]]) -> None:
     """Raise if a version that was committed since the draft's base conflicts with it."""
     changes_metadata = draft.metadata is not None and _differs(draft.metadata, base)
-    removes = {remove.path for remove in draft.removes}
+    needed = {remove.path for remove in draft.removes} | _removed_paths(draft, winners)
     adds = {add.path for add in draft.adds}
     applications = {txn.app_id: txn.version for txn in draft.txns}
     for version, actions in winners:
         problem = None
         for action in actions:
             match action:
-                case Remove(path=path) if path in removes:
-                    problem = f"it removed {path}, which this operation replaces or removes too"
+                case Remove(path=path) if path in needed:
+                    problem = f"it removed {path}, which this operation replaces, removes or retains"
                 case Add(path=path) if path in adds:
                     problem = f"it added {path}, which this operation adds too"
                 case Add(path=path) if changes_metadata:
@@ -150,6 +152,18 @@ def _overwrite_problem(draft: Draft, mode: str, actions: Sequence[Action]) -> st
     return None
 
 
+def _removed_paths(draft: Draft, winners: Sequence[tuple[int, Sequence[Action]]]) -> set[str]:
+    """The paths among `retained_paths` that other commits removed."""
+    if draft.retained_paths is None:
+        return set()
+    removed = [action.path for _, actions in winners for action in actions if isinstance(action, Remove)]
+    return set(
+        draft.retained_paths.filter(
+            pc.is_in(draft.retained_paths, value_set=pa.array(removed, pa.string()))
+        ).to_pylist()
+    )
+
+
 def _purge_problem(draft: Draft, purge: CommitInfo) -> str | None:
     """Why a purge before this operation is a conflict; None if it is not."""
     if draft.reuses_files and draft.adds:
@@ -160,7 +174,8 @@ def _purge_problem(draft: Draft, purge: CommitInfo) -> str | None:
 def _metadata_problem(draft: Draft, base: Metadata, changed: Metadata) -> str | None:
     if changed.id != base.id:
         return "it replaced the table by another one"
-    if not draft.adds and draft.metadata is None:
+    # A restore restores the metadata of its version, even if it adds nothing.
+    if not draft.adds and draft.metadata is None and not draft.reuses_files:
         return None
     if changed.schema_string != base.schema_string:
         return "it changed the table's schema"

@@ -1,20 +1,27 @@
 """Commands that write no splits: RESTORE, DROP PARTITIONS and TRUNCATE TIME TRAVEL."""
 
 import time
+from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import CommitConflictError, OptionError, SplitError
+from indextables.errors import CommitConflictError, OptionError, SchemaError, SplitError
 from indextables.log.conflict import OVERWRITE, Draft, without_registry
 from indextables.log.format.actions import Add, Metadata
-from indextables.log.format.files import removes_of, to_adds
+from indextables.log.format.files import from_adds, removes_of, to_adds
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction_log import TransactionLog
-from indextables.maintain.listing import distinct_partitions, in_partitions, missing, partition_condition
+from indextables.maintain.listing import (
+    distinct_partitions,
+    in_partitions,
+    missing,
+    partition_condition,
+    typed_values,
+)
 from indextables.options import log as opt
-from indextables.predicate import to_sql
+from indextables.predicate import evaluate, to_sql
 from indextables.records import dataclass
 from indextables.source.companion import refuse_companion
 
@@ -38,7 +45,8 @@ def restore(
 ) -> RestoreResult:
     """Make an earlier version (or the newest one of a time, in milliseconds since 1970) the newest.
 
-    Splits that are appended concurrently stay: the order is then first the restore, then the append.
+    Splits that are appended concurrently stay: the order is then first the restore, then the append. That
+    splits of the version are removed concurrently is a conflict.
     """
     if (version is None) == (timestamp is None):
         raise OptionError("a restore needs a version or a time: give one of them")
@@ -59,6 +67,8 @@ def restore(
         metadata=metadata,
         parameters={"mode": OVERWRITE, "version": str(then.version)},
         reuses_files=True,
+        # Without splits that another commit removes, the new version would not be the restored one.
+        retained_paths=_paths(old.filter(pc.is_in(old["path"], value_set=_paths(new)))),
     )
     after = log.commit(draft, now)
     return RestoreResult(then.version, after.version, *figures)
@@ -141,8 +151,9 @@ class Dropped:
 def drop_partitions(log: TransactionLog, where: str) -> Dropped:
     """Drop the partitions for which a condition on partition columns is true.
 
-    If another commit changes the same splits meanwhile, the condition is evaluated again. Splits that are
-    appended concurrently stay: the order is then first the drop, then the append.
+    If another commit changes the same splits meanwhile, or an overwrite or a restore adds splits to the same
+    partitions, the condition is evaluated again. Splits that are appended concurrently stay: the order is
+    then first the drop, then the append.
     """
     attempts = log.options.get(opt.RETRY_ATTEMPTS)
     for attempt in range(1, attempts + 1):
@@ -161,10 +172,20 @@ def _drop(log: TransactionLog, where: str) -> Dropped:
     gone = in_partitions(snapshot, predicate)
     if not gone.num_rows:
         return Dropped()
+
+    def in_same(others: Sequence[Add]) -> bool:
+        added = from_adds(others, version=snapshot.version, timestamp=0)
+        try:
+            values = typed_values(added, snapshot.schema, snapshot.partition_columns)
+        except SchemaError:
+            return True  # The table has other partition columns by now.
+        return bool(pc.any(evaluate(predicate, values)).as_py())
+
     draft = Draft(
         operation=DROP,
         removes=removes_of(gone, timestamp=time.time_ns() // 1_000_000),
         parameters={"where": to_sql(predicate)},
+        replaces=in_same,
     )
     after = log.commit(draft, snapshot)
     total = pc.sum(gone["size"]).as_py() or 0
