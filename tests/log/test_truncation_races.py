@@ -1,6 +1,7 @@
 """Commits and readers while versions are truncated or cleaned up."""
 
 import os
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -220,6 +221,47 @@ def test_a_truncation_does_not_rely_on_a_state_that_its_writer_may_take_back(sto
     with suppress(StateExpiredError):
         a_log(store).checkpoint(compact=False)
     assert fresh(tmp_path / "t") == expected
+
+
+def test_a_checkpoint_of_a_table_that_was_deleted_leaves_the_state_of_the_next_one(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            shutil.rmtree(tmp_path / "t")
+            invalidate()
+            other = a_table(str(tmp_path / "t"))
+            append(other, "b.split")
+            other.truncate()
+        return answer
+
+    store.watch.after = after
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["b.split"]
+    assert (tmp_path / f"t/_transaction_log/state-v{1:020d}/_manifest.avro").exists()
+
+
+def test_a_checkpoint_of_a_version_that_is_gone_takes_its_state_back(store, tmp_path):
+    log = a_table(store)
+    append(log, "a.split")
+
+    def after(operation: str, path: str, answer: Any) -> Any:
+        if operation == "create" and path.startswith("state-v"):
+            store.watch.after = Watch().after
+            other = a_log(str(tmp_path / "t"))
+            append(other, "b.split")
+            other.checkpoint()
+            (tmp_path / "t/_transaction_log" / version_file(1)).unlink()
+        return answer
+
+    store.watch.after = after
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert not (tmp_path / f"t/_transaction_log/state-v{1:020d}/_manifest.avro").exists()
+    assert fresh(tmp_path / "t") == ["a.split", "b.split"]
 
 
 def test_cleaning_does_not_rely_on_a_state_that_its_writer_may_take_back(store, tmp_path):

@@ -9,6 +9,7 @@ sorted by partition, cut into manifests with tight bounds, and no tombstone is l
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol as Protocol_
 
 import msgspec
@@ -230,6 +231,7 @@ class _CreatedState:
     started_ms: tuple[int, int]
     # Whether it refers to manifests or filter bundles of the state before.
     extends: bool
+    data: bytes
 
 
 def _create_state(
@@ -257,11 +259,12 @@ def _create_state(
     extends = not compact or not _filter_paths(state).isdisjoint(b.path for b in snapshot.filter_bundles)
     if not _has_version(loader, snapshot) or (extends and not _has_base(loader, snapshot)):
         raise _base_expired(loader, snapshot)
-    written = loader.log.create(state_file(snapshot.version), encode_state(state, codec=codec, level=level))
+    data = encode_state(state, codec=codec, level=level)
+    written = loader.log.create(state_file(snapshot.version), data)
     metrics.record("indextables.state.write.compacted", float(compact))
     metrics.record("indextables.state.tombstone_count", len(state.tombstones))
     metrics.record("indextables.state.tombstone_ratio", len(state.tombstones) / max(state.num_files, 1))
-    return _CreatedState(state, compact, written, started_ms, extends)
+    return _CreatedState(state, compact, written, started_ms, extends, data)
 
 
 def _filter_paths(state: StateManifest) -> set[str]:
@@ -288,7 +291,11 @@ def _check_state(loader: Loader, snapshot: Snapshot, created: _CreatedState, env
     state would describe a version that is not in the log.
     """
     if not _has_version(loader, snapshot):
-        loader.log.delete([state_file(snapshot.version)])
+        path = state_file(snapshot.version)
+        # A table made anew may have a state of this number by now, which must stay.
+        with suppress(ObjectMissingError):
+            if loader.log.get(path) == created.data:
+                loader.log.delete([path])
         raise _base_expired(loader, snapshot)
     state = created.state
     elapsed_ms = max(now - then for now, then in zip(_clocks_ms(env), created.started_ms, strict=True))
