@@ -175,7 +175,9 @@ class Write(Operation):
             other = oracle.writers[row]
             if partitioned and not self._covers(oracle.partition(row)):
                 continue
-            at = versions.get(other, -1)
+            at = versions.get(other)
+            if at is None:  # It was there when the run began, or when this table took the place of another.
+                at = next(record.version for record in oracle.truth if row in oracle.rows(record))
             if at < self.seen:
                 return f"row {row} of an earlier version was not replaced"
             if isinstance(other, Write) and other.mode is Mode.OVERWRITE:
