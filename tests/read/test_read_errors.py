@@ -48,7 +48,7 @@ def test_rows_that_do_not_fit_the_schema_name_file_and_column(table: Path) -> No
                 line["metaData"]["schemaString"] = json.dumps(schema)
         version.write_text("".join(json.dumps(line) + "\n" for line in lines))
     invalidate()
-    with pytest.raises(SplitError, match=rf"{name}: the column word holds string .*int32"):
+    with pytest.raises(SplitError, match=rf"{name}: the column word has the type string, .*int32"):
         it.open(table).scan()
 
 

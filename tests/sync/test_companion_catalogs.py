@@ -110,7 +110,7 @@ def test_a_fixed_metadata_file_is_not_followed_and_read_as_it_is_named(table, tm
     with pytest.raises(OptionError, match="the metadata file of one version of an Iceberg table"):
         indextables.companion(first, at=index, every=1, stop=Event())
     table.append(rows(3))
-    with pytest.raises(SourceError, match=r"name it in companion\.sourceMetadataFile"):
+    with pytest.raises(SourceError, match=r"set companion\.sourceMetadataFile"):
         found(index, **LATEST)
     newest = {"companion.sourceMetadataFile": table.metadata_location}
     assert found(index, **LATEST, **newest) == [1, 2, 3]
