@@ -177,7 +177,8 @@ class World:
                 surprising = False  # It was suspended between two looks at a clock, and deleted nothing.
             if isinstance(error, OutcomeUnknownError) and self.settings.get("cloud.maxRetries") == "0":
                 # The store said that an object is there, and it was deleted before it could be read back. What
-                # that means is not known, and to try again was not allowed (PROTOCOL.md, "What is needed").
+                # that means is not known, and to try again was not allowed (see
+                # PROTOCOL.md, "What is needed of a store").
                 surprising = False
             if surprising and not process.faults and began == oracle.epoch and not oracle.excused:
                 self.fail(f"{operation} fails though no call of it did: {error}")
