@@ -71,6 +71,8 @@ class Operation:
     writes: ClassVar[bool] = False
     # Whether all that it deletes depends on the age of files.
     cleans: ClassVar[bool] = False
+    # Whether it reads the newest version anew when another process was faster, whatever table that is of then.
+    begins_again: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return self.kind
@@ -409,6 +411,7 @@ class Truncate(Operation):
     """All versions before the newest go."""
 
     cleans: ClassVar[bool] = True
+    begins_again: ClassVar[bool] = True
 
     def run(self, world: "World", process: Process) -> int | None:
         truncate(open_log(process, self.parsed(world)))
@@ -419,6 +422,7 @@ class Truncate(Operation):
 class Checkpoint(Operation):
     """A state is written."""
 
+    begins_again: ClassVar[bool] = True
     compact: bool = False
 
     def run(self, world: "World", process: Process) -> int | None:

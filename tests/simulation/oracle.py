@@ -288,6 +288,10 @@ class Oracle(Watcher):
             operation.epoch = self.epoch  # There was no table when it began, so it belongs to none.
         elif process.name not in self.looked_since or self._was_sent_before(self.epoch):
             self.excused = True
+        elif operation.begins_again:
+            # Its empty version carries a state, and follows the version of this table that it has just read,
+            # as PROTOCOL.md, "Lineage", wants it. It relies on no row of the other table.
+            operation.epoch, operation.seen = self.epoch, self.first_versions
         elif created and match and operation.all_or_nothing:
             self.fail(f"{operation} made {key} of another table than the one it read")
 
