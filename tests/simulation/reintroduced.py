@@ -234,7 +234,7 @@ def restores_do_not_conflict_with_purges(patch: Patch) -> None:
     patch.setattr(conflict, "_purge_problem", lambda *_: None)
 
 
-@_bug("restore-drop", None)
+@_bug("restore-drop", 11480)
 def restores_do_not_rely_on_what_they_keep(patch: Patch) -> None:
     """A restore succeeds though splits of its version were dropped meanwhile, since it does not add these."""
     patch.setattr(conflict, "_removed_paths", lambda *_: set())
