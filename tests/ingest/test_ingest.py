@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -238,6 +239,43 @@ def test_a_partition_has_splits_of_the_target_size(tmp_path: Path) -> None:
         *full, _ = [size / (2 << 20) for size in own["size"].to_pylist()]
         assert full
         assert all(0.8 < share < 1.2 for share in full), full
+
+
+def test_a_split_has_the_target_size_though_later_rows_compress_less(tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    texts = [generator.bytes(100).hex() for _ in range(40_000)]
+    batches = [
+        pa.record_batch({"id": range(100_000), "text": ["x"] * 100_000}),
+        # The change is within a batch, too.
+        pa.record_batch({"id": range(50_000), "text": ["x"] * 20_000 + texts[:30_000]}),
+        pa.record_batch({"id": range(10_000), "text": texts[30_000:]}),
+    ]
+    options = {"write.optimizeWrite.targetSplitSize": "2M"}
+    sizes = it.write(tmp_path, pa.Table.from_batches(batches), options=options).files()["size"].to_pylist()
+    first, *full, _ = [size / (2 << 20) for size in sizes]
+    assert first < 2
+    assert all(0.8 < share < 1.2 for share in full), full
+
+
+def test_a_partition_has_the_target_size_after_one_whose_rows_compress_more(tmp_path: Path) -> None:
+    generator = np.random.default_rng(6)
+    texts = ["alive"] * 100_000 + [generator.bytes(100).hex() for _ in range(30_000)]
+    kinds = ["heartbeat"] * 100_000 + ["message"] * 30_000
+    options = {"write.optimizeWrite.targetSplitSize": "2M"}
+    table = it.write(tmp_path, {"kind": kinds, "text": texts}, partition_by=["kind"], options=options)
+    files = table.files()
+    own = files.filter(pa.array("kind=message/" in path for path in files["path"].to_pylist()))
+    *full, _ = [size / (2 << 20) for size in own["size"].to_pylist()]
+    assert full
+    assert all(0.8 < share < 1.2 for share in full), full
+
+
+@pytest.mark.parametrize("target", ["1", "100", "16K"])
+def test_a_target_below_the_size_of_any_split_makes_few_splits(tmp_path: Path, target: str) -> None:
+    rows = {f"c{n}": [f"word{n} {row}" for row in range(60)] for n in range(30)}
+    table = it.write(tmp_path, rows, options={"write.optimizeWrite.targetSplitSize": target})
+    assert table.files().num_rows <= 3
+    assert table.scan(columns=["c0"])["c0"].to_pylist() == rows["c0"]
 
 
 @pytest.mark.parametrize("longest", [1, 5000])

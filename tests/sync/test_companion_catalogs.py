@@ -1,6 +1,7 @@
 """Companion indexes of tables that an Iceberg catalog knows, found by their names in it."""
 
 import json
+import traceback
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
@@ -72,12 +73,23 @@ def test_an_index_of_a_table_of_a_catalog_follows_its_name(table, uri, tmp_path)
     assert found(index) == [2, 3]
     with pytest.raises(SourceNotFoundError, match=r"the Iceberg catalog 'prod' has no table 'db\.nothing'"):
         indextables.companion("db.nothing", at=tmp_path / "other", **catalog)
-    with pytest.raises(SourceError, match=r"cannot be asked for the table 'db\.events'.*iceberg\.uri"):
+    with pytest.raises(SourceError, match=r"did not return the table 'db\.events'.*iceberg\.uri"):
         indextables.companion("db.events", at=index)
     with pytest.raises(OptionError, match="a type and a warehouse describe a catalog"):
         indextables.companion("db.events", at=index, warehouse="w")
     with pytest.raises(OptionError, match="a catalog is for sources of the format iceberg only"):
         indextables.companion(tmp_path, at=tmp_path / "other", format="delta", **catalog)
+
+
+@pytest.mark.parametrize(
+    "where", ["mysql://reader:open-sesame@127.0.0.1/db", "sqlite:///reader:open-sesame@/db"]
+)
+def test_an_error_of_a_catalog_does_not_show_the_password_of_its_address(tmp_path, where):
+    options = {"iceberg.uri": where}
+    with pytest.raises(SourceError, match="the Iceberg catalog 'prod' did not return the table") as caught:
+        indextables.companion("db.events", at=tmp_path / "index", catalog="prod", options=options)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "open-sesame" not in shown
 
 
 def test_the_clauses_of_a_catalog_are_those_of_the_statement(table, uri, tmp_path, capsys):

@@ -4,9 +4,11 @@ import io
 import shutil
 import tempfile
 import uuid
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,9 +41,17 @@ _UNMEASURED = 0.3
 # The share of a split that is taken at once, and the one that is not worth another step.
 _STEP = 0.25
 _TOLERANCE = 0.01
+# Rows are compared at so many places of a step, so many at each, and measured again if their density differs
+# by this factor: so many of them, and at most so often for one split.
+_PLACES = 8
+_PLACE_ROWS = 200
+_OTHER_DENSITY = 1.7
+_OTHER_ROWS = 2_000
+_MAX_MEASURES = 8
 
 Values = tuple[str | None, ...]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
+SizeOf = Callable[[Sequence[pa.RecordBatch]], int]
 
 
 class Spool:
@@ -161,23 +171,25 @@ class _RowStream:
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = (batch for batch in batches if batch.num_rows)
-        self._rest: pa.RecordBatch | None = None
+        self._next: deque[pa.RecordBatch] = deque()
 
     def has_more(self) -> bool:
         """Whether there are more rows."""
-        if self._rest is None:
-            self._rest = next(self._batches, None)
-        return self._rest is not None
+        if not self._next:
+            self._next.extend(islice(self._batches, 1))
+        return bool(self._next)
 
     def take(self, weight: int) -> pa.RecordBatch | None:
         """The next rows of one batch, of at most about a weight, and at least one row; None at the end."""
         if not self.has_more():
             return None
-        batch, self._rest = self._rest, None
-        assert batch is not None
-        rows = max(1, batch.num_rows * weight // _weight(batch))
+        batch = self._next.popleft()
+        return self.split(batch, max(1, batch.num_rows * weight // _weight(batch)))
+
+    def split(self, batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+        """The first rows of a batch that was taken; the others are the next ones again."""
         if rows < batch.num_rows:
-            self._rest = batch.slice(rows)
+            self._next.appendleft(batch.slice(rows))
         return batch.slice(0, rows)
 
 
@@ -200,34 +212,86 @@ class _Sample:
             self._rows += rows
 
 
-class _SizeRatio:
-    """The size of splits relative to the weight of their rows.
+def _density(batch: pa.RecordBatch) -> float:
+    """The size of rows that LZ4 compressed, relative to their weight.
 
-    It is measured on a sample, once a split has so many rows that it could reach its target, and then on
-    each split that was filled.
+    It costs little. Rows of another density make splits of another size.
+    """
+    sink = pa.MockOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        start = sink.size()
+        stream.write_batch(batch)
+    return float(sink.size() - start) / _weight(batch)
+
+
+def _densities(batch: pa.RecordBatch) -> Iterator[tuple[int, float]]:
+    """The density of rows at several places of a batch, with the number of the first row."""
+    rows = min(_PLACE_ROWS, batch.num_rows)
+    step = max(batch.num_rows // _PLACES, rows)
+    for start in range(0, batch.num_rows - rows + 1, step):
+        yield start, _density(batch.slice(start, rows))
+
+
+class _SizeRatio:
+    """The size of splits relative to the weight of their rows, besides the size of a split with one row.
+
+    It is measured on a sample, once a split has so many rows that it could reach its target; on other rows,
+    where their density is another one; and on each split that was filled with rows of one density.
     """
 
     def __init__(self, target: int) -> None:
         self._target = target
+        self._overhead = 0
         self._ratio: float | None = None
+        self._density = 0.0
 
     @property
     def is_unknown(self) -> bool:
         """Whether nothing was measured yet."""
         return self._ratio is None
 
-    def room(self, weight: int) -> int:
-        """The weight of the rows that may follow in a split of a weight; 0 if it has its size."""
+    @property
+    def _size_of_rows(self) -> int:
+        """The size of the rows of a split, without what every split has: at least as much as that."""
+        return max(self._target - self._overhead, self._overhead, 1)
+
+    def size(self, weight: int) -> float:
+        """The estimated size of rows."""
+        return weight * (self._ratio or 0.0)
+
+    def room(self, weight: int, size: float) -> int:
+        """The weight of the rows that may follow in a split; 0 if it has its size."""
         if self._ratio is None:
-            return max(0, int(_UNMEASURED * self._target) - weight)
-        left = int(self._target / self._ratio) - weight
+            return max(0 if weight else 1, int(_UNMEASURED * self._target) - weight)
+        left = self._size_of_rows - size
+        if weight and left <= _TOLERANCE * size:
+            return 0
         # Rows are taken in steps: what rows weigh differs, and within a batch it is not visible.
-        step = int(_STEP * self._target / self._ratio)
-        return min(left, max(step, 1)) if left > _TOLERANCE * weight else 0
+        return max(1, int(min(left, _STEP * self._size_of_rows) / self._ratio))
+
+    def change(self, batch: pa.RecordBatch) -> int | None:
+        """How many rows of a batch have the density of those that were measured; None for all of them.
+
+        Those are the rows up to the last place before one with another density.
+        """
+        rows = 0
+        for start, density in _densities(batch):
+            if not self._density / _OTHER_DENSITY <= density <= self._density * _OTHER_DENSITY:
+                return rows
+            rows = start + min(_PLACE_ROWS, batch.num_rows)
+        return None
+
+    def measure(self, batches: Sequence[pa.RecordBatch], weight: int, size_of: SizeOf) -> None:
+        """Measure rows of this weight."""
+        first = batches[0]
+        if not self._overhead:
+            self._overhead = size_of([first.slice(0, 1)])
+        self._density = _density(first.slice(0, _PLACE_ROWS))
+        self.correct(size_of(batches), weight)
 
     def correct(self, size: int, weight: int) -> None:
-        """Measure a split."""
-        self._ratio = size / weight
+        """Take the size of a split with rows of this weight."""
+        self._ratio = max(size - self._overhead, 1) / weight
 
 
 class SplitUploads:
@@ -264,29 +328,41 @@ class SplitUploads:
             path = split_path(self._named(values), f"part-{uuid.uuid4()}.split")
             started_ms = local_time_ms()
             with self._store.open_upload(path) as sink, self._writer(sink, values) as writer:
-                weight = self._fill(writer, values, rows)
+                weight, is_uniform = self._fill(writer, values, rows)
                 built = writer.finish()
-            if rows.has_more():  # else the split was not filled, and tells little about larger ones
+            # A split that was not filled says little about larger ones.
+            if rows.has_more() and is_uniform:
                 self._ratio.correct(built.size, weight)
             self._uploaded.append(path)
             yield add_action(path, built, data_change=True, started_ms=started_ms)
 
-    def _fill(self, writer: SplitWriter, values: Values, rows: "_RowStream") -> int:
-        """Write rows until the split has its size; returns their weight."""
-        weight, sample = 0, _Sample()
-        while (room := self._ratio.room(weight)) and (batch := rows.take(room)) is not None:
-            writer.write(batch)
-            weight += _weight(batch)
+    def _fill(self, writer: SplitWriter, values: Values, rows: "_RowStream") -> tuple[int, bool]:
+        """Write rows until the split has its size; returns their weight, and whether they are alike."""
+        weight, size, measures, sample = 0, 0.0, 0, _Sample()
+        size_of = partial(self._size_of, values)
+        while (room := self._ratio.room(weight, size)) and (batch := rows.take(room)) is not None:
             if self._ratio.is_unknown:
                 sample.add(batch)
-                if not self._ratio.room(weight):
-                    self._ratio.correct(self._size_of(sample, values), sample.weight)
-        return weight
+            elif measures < _MAX_MEASURES and (alike := self._ratio.change(batch)) is not None:
+                if not alike:
+                    measures += 1
+                    part = batch.slice(0, _OTHER_ROWS)
+                    self._ratio.measure([part], _weight(part), size_of)
+                batch = rows.split(batch, alike)
+                if not alike:
+                    continue
+            writer.write(batch)
+            weight += _weight(batch)
+            size += self._ratio.size(_weight(batch))
+            if self._ratio.is_unknown and not self._ratio.room(weight, size):
+                self._ratio.measure(sample.batches, sample.weight, size_of)
+                size = self._ratio.size(weight)
+        return weight, not measures
 
-    def _size_of(self, sample: "_Sample", values: Values) -> int:
-        """The size of a split of a sample."""
+    def _size_of(self, values: Values, batches: Sequence[pa.RecordBatch]) -> int:
+        """The size of a split with these rows."""
         with self._writer(io.BytesIO(), values) as writer:
-            for batch in sample.batches:
+            for batch in batches:
                 writer.write(batch)
             return writer.finish().size
 

@@ -66,7 +66,9 @@ ICEBERG_URI: Option[str | None] = option(
     "iceberg.uri",
     optional_text,
     None,
-    "URI of the Iceberg catalog of a companion index's source. It is not recorded in the index.",
+    "URI of the Iceberg catalog of a companion index's source. It can contain a password: it is treated as a "
+    "secret, and not recorded in the index.",
+    secret=True,
     default_text="pyiceberg's configuration of the catalog",
 )
 ICEBERG_TOKEN: Option[str | None] = option(

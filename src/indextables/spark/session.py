@@ -19,7 +19,7 @@ _SOCKETS = "spark.python.unix.domain.socket.enabled"
 # Spark's own pattern of names of secrets, extended: Spark shows the values of all other settings.
 _SECRETS = (
     "secret|password|token(?!izer)|access[.]?key|account[.]?key|encryption[.]?key|private[.]?key|connection[.]?string|"
-    "fs[.]azure[.]sas|[.]credential$"
+    "fs[.]azure[.]sas|[.]credential$|iceberg[.]uri$"
 )
 _REDACTION = "spark.redaction.regex"
 _SQL_REDACTION = "spark.sql.redaction.options.regex"

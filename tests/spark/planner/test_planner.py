@@ -413,6 +413,22 @@ def test_opening_in_the_background_ends_with_the_step_that_is_under_way(monkeypa
     assert steps[4:] == [("c", 0)]
 
 
+def test_opening_in_the_background_goes_on_after_any_error():
+    steps = []
+
+    def fail():
+        steps.append("failed")
+        yield
+        raise ValueError("unexpected")
+
+    background = inline._Background()
+    background.run(fail)
+    background.wait()
+    background.run(lambda: iter([steps.append("next")]))
+    background.wait()
+    assert steps == ["failed", "next"]
+
+
 def test_a_limit_is_answered_from_the_first_splits(many):
     reply, blobs = ask("plan", {**SEARCH, "limit": 3}, many)
     assert [part["kind"] for part in reply["partitions"]] == ["answer"]

@@ -98,13 +98,13 @@ def table_of_catalog(catalog: Mapping[str, str], name: str, options: Options) ->
         raise SourceNotFoundError(
             f"{shown} has no table {name!r} ({error}); give namespace and name"
         ) from None
-    except Exception as error:
-        # Each kind of catalog raises the errors of its own client library.
+    except Exception as error:  # noqa: BLE001 - each kind of catalog raises errors of its own client library
+        # Their messages can contain the URI with its password, a token, or all properties.
         raise SourceError(
-            f"{shown} cannot be asked for the table {name!r} ({type(error).__name__}: {error}); iceberg.uri, "
-            "iceberg.token and iceberg.credential say where it is and who reads it, or pyiceberg's "
-            f"configuration of the catalog {catalog['name']!r}"
-        ) from error
+            f"{shown} did not return the table {name!r} ({type(error).__name__}); iceberg.uri, iceberg.token "
+            "and iceberg.credential, or pyiceberg's configuration of the catalog, say where it is and who "
+            "reads it: check them; pyiceberg's `load_catalog` shows the whole error"
+        ) from None
     return table.location(), table.metadata_location
 
 

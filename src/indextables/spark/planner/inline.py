@@ -11,7 +11,6 @@ from functools import partial
 import pyarrow as pa
 
 from indextables.cache import Cache
-from indextables.errors import IndexTablesError
 from indextables.log.snapshot import Snapshot
 from indextables.options import Options, reading
 from indextables.predicate import to_sql
@@ -153,8 +152,14 @@ class _Background:
         with self._lock:
             self._next = work
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="indextables-open", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="indextables-open", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    self._next = None
+                    _logger.debug("no thread opens splits in the background: %s", error)
+                else:
+                    self._thread = thread
 
     def stop(self) -> None:
         """Stop the current work after its current step."""
@@ -185,7 +190,7 @@ class _Background:
                     # Calls of the planner have priority: they get at least half of the interpreter's time.
                     time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
                     began = time.monotonic()
-            except (IndexTablesError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - opening ahead only saves time; a query reports errors
                 _logger.debug("splits were not opened in the background: %s", error)
 
 
