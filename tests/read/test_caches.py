@@ -2,6 +2,7 @@
 
 import importlib
 import multiprocessing
+import os
 import pickle
 from collections import Counter
 from dataclasses import replace
@@ -82,15 +83,27 @@ def _count_in_child(folder, cache, answer):
     answer.put(found(table, "all"))
 
 
-def test_a_forked_child_reads_with_handles_of_its_own(table, tmp_path):
+def _read_and_fork(folder, cache, answer):
+    table = opened(folder, [], cache)
     assert found(table, "all") == 4
     fork = multiprocessing.get_context("fork")
-    answer = fork.Queue()
-    child = fork.Process(target=_count_in_child, args=(tmp_path / "t", tmp_path / "cache", answer))
+    child = fork.Process(target=_count_in_child, args=(folder, cache, answer))
     child.start()
-    assert answer.get(timeout=60) == 4
-    child.join()
-    assert child.exitcode == 0
+    child.join(timeout=60)
+    if child.exitcode is None:
+        child.kill()
+    os._exit(0 if child.exitcode == 0 else 1)
+
+
+def test_a_forked_child_reads_with_handles_of_its_own(table, tmp_path):
+    # The process that forks is a new one: this one has threads of other tests, whose locks a child would inherit.
+    spawn = multiprocessing.get_context("spawn")
+    answer = spawn.Queue()
+    parent = spawn.Process(target=_read_and_fork, args=(tmp_path / "t", tmp_path / "cache", answer))
+    parent.start()
+    assert answer.get(timeout=120) == 4
+    parent.join(timeout=60)
+    assert parent.exitcode == 0
 
 
 def test_a_small_cache_still_answers(table):
