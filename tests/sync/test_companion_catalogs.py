@@ -46,7 +46,7 @@ def table(tmp_path: Path, uri: str) -> Table:
     return created
 
 
-def found(index: Path, **options: str) -> list[int]:
+def matching_ids(index: Path, **options: str) -> list[int]:
     opened = indextables.open(index, options=options)
     return sorted(opened.scan(["id"], where="message INDEXQUERY 'disk'").column(0).to_pylist())
 
@@ -62,15 +62,15 @@ def test_an_index_of_a_table_of_a_catalog_follows_its_name(table, uri, tmp_path)
     assert json.loads(configuration["companion.catalog"]) == {"name": "prod", "type": "sql"}
     assert not any("never recorded" in text or uri in text for text in configuration.values())
     table.append(rows(3))
-    assert found(index) == [1, 2]
-    assert found(index, **LATEST, **place) == [1, 2, 3]
+    assert matching_ids(index) == [1, 2]
+    assert matching_ids(index, **LATEST, **place) == [1, 2, 3]
     # The name of the catalog is as in the last sync.
     again = indextables.companion("db.events", at=index, options=place)
     assert (again.status, again.files_indexed) == ("success", 1)
     table.delete("id = 1")
-    assert found(index, **LATEST, **place) == [2, 3]
+    assert matching_ids(index, **LATEST, **place) == [2, 3]
     assert indextables.companion("db.events", at=index, options=place).status == "success"
-    assert found(index) == [2, 3]
+    assert matching_ids(index) == [2, 3]
     with pytest.raises(SourceNotFoundError, match=r"the Iceberg catalog 'prod' has no table 'db\.nothing'"):
         indextables.companion("db.nothing", at=tmp_path / "other", **catalog)
     with pytest.raises(SourceError, match=r"did not return the table 'db\.events'.*iceberg\.uri"):
@@ -123,10 +123,10 @@ def test_a_fixed_metadata_file_is_not_followed_and_read_as_it_is_named(table, tm
         indextables.companion(first, at=index, every=1, stop=Event())
     table.append(rows(3))
     with pytest.raises(SourceError, match=r"set companion\.sourceMetadataFile"):
-        found(index, **LATEST)
+        matching_ids(index, **LATEST)
     newest = {"companion.sourceMetadataFile": table.metadata_location}
-    assert found(index, **LATEST, **newest) == [1, 2, 3]
-    assert found(index, **newest) == [1, 2]
+    assert matching_ids(index, **LATEST, **newest) == [1, 2, 3]
+    assert matching_ids(index, **newest) == [1, 2]
 
 
 def test_a_follower_sets_roots_and_reports_what_changed(table, uri, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import base64
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -283,15 +283,14 @@ def close_source_readers() -> None:
     _readers.clear()
 
 
-class Positions:
+class Positions(Protocol):
     """The positions in their file of rows by number: `numbers`, or all from `start` to before `end`."""
 
     def __call__(self, start: int, end: int, numbers: Ints | None) -> Ints:
         """The positions, ascending."""
-        raise NotImplementedError
 
 
-class StoredPositions(Positions):
+class StoredPositions:
     """Positions that a companion split stores; `rows` reads its column of positions."""
 
     def __init__(self, rows: RowReader) -> None:
@@ -308,7 +307,7 @@ class StoredPositions(Positions):
         return positions
 
 
-class RemainingPositions(Positions):
+class RemainingPositions:
     """Positions of the rows of one file that are not deleted."""
 
     def __init__(self, records: int, deleted: Ints) -> None:
