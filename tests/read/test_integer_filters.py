@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import indextables
 from indextables import metrics, read
 from indextables.options import Options
-from indextables.predicate import Column, Compare, In, Op
+from indextables.predicate import Column, Compare, In, Op, Or
 from indextables.read.split_source import close_splits
 from indextables.read.table_context import SKIPPED
 from indextables.split.footer import FilterPlace, read_footer
@@ -132,7 +132,7 @@ def conditions():
 
 
 @pytest.mark.parametrize("condition", list(conditions()))
-def test_conditions_on_integers_give_the_same_rows_with_filters_and_without(tables, condition):
+def test_conditions_on_integers_give_the_same_foundwith_filters_and_without(tables, condition):
     answers = [
         indextables.open(tables / name).scan(columns=["big"], where=condition)["big"].to_pylist()
         for name in ("with", "without", "bundled")
@@ -153,3 +153,23 @@ def test_splits_without_an_integer_are_skipped(tables, tmp_path, name):
         before = metrics.figures()[SKIPPED].total if SKIPPED in metrics.figures() else 0
         assert read.count(table.snapshot, table.store, table.options, where=condition) == 1
         assert metrics.figures()[SKIPPED].total - before >= SPLITS - 2, condition
+
+
+@pytest.mark.parametrize("micros", [-62_135_600_000_000_000, 253_402_300_800_000_000, 2**62])
+def test_moments_that_python_has_no_object_for_are_compared(tmp_path, micros):
+    kind = pa.timestamp("us", tz="UTC")
+    moments = pa.array([micros, 0, None, micros], pa.int64()).cast(kind)
+    names = pa.array(["a", "b", "c", "d"])
+    indextables.write(tmp_path / "t", pa.table({"at": moments, "name": names, "n": pa.array(range(4))}))
+    table = indextables.open(tmp_path / "t")
+    moment, column = pa.scalar(micros, pa.int64()).cast(kind), Column(("at",))
+    equal, listed = Compare(Op.EQ, column, moment), In(column, (moment, moment))
+    named = Compare(Op.EQ, Column(("name",)), pa.scalar("c"))
+    for condition, expected in (
+        (equal, [0, 3]),
+        (listed, [0, 3]),
+        (Or((equal, named)), [0, 2, 3]),
+        (Or((listed, named)), [0, 2, 3]),
+    ):
+        found = read.scan(table._snapshot, table._log.store, Options(), columns=["n"], where=condition)
+        assert sorted(found.read_all()["n"].to_pylist()) == expected

@@ -153,10 +153,10 @@ def test_sentinel_timestamps_are_compared_as_spark_compares_them(spark, tmp_path
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         rows = " UNION ALL ".join(
-            f"SELECT {i} id, {text} at, cast({text} AS TIMESTAMP_NTZ) local"
+            f"SELECT {i} id, 'c{i}' name, {text} at, cast({text} AS TIMESTAMP_NTZ) local"
             for i, text in enumerate(SENTINELS)
         )
-        data = spark.sql(f"{rows} UNION ALL SELECT 99, NULL, NULL").coalesce(1)
+        data = spark.sql(f"{rows} UNION ALL SELECT 99, 'c99', NULL, NULL").coalesce(1)
         path = str(tmp_path / "sentinels")
         data.write.format("indextables").save(path)
         spark.read.format("indextables").load(path).createOrReplaceTempView("sentinels")
@@ -174,6 +174,8 @@ def test_sentinel_timestamps_are_compared_as_spark_compares_them(spark, tmp_path
             f"at BETWEEN {SENTINELS[2]} AND {SENTINELS[0]}",
         ]
         conditions += [f"local <= cast({SENTINELS[0]} AS TIMESTAMP_NTZ)"]
+        conditions += [f"at = {each} OR name = 'c2'" for each in SENTINELS]
+        conditions += [f"at IN ({listed}) OR name = 'c99'", f"NOT (at = {SENTINELS[3]} AND name = 'c3')"]
         for condition in conditions:
             found, expected = (
                 sorted(r.id for r in spark.sql(f"SELECT id FROM {view} WHERE {condition}").collect())

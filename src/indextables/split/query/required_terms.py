@@ -27,7 +27,7 @@ from indextables.predicate.query_tree import (
     Term,
 )
 from indextables.records import dataclass
-from indextables.schema.type_info import TypeKind, kind_of
+from indextables.schema.type_info import NUMERIC, TypeKind, kind_of
 from indextables.split.footer import Footer, is_tail_cached, read_ranges
 from indextables.split.index.term_filter import FILTER_KINDS, TermFilter, TermProbe, integer_probes, probes
 from indextables.split.index.tokenizers import tokenize, tokenize_prefix
@@ -172,7 +172,8 @@ def _equal(column: Column, values: pa.Array, mapping: Mapping) -> Requirement | 
     if len(column.path) > 1 or field is None or not len(values):
         return None
     if field.kind is Kind.I64:
-        return _integers(field, values)
+        # Timestamps are fields of integers, too, but have no filter, and Python no objects for all of them.
+        return _integers(field, values) if kind_of(values.type) in NUMERIC else None
     if kind_of(values.type) is not TypeKind.STRING:
         return None
     texts = values.to_pylist()
@@ -237,7 +238,7 @@ def _integers(field: Field, values: pa.Array) -> Requirement | None:
     """One of the integers is in the field; None unless each value equals exactly one integer."""
     integers: list[int] = []
     for value in values.unique().to_pylist():
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        if not isinstance(value, int | float | Decimal):
             return None
         if not isfinite(value) or value != int(value) or not -_LIMIT <= value < _LIMIT:
             return None
