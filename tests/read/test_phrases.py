@@ -4,11 +4,15 @@ import random
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import indextables
 from indextables.predicate import Column, Not, Search, SearchKind
+from indextables.predicate.query_tree import Phrase, Prefix, QueryLeaf, Term
 from indextables.split.index.tokenizers import Token
+from indextables.split.mapping import Field, Kind
+from indextables.split.query.row_matcher import TextColumn, TokenTable, match_text
 from indextables.split.query.text_queries import matches_with_slop
 from tests.read.read_oracle import sloppy
 from tests.read.read_tables import opened
@@ -82,3 +86,41 @@ def test_the_page_shows_from_which_slop_on_a_text_matches(tmp_path):
         for slop in range(6):
             expected = bool(least) and slop >= int(least)
             assert table.search(f'"{phrase}"~{slop}', field="p").num_rows == expected, (phrase, text, slop)
+
+
+def test_regular_expressions_find_in_texts_what_their_tokens_say(seed):
+    rng = random.Random(seed)
+    # Separators of one tokenizer, the other or both; letters beyond ASCII whose case is ASCII; a null.
+    pieces = [
+        "ab",
+        "A",
+        "b_c",
+        "ab.c",
+        "x1",
+        "a" * 40,
+        "Kelvin",
+        "\u212aelvin",
+        "\u017f",
+        "\u00e4b",
+        "\u0301",
+    ]
+    blanks = [" ", "-", "_", "\t", "\n", "\x0b", "\x00", "\u00a0", "  ", "(", "\\", ""]
+
+    def text(longest):
+        parts = [rng.choice(pieces) + rng.choice(blanks) for _ in range(rng.randint(0, longest))]
+        return rng.choice(["", " ", "."]) + "".join(parts)
+
+    texts = pa.array([*(text(6) for _ in range(300)), None, ""], rng.choice([pa.string(), pa.large_string()]))
+    for tokenizer in ("default", "whitespace", "en_stem", "cjk", "ngram", "raw"):
+        field = Field("t", "t:t", Kind.TEXT, tokenizer=tokenizer)
+        column, tokens = TextColumn(texts, field), TokenTable.tokenize(texts.to_pylist(), field)
+        for _ in range(60):
+            query = text(3) or "ab"
+            leaves: list[QueryLeaf] = [
+                Term(query),
+                Prefix(query),
+                Phrase(query),
+                Phrase(query, prefix=True),
+            ]
+            leaf = rng.choice(leaves)
+            assert column.match(leaf).tolist() == match_text(leaf, tokens, field).tolist(), (tokenizer, leaf)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import indextables
+from indextables.data_files import open_log
 from indextables.errors import (
     CommandError,
     OptionError,
@@ -18,6 +19,9 @@ from indextables.errors import (
     SourceNotFoundError,
 )
 from indextables.log.format.actions import COMPANION_SPLITS
+from indextables.options import Options
+from indextables.split.mapping import Mapping
+from indextables.store import open_store
 from indextables.sync import run as running
 from indextables.sync.build import build_split
 
@@ -52,6 +56,30 @@ def having(word: str, *ranges: range) -> list[int]:
 
 def ids(table: indextables.Table, where: str | None = None) -> list[int]:
     return sorted(table.scan(["id"], where).column(0).to_pylist())
+
+
+def records_of_message(index: Path) -> set[str]:
+    """What the postings of the column `message` have, in all splits of the index."""
+    mappings = open_log(open_store(index), Options(), engine="test").snapshot().registry.values()
+    return {field.record for text in mappings for field in Mapping.from_json(text).fields_of("message")}
+
+
+def test_a_new_index_has_no_positions_unless_an_option_asks_for_them(source, tmp_path):
+    for record, options in (
+        ("freq", {}),
+        ("position", {"indexing.text.indexRecordOption": "position"}),
+        ("position", {"indexing.indexrecordoption.message": "position"}),
+    ):
+        index = tmp_path / "-".join([record, *options])
+        indextables.companion(source, at=index, options=TEXT | options)
+        deltalake.write_deltalake(source, rows(30, 3), mode="append")
+        # Later syncs go on as the first one began.
+        indextables.companion(source, at=index)
+        assert records_of_message(index) == {record}
+        table = indextables.open(index)
+        for phrase in ("disk full", "full disk", "login ok"):
+            expected = [row for row in table.scan().to_pylist() if phrase in (row["message"] or "")]
+            assert table.count(f"message INDEXQUERY '\"{phrase}\"'") == len(expected)
 
 
 def test_only_new_files_are_indexed(source, tmp_path):

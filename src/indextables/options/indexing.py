@@ -151,6 +151,7 @@ TEXT_RECORD = option(
     "position",
     "Default of indexing.indexrecordoption for text fields.",
     where=_WRITE,
+    default_text="position; freq in a companion index",
 )
 TEXT_TOKEN_LENGTH = option(
     "indexing.text.maxTokenLength",

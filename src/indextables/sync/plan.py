@@ -22,6 +22,7 @@ from indextables.options.indexing import (
     NON_FAST_FIELDS,
     RECORD,
     STORE_ONLY_FIELDS,
+    TEXT_RECORD,
     TOKEN_LENGTH,
     TOKENIZER,
     TYPEMAP,
@@ -55,6 +56,8 @@ _SMALL_SPLITS = 8
 # Keys of indexing options that end with a column or have columns as their value.
 _FAMILIES = tuple(f"{each.key.lower()}." for each in (TYPEMAP, TOKENIZER, RECORD, TOKEN_LENGTH))
 _LISTS = tuple(each.key.lower() for each in (FAST_FIELDS, NON_FAST_FIELDS, STORE_ONLY_FIELDS))
+# A new index has no positions of words, which are a sixth of it: phrases are checked on the source's rows.
+_DEFAULTS = {TEXT_RECORD.key.lower(): "freq"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +342,9 @@ class _Planner:
     def _mapping(self, schema: pa.Schema, partitions: tuple[str, ...]) -> tuple[dict[str, str], FieldMapping]:
         """The indexing options of the table, and the fields of its columns."""
         options = {k: v for k, v in self._options.values.items() if k.startswith(INDEXING_PREFIX)}
-        table_properties = {} if self._snapshot is None else indexing_properties(self._snapshot.metadata)
+        table_properties = (
+            _DEFAULTS if self._snapshot is None else indexing_properties(self._snapshot.metadata)
+        )
         indexing = {**_still_valid(table_properties, schema), **options}
         for named in (self._merged.include, self._merged.exclude):
             _check_columns(named, schema)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables.errors import QuerySyntaxError
+from indextables.options.tokenizers import TokenBoundary
 from indextables.predicate import Column, Compare, In, Op
 from indextables.predicate.addresses import address_block, address_range, merge_blocks
 from indextables.predicate.evaluate import evaluate
@@ -62,6 +63,10 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # The index stores texts of this form as timestamps, so that all notations of an instant are equal.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
+# Classes of the ASCII characters between tokens, for tokenizers whose tokens are all other characters.
+_SEPARATORS = {TokenBoundary.WORD: "[^0-9A-Za-z]", TokenBoundary.SPACE: r"[\t\n\f\r ]"}
+# A phrase of more tokens is compared token by token: its expression would be large.
+_MAX_EXPRESSION_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,61 @@ def match_text(leaf: QueryLeaf, texts: TokenTable, field: Field) -> Mask:
             raise AssertionError(f"{type(leaf).__name__} is not a leaf of text")
         case _:
             assert_never(leaf)
+
+
+class TextColumn:
+    """The texts of a column in some rows, and the tokens that a text field has of them.
+
+    Words and phrases are searched in ASCII texts by a regular expression, where characters are tokens or
+    separators independently of Unicode. Only the other texts are tokenized, unless the leaf needs tokens.
+    """
+
+    def __init__(self, values: pa.Array, field: Field) -> None:
+        self._values = values
+        self._field = field
+        self._tokens: TokenTable | None = None
+        # The rows with other characters, and their tokens.
+        self._ascii: Mask | None = None
+        self._other_rows: np.ndarray[Any, np.dtype[np.int64]] = np.empty(0, np.int64)
+        self._other_tokens: TokenTable | None = None
+
+    def match(self, leaf: QueryLeaf) -> Mask:
+        """Which texts the leaf matches."""
+        expression = _expression(leaf, self._field)
+        if expression is None:
+            if self._tokens is None:
+                self._tokens = TokenTable.tokenize(self._values.to_pylist(), self._field)
+            return match_text(leaf, self._tokens, self._field)
+        if self._ascii is None:
+            self._ascii = _true(pc.string_is_ascii(self._values))
+            present = self._values.is_valid().to_numpy(zero_copy_only=False)
+            self._other_rows = np.flatnonzero(present & ~self._ascii)
+        mask = _true(pc.match_substring_regex(self._values, expression, ignore_case=True)) & self._ascii
+        if len(self._other_rows):
+            if self._other_tokens is None:
+                texts = self._values.take(pa.array(self._other_rows)).to_pylist()
+                self._other_tokens = TokenTable.tokenize(texts, self._field)
+            mask[self._other_rows] = match_text(leaf, self._other_tokens, self._field)
+        return mask
+
+
+def _expression(leaf: QueryLeaf, field: Field) -> str | None:
+    """A regular expression for the ASCII texts that a word or a phrase matches; None if there is none."""
+    tokenizer = field.analysis
+    separator = _SEPARATORS.get(tokenizer.boundary)
+    if separator is None or tokenizer.stemmer is not None or not tokenizer.lower_case:
+        return None
+    match leaf:
+        case Term(text=text) | Phrase(text=text, slop=0, prefix=False):
+            tokens, end = tokenize(field, text), rf"(?:{separator}|\z)"
+        case Prefix(text=text) | Phrase(text=text, slop=0, prefix=True):
+            tokens, end = tokenize_prefix(field, text), ""
+        case _:
+            return None
+    if not 0 < len(tokens) <= _MAX_EXPRESSION_TOKENS or not all(token.text.isascii() for token in tokens):
+        return None
+    words = f"{separator}+".join(patterns.literal(token.text) for token in tokens)
+    return rf"(?:\A|{separator}){words}{end}"
 
 
 class _Finder:
@@ -519,7 +579,7 @@ class _Matcher:
         self.rows = rows
         self.view = view
         self.columns = {name.lower(): name for name in rows.schema.names}
-        self.cut: dict[str, TokenTable] = {}
+        self.texts: dict[str, TextColumn] = {}
 
     def node(self, node: QueryNode) -> Mask:
         match node:
@@ -575,9 +635,9 @@ class _Matcher:
             return present
         match field.kind:
             case Kind.TEXT:
-                if field.name not in self.cut:
-                    self.cut[field.name] = TokenTable.tokenize(values.to_pylist(), field)
-                return match_text(leaf, self.cut[field.name], field)
+                if field.name not in self.texts:
+                    self.texts[field.name] = TextColumn(values, field)
+                return self.texts[field.name].match(leaf)
             case Kind.STRING | Kind.HASH:
                 return match_text(leaf, TokenTable.untokenized(values), field)
             case Kind.IP:
