@@ -68,6 +68,10 @@ WRITERS = {
     "page v2": write_pyarrow(data_page_version="2.0", data_page_size=900, compression="zstd"),
     "page v2 index": write_pyarrow(data_page_version="2.0", data_page_size=900, write_page_index=True),
     "no dictionary": write_pyarrow(use_dictionary=False, data_page_size=2000, compression="gzip"),
+    "dictionary that overflows": write_pyarrow(dictionary_pagesize_limit=600, data_page_size=900),
+    "overflow, page v2": write_pyarrow(
+        dictionary_pagesize_limit=600, data_page_size=900, data_page_version="2.0", write_page_index=True
+    ),
     "int96": write_pyarrow(use_deprecated_int96_timestamps=True, data_page_size=2000),
     "lz4": write_pyarrow(compression="lz4", row_group_size=100),
     "one page": write_pyarrow(compression="none", data_page_size=1 << 30),

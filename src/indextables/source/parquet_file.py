@@ -54,6 +54,9 @@ _CODE_BYTES = 2.5
 # Of the page header (parquet.thrift): its fields, and the kinds of pages.
 _PAGE_TYPE, _PAGE_BYTES, _V1_HEADER, _V2_HEADER, _PAGE_VALUES = 1, 3, 5, 8, 1
 _DATA_PAGE, _DICTIONARY, _DATA_PAGE_V2 = 0, 2, 3
+# The encoding of the values in the header of a data page of each kind, and those of codes of a dictionary.
+_V1_ENCODING, _V2_ENCODING = 2, 4
+_CODES = (2, 8)
 # No page header has more bytes, statistics included.
 _HEADER_BYTES = 1 << 20
 _INT96 = "INT96"
@@ -346,7 +349,11 @@ class ParquetFile:
                 dictionary = next(data) if has_dictionary else b""
                 groups.append((chunk, rows, [next(data) for _ in range(count)], dictionary))
             file = self._layout.single_column_file(self._flat[columns[i]], groups)
-            decoded[i] = _decode(file, choices[i].positions, on_a_thread=threads)
+            kind = self.schema.field(columns[i]).type
+            coded = (pa.types.is_string(kind) or pa.types.is_binary(kind)) and all(
+                dictionary and _is_coded(page) for _, _, pages, dictionary in groups for page in pages
+            )
+            decoded[i] = _decode(file, choices[i].positions, coded=coded, on_a_thread=threads)
         return [decoded[i].result() for i in range(len(columns))]
 
     def _ranges(self, ranges: list[Range], chunks: dict[int, Bytes]) -> Iterator[Bytes]:
@@ -419,21 +426,30 @@ def _walk_pages(chunk: Bytes, start: int, rows: int) -> Ints:
     return table[counts > 0]
 
 
-def _decode(data: bytes, positions: Ints, *, on_a_thread: bool) -> "Future[pa.Array]":
+def _is_coded(page: Bytes) -> bool:
+    """Whether the values of a data page are codes of the dictionary, which may be full before the end."""
+    header, _ = read_struct(memoryview(page)[:_HEADER_BYTES])
+    if header[_PAGE_TYPE][1] == _DATA_PAGE:
+        encoding = header[_V1_HEADER][1][_V1_ENCODING][1]
+    else:
+        encoding = header[_V2_HEADER][1][_V2_ENCODING][1]
+    return encoding in _CODES
+
+
+def _decode(data: bytes, positions: Ints, *, coded: bool, on_a_thread: bool) -> "Future[pa.Array]":
     """The values at some positions of a Parquet file of one column."""
     if on_a_thread:
-        return _threads(os.getpid()).submit(_read_small, data, positions)
+        return _threads(os.getpid()).submit(_read_small, data, positions, coded=coded)
     done: Future[pa.Array] = Future()
-    done.set_result(_read_small(data, positions))
+    done.set_result(_read_small(data, positions, coded=coded))
     return done
 
 
-def _read_small(data: bytes, positions: Ints) -> pa.Array:
+def _read_small(data: bytes, positions: Ints, *, coded: bool) -> pa.Array:
     settings = {"coerce_int96_timestamp_unit": "us", "arrow_extensions_enabled": False, "pre_buffer": False}
     opened = pq.ParquetFile(pa.BufferReader(data), **settings)
-    chunks = [opened.metadata.row_group(g).column(0) for g in range(opened.num_row_groups)]
-    if all(c.has_dictionary_page and c.physical_type == "BYTE_ARRAY" for c in chunks):
-        # Dictionary codes are selected before they are decoded to strings.
+    if coded:
+        # Codes are selected before they become strings. Plain values would be hashed for that.
         names, metadata = opened.schema_arrow.names, opened.metadata
         opened = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=names, **settings)
     parts, first = [], 0
