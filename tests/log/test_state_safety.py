@@ -16,6 +16,7 @@ from indextables.errors import (
 )
 from indextables.log.checkpoint import checkpoint
 from indextables.log.environment import Environment
+from indextables.log.format import checkpoint_files
 from indextables.log.format.names import version_file
 from indextables.log.snapshot_cache import invalidate
 from indextables.log.transaction_log import TransactionLog
@@ -245,7 +246,7 @@ def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path
         append(a_table(str(tmp_path / "t")), "other.split")
 
     def before(operation: str, path: str) -> None:
-        if operation == ("list" if when == "before" else "put") and seen:
+        if operation == ("list" if when == "before" else "create") and seen:
             store.watch.before = Watch().before
             replace_table()
         seen.append(operation)
@@ -258,6 +259,57 @@ def test_a_json_checkpoint_of_a_version_that_is_gone_is_not_left(store, tmp_path
         checkpoint(log._loader, snapshot, Environment(), compact=True)
     assert not list(folder.glob("*.checkpoint*"))
     assert fresh(tmp_path / "t") == ["other.split"]
+
+
+def test_a_json_checkpoint_of_a_table_that_was_created_again_stays(store, tmp_path):
+    """The new table has no other base; the late checkpoint of the old one has the same number."""
+    append(a_table(str(tmp_path / "t")), "a.split")
+
+    def before(operation: str, path: str) -> None:
+        if operation in {"put", "create"} and path.endswith(".checkpoint.json"):
+            store.watch.before = Watch().before
+            shutil.rmtree(tmp_path / "t")
+            append(a_table(str(tmp_path / "t")), "other.split")
+            assert a_log(str(tmp_path / "t"), {"state.format": "json"}).truncate()[0] == 1
+
+    log = a_log(store, {"state.format": "json"})
+    store.watch.before = before
+    with pytest.raises(StateExpiredError):
+        log.checkpoint()
+    assert fresh(tmp_path / "t") == ["other.split"]
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_a_json_checkpoint_of_another_table_is_not_read(tmp_path, monkeypatch, caplog, parts):
+    """Its writer died before it could delete it."""
+    monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 3 if parts else 100)
+    options = {"state.format": "json"}
+    append(a_table(str(tmp_path / "old"), options), "a.split")
+    a_log(str(tmp_path / "old"), options).checkpoint()
+    append(a_table(str(tmp_path / "t"), options), "other.split")
+    folder = tmp_path / "t/_transaction_log"
+    for file in (tmp_path / "old/_transaction_log").glob("*.checkpoint*"):
+        shutil.copy(file, folder)
+    assert fresh(tmp_path / "t") == ["other.split"]
+    assert "it is of another commit than version 1" in caplog.text
+    cleaner = TransactionLog(open_store(tmp_path / "t"), Options(), engine="test")
+    assert cleaner.clean(log_hours=0).versions == ()
+    append(a_log(str(tmp_path / "t")), "more.split")
+    assert fresh(tmp_path / "t") == ["more.split", "other.split"]
+    log = a_log(str(tmp_path / "t"), options)
+    assert log.truncate()[0] == 2
+    assert fresh(tmp_path / "t") == ["more.split", "other.split"]
+
+
+def test_a_damaged_json_checkpoint_is_replaced_by_one_of_a_new_version(tmp_path):
+    log = a_table(str(tmp_path / "t"), {"state.format": "json"})
+    append(log, "a.split")
+    assert (log.checkpoint().written, log.checkpoint().written) == (True, False)
+    (tmp_path / f"t/_transaction_log/{1:020d}.checkpoint.json").write_bytes(b"\x01\x01garbage")
+    invalidate()
+    written = log.checkpoint()
+    assert (written.version, written.num_files, written.written) == (2, 1, True)
+    assert fresh(tmp_path / "t") == ["a.split"]
 
 
 def test_a_compacted_state_drops_skips_of_splits_that_are_not_live(tmp_path):

@@ -28,7 +28,13 @@ from indextables.errors import (
 from indextables.log.conflict import without_registry
 from indextables.log.environment import Environment
 from indextables.log.format.actions import STATES, Action, CommitInfo, MergeSkip, Metadata, Protocol
-from indextables.log.format.checkpoint_files import AVRO_STATE, Pointer, advance_pointer, encode_checkpoint
+from indextables.log.format.checkpoint_files import (
+    AVRO_STATE,
+    Pointer,
+    advance_pointer,
+    checkpoint_file,
+    encode_checkpoint,
+)
 from indextables.log.format.files import to_adds
 from indextables.log.format.manifest import bounds_of, encode_manifest, sorted_by_partition
 from indextables.log.format.names import (
@@ -206,6 +212,18 @@ def existing(snapshot: Snapshot) -> CheckpointResult | None:
     if state is None or snapshot.base.version != snapshot.version:
         return None
     return _result(state, compacted=False, written=False)
+
+
+def existing_json(loader: Loader, snapshot: Snapshot) -> CheckpointResult | None:
+    """The JSON checkpoint of a snapshot's version, if there is one.
+
+    Raises:
+        CorruptLogError: it is damaged, or of another commit. It stays: it may be that of another table.
+    """
+    if not loader.log.exists(checkpoint_file(snapshot.version)):
+        return None
+    loader.checkpoint_actions(snapshot.version)
+    return _json_result(snapshot, written=False)
 
 
 def _result(state: StateManifest, *, compacted: bool, written: bool) -> CheckpointResult:
@@ -530,11 +548,21 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
     written = encode_checkpoint(actions, version=snapshot.version, now_ms=env.now_ms())
     if not _has_version(loader, snapshot):
         raise _base_expired(loader, snapshot)
-    for name, data in written.files.items():
-        loader.log.put(name, data)
+    *parts, (name, data) = written.files.items()
+    for part, content in parts:
+        loader.log.create(part, content)
+    # Never overwritten: a table that was created again may rely on a checkpoint of this number by now.
+    if not loader.log.create(name, data):
+        loader.log.delete(part for part, _ in parts)
+        if not _has_version(loader, snapshot):
+            raise _base_expired(loader, snapshot)
+        return _json_result(snapshot, written=False)
     if not _has_version(loader, snapshot):
         # It would describe a version that is not in the log, or one of a table that was created again.
-        loader.log.delete(reversed(list(written.files)))
+        with suppress(ObjectMissingError):
+            if loader.log.get(name) == data:
+                loader.log.delete([name])
+        loader.log.delete(part for part, _ in parts)
         raise _base_expired(loader, snapshot)
     advance_pointer(
         loader.log,
@@ -548,6 +576,9 @@ def _write_json(loader: Loader, snapshot: Snapshot, env: Environment) -> Checkpo
             checkpoint_id=written.checkpoint_id,
         ),
     )
-    return CheckpointResult(
-        snapshot.version, "json", True, listed.num_rows, 0, 0, written=True, parts=written.parts
-    )
+    return _json_result(snapshot, written=True, parts=written.parts)
+
+
+def _json_result(snapshot: Snapshot, *, written: bool, parts: int | None = None) -> CheckpointResult:
+    files = snapshot.files().num_rows
+    return CheckpointResult(snapshot.version, "json", True, files, 0, 0, written=written, parts=parts)

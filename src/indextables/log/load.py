@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from indextables.log.format.actions import (
     check_not_companion,
     check_readable,
 )
-from indextables.log.format.checkpoint_files import read_checkpoint
+from indextables.log.format.checkpoint_files import checkpoint_file, read_checkpoint
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.names import version_file as version_path
 from indextables.log.format.state_manifest import StateHeader, StateManifest, decode_header, decode_state
@@ -173,7 +174,7 @@ class Loader:
         if base.is_state:
             header = self.header(base, self.state(base))
             return tuple(header.commits) if header else ()
-        infos = (a for a in read_checkpoint(self.log, base.version) if isinstance(a, CommitInfo))
+        infos = (a for a in self.checkpoint_actions(base.version) if isinstance(a, CommitInfo))
         return tuple(next((info.lineage for info in infos), ()))
 
     def extend(self, snapshot: Snapshot, later: Sequence[VersionFile]) -> Snapshot:
@@ -223,6 +224,23 @@ class Loader:
             )
         return state
 
+    def checkpoint_actions(self, version: int) -> list[Action]:
+        """The actions of a JSON checkpoint; raises if it is damaged, or of another commit of that number.
+
+        A writer may die after it wrote a checkpoint into a table that was created again meanwhile.
+        """
+        actions = read_checkpoint(self.log, version)
+        token = _token_of(actions)
+        own = None
+        with suppress(CorruptLogError):  # the version's own file may be gone
+            own = _token_of(self.read_version(version)) if token else None
+        if own not in (None, token):
+            raise CorruptLogError(
+                f"{self.log.url}/{checkpoint_file(version)}",
+                f"it is of another commit than version {version}, in a table that was deleted or replaced",
+            )
+        return actions
+
     def header(self, base: Base, state: StateManifest) -> StateHeader | None:
         """The header of a state; None if another engine wrote the state."""
         return decode_header(state.extra, f"{self.log.url}/{base.path}")
@@ -256,7 +274,7 @@ class Loader:
         )
 
     def _checkpoint(self, base: Base) -> tuple[BaseState, StateHeader, Metadata | None, Protocol | None]:
-        actions = read_checkpoint(self.log, base.version)
+        actions = self.checkpoint_actions(base.version)
         info = next((a for a in actions if isinstance(a, CommitInfo)), None)
         # Without the commit's record: its time is that of the version, not that of every split.
         delta = Delta().then([(base.version, [a for a in actions if a is not info])])
@@ -321,6 +339,11 @@ class Loader:
         workers = min(self.options.get(opt.MAX_CONCURRENT_READS), len(items))
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(read, items))
+
+
+def _token_of(actions: Sequence[Action]) -> str | None:
+    """The token of the commit that wrote a version; None if it has none."""
+    return next((a.token or None for a in actions if isinstance(a, CommitInfo)), None)
 
 
 def check_lineage(url: str, token: str | None, versions: Sequence[tuple[int, Sequence[Action]]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from indextables.errors import CorruptLogError, OptionError, StateExpiredError
-from indextables.log.format.checkpoint_files import Pointer, read_checkpoint, read_pointer
+from indextables.log.format.checkpoint_files import Pointer, read_pointer
 from indextables.log.format.names import Listing, state_folder
 from indextables.log.format.state_manifest import StateManifest, decode_header, resolve_manifest_path
 from indextables.log.load import Loader
@@ -213,7 +213,7 @@ def _is_whole(loader: Loader, listing: Listing, base: Base) -> bool:
     """Whether a base and all manifests that it refers to exist: only then may earlier files be deleted."""
     if not base.is_state:
         try:
-            read_checkpoint(loader.log, base.version)
+            loader.checkpoint_actions(base.version)
         except CorruptLogError:
             return False
         return True

@@ -31,6 +31,7 @@ from indextables.log.checkpoint import (
     FilterBundler,
     checkpoint,
     existing,
+    existing_json,
     is_complete,
     needs_compaction,
 )
@@ -38,7 +39,7 @@ from indextables.log.commit import commit, create_table
 from indextables.log.conflict import Draft
 from indextables.log.environment import Environment
 from indextables.log.format.actions import CommitInfo, Metadata, Protocol, check_writable, new_table_protocol
-from indextables.log.format.checkpoint_files import read_checkpoint, read_pointer
+from indextables.log.format.checkpoint_files import read_pointer
 from indextables.log.format.names import LOG_FOLDER, Listing, state_file
 from indextables.log.history import (
     Changes,
@@ -282,11 +283,17 @@ class TransactionLog:
             self.check_writable(snapshot)
             state_before = existing(snapshot)
             sound = state_before is not None and self._is_complete(snapshot)
-            if state_before is not None and not (json and _is_self_contained(snapshot)):
+            if json and (state_before is None or _is_self_contained(snapshot)):
+                try:
+                    if (checkpoint_before := existing_json(self._loader, snapshot)) is not None:
+                        return checkpoint_before
+                except CorruptLogError:
+                    snapshot = self._commit_empty(snapshot)
+            elif state_before is not None:
                 if not json and sound and (not compact or self._is_clean(snapshot)):
                     return state_before
                 snapshot = self._commit_empty(snapshot)
-            elif state_before is None and not json and self._loader.log.exists(state_file(snapshot.version)):
+            elif self._loader.log.exists(state_file(snapshot.version)):
                 # The version is not read from its own state, so that state is damaged.
                 snapshot = self._commit_empty(snapshot)
             state = self._write_state(snapshot, compact=compact)
@@ -409,7 +416,7 @@ class TransactionLog:
         if pointer is None or pointer.version != snapshot.version:
             return False
         if not pointer.is_state:
-            read_checkpoint(self._loader.log, snapshot.version)
+            self._loader.checkpoint_actions(snapshot.version)
         return _is_self_contained(snapshot) and self._is_complete(snapshot)
 
     def _checkpoint_at_least(self, snapshot: Snapshot) -> int:

@@ -84,7 +84,7 @@ def encode_checkpoint(actions: Sequence[Action], *, version: int, now_ms: int) -
 
 
 def read_checkpoint(store: Store, version: int) -> list[Action]:
-    """The actions of a checkpoint.
+    """The actions of a checkpoint, which may be that of a table that was at this place before.
 
     Args:
         store: the log folder.
