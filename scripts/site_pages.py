@@ -25,6 +25,7 @@ TOP_PAGES = {
 API = (
     ("Tables", "Open, write and repair tables without Spark.", ("open", "write", "repair", "sql", "Table")),
     ("Companion indexes", "Index tables of Delta, Iceberg and Parquet.", ("companion",)),
+    ("Queries", "Queries as objects, without quoting and escaping.", ("query",)),
     ("Standing queries", "Saved queries that are evaluated on new rows.", ("StandingQueries",)),
     (
         "Buckets",
@@ -75,7 +76,7 @@ def api_page() -> str:
         lines += [f"## {heading}", "", introduction, ""]
         for name in names:
             lines += [f"::: indextables.{name}", ""]
-            if name in ("functions", "errors"):
+            if name in ("functions", "errors", "query"):
                 lines[-1:] = ["    options: {show_root_heading: false, show_root_toc_entry: false}", ""]
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ from tests.simulation.reintroduced import BUGS
 
 GUIDES = [
     *("README.md", "docs/guide/start.md", "docs/guide/streaming.md", "docs/guide/companion.md"),
-    *("docs/indexing.md", "docs/operations/storage.md"),
+    *("docs/indexing.md", "docs/query-language.md", "docs/operations/storage.md"),
 ]
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bridge").glob("*.md")])
@@ -265,7 +265,7 @@ def test_the_places_for_changes_exist() -> None:
 
 def test_the_api_reference_has_every_public_name() -> None:
     shown = [name for _, _, names in site_pages.API for name in names]
-    modules = {"functions", "errors"}
+    modules = {"functions", "errors", "query"}
     # The class of all errors is in the module of errors.
     assert sorted(set(shown) - modules) == sorted(
         {*indextables.__all__} - {"IndexTablesError", "__version__"}

@@ -36,22 +36,22 @@ __all__ = [
 
 def indexquery(column: ColumnOrName, query: str) -> Column:
     """Whether the row matches a query; the column is the default field for unqualified terms."""
-    return F.call_function("indexquery", _column(column), F.lit(query))
+    return F.call_function("indexquery", _column(column), F.lit(str(query)))
 
 
 def textsearch(column: ColumnOrName, query: str) -> Column:
     """As `indexquery`, for a column that is indexed as text; other columns are rejected."""
-    return F.call_function("textsearch", _column(column), F.lit(query))
+    return F.call_function("textsearch", _column(column), F.lit(str(query)))
 
 
 def fieldmatch(column: ColumnOrName, query: str) -> Column:
     """As `indexquery`, for a column whose values are indexed untokenized; other columns are rejected."""
-    return F.call_function("fieldmatch", _column(column), F.lit(query))
+    return F.call_function("fieldmatch", _column(column), F.lit(str(query)))
 
 
 def indexqueryall(query: str) -> Column:
     """Whether the row matches a query over all text-like columns."""
-    return F.call_function("indexqueryall", F.lit(query))
+    return F.call_function("indexqueryall", F.lit(str(query)))
 
 
 def score() -> Column:

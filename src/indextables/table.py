@@ -456,19 +456,19 @@ class Table:
         Returns:
             A sentence about the change.
         """
-        from indextables.sync.roots import set_root
+        from indextables.source.companion import set_root
 
         return set_root(self._log, root, path)
 
     def unset_root(self, name: str) -> str:
         """Remove a table root; returns a sentence about the change."""
-        from indextables.sync.roots import unset_root
+        from indextables.source.companion import unset_root
 
         return unset_root(self._log, name)
 
     def roots(self) -> "dict[str, TableRoot]":
         """Return the table roots by name: other places with the files of a companion index's source."""
-        from indextables.sync.roots import table_roots
+        from indextables.source.companion import table_roots
 
         return table_roots(self._log)
 

@@ -17,11 +17,11 @@ from indextables.log.format.actions import Add
 from indextables.log.transaction_log import TransactionLog
 from indextables.maintain.jobs import TaskSet
 from indextables.options import Options
+from indextables.source.companion import set_root, set_roots, table_roots, unset_root
 from indextables.store import open_store
 from indextables.sync import build_options, catalog_of, source_version
 from indextables.sync.build import BuildContext, BuildTask, discard, run_build_task
 from indextables.sync.plan import SyncRequest
-from indextables.sync.roots import set_root, set_roots, table_roots, unset_root
 from indextables.sync.run import RunningSync, SyncResult, begin, finish, follow
 from indextables.version import ENGINE
 

@@ -6,6 +6,7 @@ descent. An ambiguous text is an error with the unambiguous forms.
 
 import math
 import re
+from collections.abc import Sequence
 from typing import NoReturn
 
 from indextables.errors import QuerySyntaxError
@@ -228,7 +229,7 @@ class _Parser:
         required = next((plus for plus in pluses if plus is not None), None)
         if len(parts) > 1 and required is not None:
             self.fail("'+' (required) contradicts OR; leave it out, or group with parentheses", required)
-        return _combine(AnyOf, parts)
+        return combined(AnyOf, parts)
 
     def all_of(self) -> tuple[QueryNode, int | None]:
         """Parts joined by AND or a blank, and the position of the '+' of a single part."""
@@ -246,7 +247,7 @@ class _Parser:
                 self.at += len(operator)
                 self.skip_blanks()
             elif operator in OR_WORDS or self.peek() in {"", ")"}:
-                return _combine(AllOf, parts), plus if len(parts) == 1 else None
+                return combined(AllOf, parts), plus if len(parts) == 1 else None
 
     def sign_must_touch(self, sign: str, start: int) -> None:
         if self.at_boundary():
@@ -515,7 +516,7 @@ class _Parser:
         return Regex("".join(chars), field, position=start)
 
 
-def _combine(kind: type[AllOf] | type[AnyOf], parts: list[QueryNode]) -> QueryNode:
+def combined(kind: type[AllOf] | type[AnyOf], parts: Sequence[QueryNode]) -> QueryNode:
     """The parts under one node; nested ones of the same kind are flattened, a single part is returned."""
     if len(parts) == 1:
         return parts[0]

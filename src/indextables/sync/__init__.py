@@ -15,9 +15,9 @@ from indextables.errors import OptionError
 from indextables.options import Options, Where
 from indextables.options.companion import TARGET_INPUT_SIZE
 from indextables.options.indexing import COMPANION_HEAP_SIZE, TYPEMAP, with_heap_size
+from indextables.source.companion import set_roots
 from indextables.store import CredentialsProvider, open_store
 from indextables.sync.plan import SyncRequest
-from indextables.sync.roots import set_roots
 from indextables.sync.run import SyncResult, follow, sync
 from indextables.version import ENGINE
 

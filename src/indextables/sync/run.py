@@ -17,10 +17,10 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.options import Options
 from indextables.options.companion import BACKOFF_MULTIPLIER, MAX_ERRORS
 from indextables.records import dataclass
+from indextables.source.companion import set_roots
 from indextables.source.reader import METADATA_FILES
 from indextables.sync.build import BuildContext, build_split, discard
 from indextables.sync.plan import SourceGroup, SyncPlan, SyncRequest, plan_sync
-from indextables.sync.roots import set_roots
 
 OPERATION = "SYNC COMPANION"
 # The application in the log's `txn`: syncs are numbered, so that concurrent syncs conflict.
