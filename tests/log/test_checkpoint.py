@@ -473,6 +473,22 @@ def test_a_json_checkpoint_is_written_on_demand_and_read(store, tmp_path):
     assert paths_of(fresh(log)) == sorted(MANY)
 
 
+def test_a_table_that_is_read_from_a_json_checkpoint_says_so_once(store, caplog):
+    log = a_table(store, {"state.format": "json"})
+    append(log, *MANY)
+    log.checkpoint()
+    invalidate()
+    assert paths_of(log.snapshot()) == sorted(MANY)
+    assert not caplog.text, "it is intended"
+    for _ in range(2):
+        assert paths_of(fresh(log)) == sorted(MANY)
+    assert caplog.text.count("version 1 is read from a JSON checkpoint of 40 splits") == 1
+    a_log(store).checkpoint()
+    caplog.clear()
+    assert paths_of(fresh(log)) == sorted(MANY)
+    assert not caplog.text
+
+
 def test_a_large_json_checkpoint_is_cut_into_parts(store, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_files, "ACTIONS_PER_PART", 15)
     log = a_table(store, {"state.format": "json"})

@@ -286,6 +286,14 @@ class Loader:
             txns=list(delta.txns.values()),
         )
         listed = delta.files() if delta.added else files.FILES.empty_table()
+        if self.options.get(opt.STATE_FORMAT) != "json" and _is_new(self.log.url):
+            _logger.warning(
+                "%s: version %d is read from a JSON checkpoint of %d splits, which takes longer than an Avro "
+                "state; CHECKPOINT INDEXTABLES writes one, and state.format=json says that this is intended",
+                self.log.url,
+                base.version,
+                listed.num_rows,
+            )
         return BaseState(base.version, "", None, listed), header, delta.metadata, delta.protocol
 
     def read_missing_header(self, version: int) -> StateHeader:
@@ -370,16 +378,23 @@ _warned: set[str] = set()
 
 def _warn_once(problem: CorruptLogError) -> None:
     """Log a warning about a damaged file, once per process."""
-    if problem.url in _warned:
-        return
+    if _is_new(problem.url):
+        _logger.warning(
+            "%s: %s; the version is read from other files of the log; "
+            "CHECKPOINT INDEXTABLES writes a new state",
+            problem.url,
+            problem.problem,
+        )
+
+
+def _is_new(url: str) -> bool:
+    """Whether there was no warning about a file or log in this process; there is one from now on."""
+    if url in _warned:
+        return False
     if len(_warned) >= _MAX_WARNED:
         _warned.clear()
-    _warned.add(problem.url)
-    _logger.warning(
-        "%s: %s; the version is read from other files of the log; CHECKPOINT INDEXTABLES writes a new state",
-        problem.url,
-        problem.problem,
-    )
+    _warned.add(url)
+    return True
 
 
 def _latest(*times: int | None) -> int | None:
