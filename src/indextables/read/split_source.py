@@ -241,10 +241,14 @@ class _Build:
     warned: bool = False
 
 
-def needs_indexing(refs: Iterable[SplitRef]) -> bool:
+def is_of_original(ref: SplitRef) -> bool:
+    """Whether IndexTables for Scala wrote a split: its rows are indexed before they can be searched."""
+    return not ref.is_parquet and ref.source_file is None
+
+
+def needs_indexing(originals: Iterable[SplitRef]) -> bool:
     """Whether splits of IndexTables for Scala have so many rows that indexing them is worth a warning."""
-    rows = sum(ref.num_records or 0 for ref in refs if not ref.is_parquet and ref.source_file is None)
-    return rows >= _MANY_ROWS
+    return sum(ref.num_records or 0 for ref in originals) >= _MANY_ROWS
 
 
 class _BuildProgress:

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 import threading
 from decimal import Decimal
 from functools import partial
@@ -275,7 +276,9 @@ def test_a_search_of_many_rows_of_the_original_warns_on_the_driver_that_tasks_in
     rows = sum(table.files()["numRecords"].to_pylist())
     monkeypatch.setattr(split_source, "_MANY_ROWS", rows)
     (warning,) = ask("plan", request, ORIGINAL, **in_tasks)[0]["warnings"]
-    assert "tasks index its rows" in warning
+    splits = table.files().num_rows
+    assert f"tasks index {rows:,} rows of {splits} splits" in warning
+    assert re.search(r"how many of the [1-9]\d* tasks are done", warning)
     assert "CONVERT INDEXTABLES" in warning
     everything = {**request, "virtual": [], "filters": []}
     assert "warnings" not in ask("plan", everything, ORIGINAL, **in_tasks)[0]

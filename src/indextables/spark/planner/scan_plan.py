@@ -20,7 +20,7 @@ from indextables.read.aggregation.partials import result_table
 from indextables.read.execute import sufficient_splits
 from indextables.read.search import term_statistics
 from indextables.read.spec import AggregateSpec, ScanSpec, SortKey
-from indextables.read.split_source import needs_indexing
+from indextables.read.split_source import is_of_original, needs_indexing
 from indextables.read.table_context import SplitRef, plan_splits
 from indextables.spark.planner.aggregation import pushed_spec
 from indextables.spark.planner.inline import complete_groups, inline_rows, note_tasks, open_ahead
@@ -171,13 +171,16 @@ def _warn_of_indexing(
     virtual = spec.virtual.values() if isinstance(spec, ScanSpec) else ()
     if not any(searches_of(spec.where)) and not any(isinstance(column, Search) for column in virtual):
         return
-    if needs_indexing(ref for task in tasks for ref in task.splits):
+    originals = [ref for task in tasks for ref in task.splits if is_of_original(ref)]
+    if needs_indexing(originals):
         url = context.location.store.url
+        rows = sum(ref.num_records or 0 for ref in originals)
         _logger.warning(
-            "%s was written by IndexTables for Scala: before the first search, tasks index its rows on the "
-            "machines that they run on, which can take minutes; the logs of executors say how far it is. "
+            "%s was written by IndexTables for Scala: before the first search, tasks index %s rows of %d "
+            "splits on the machines that they run on, which can take minutes. Spark's progress bar and page "
+            "show how many of the %d tasks are done, and the logs of executors say how many rows are. "
             "Later searches use these indexes. To do this once for all, run CONVERT INDEXTABLES '%s'",
-            url, url,
+            url, f"{rows:,}", len(originals), len(tasks), url,
         )  # fmt: skip
 
 
