@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -119,21 +119,39 @@ class Cache(Generic[K, V]):
             entry = self._entries.pop(key, None)
             return None if entry is None else entry.value
 
-    def evict_while(self, too_many: Callable[[Sequence[V]], bool]) -> list[V]:
-        """Evict values as long as the remaining ones are too many; the last value is retained.
+    def evict_over(
+        self, sizes: Callable[[V], Sequence[float]], limits: Sequence[float], *, slack: float = 0
+    ) -> list[V]:
+        """Evict values if the sums of their sizes exceed the limits; the last value is retained.
 
+        Afterwards the sums are below the limits by a share of `slack`, so that the next call may wait.
         Returns the evicted values, so that they are released by the caller, not while the cache is locked.
+
+        >>> cache = Cache[str, int]()
+        >>> for number, key in enumerate("abcd"):
+        ...     cache.put(key, number)
+        >>> cache.get("a")
+        0
+        >>> cache.evict_over(lambda value: (1, value), (3, 4))
+        [1, 2]
         """
-        evicted = []
+        evicted: list[V] = []
         with self._lock:
-            while len(self._entries) > 1 and too_many([entry.value for entry in self._entries.values()]):
-                evicted.append(self._entries.popitem()[1].value)
+            own = {key: tuple(sizes(entry.value)) for key, entry in self._peek()}
+            sums = [sum(column) for column in zip(*own.values(), strict=True)]
+            if not sums or not _exceed(sums, limits):
+                return evicted
+            least = [limit * (1 - slack) for limit in limits]
+            while len(own) > 1 and _exceed(sums, least):
+                key, entry = self._entries.popitem()
+                sums = [size - less for size, less in zip(sums, own.pop(key), strict=True)]
+                evicted.append(entry.value)
         return evicted
 
     def discard(self, condition: Callable[[K, V], bool]) -> list[V]:
         """Remove and return the values for which a condition holds."""
         with self._lock:
-            keys = [key for key, entry in self._entries.items() if condition(key, entry.value)]
+            keys = [key for key, entry in self._peek() if condition(key, entry.value)]
             return [self._entries.pop(key).value for key in keys]
 
     def clear(self) -> list[V]:
@@ -159,12 +177,22 @@ class Cache(Generic[K, V]):
 
         return LRUCache(math.inf, getsizeof=lambda entry: entry.weight)
 
+    def _peek(self) -> Iterator[tuple[K, _Entry[V]]]:
+        """All entries; unlike `items()` of the library, this does not count as a use of them."""
+        from cachetools import Cache as Library  # noqa: PLC0415
+
+        return ((key, Library.__getitem__(self._entries, key)) for key in self._entries)
+
     def _entry(self, value: V) -> _Entry[V]:
         return _Entry(value, time.monotonic(), self._weigh(value) if self._weigh else 0)
 
     def _evict(self, capacity: float, max_weight: float) -> None:
         while self._entries and (len(self._entries) > capacity or self._entries.currsize > max_weight):
             self._entries.popitem()
+
+
+def _exceed(sums: Sequence[float], limits: Sequence[float]) -> bool:
+    return any(size > limit for size, limit in zip(sums, limits, strict=True))
 
 
 def _age_ms(entry: _Entry[Any]) -> float:

@@ -425,12 +425,10 @@ def _evict_over_limit(limit: int) -> None:
         return
     _unchecked = 0
 
-    def too_many(opened: Sequence[CachedIndex]) -> bool:
-        size = sum(each.lease.size for each in opened)
-        maps = sum(each.lease.files + _MAPS_BESIDE for each in opened)
-        return size > limit or maps > most_maps or len(opened) > count
+    def sizes(opened: CachedIndex) -> tuple[int, int, int]:
+        return opened.lease.size, opened.lease.files + _MAPS_BESIDE, 1
 
-    _open_indexes.evict_while(too_many)
+    _open_indexes.evict_over(sizes, (limit, most_maps, count), slack=1 / _CHECKED_SHARE)
 
 
 def is_cached(store: Store, footer: Footer, options: Options, columns: Iterable[str]) -> bool:
