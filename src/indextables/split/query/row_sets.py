@@ -19,28 +19,25 @@ NO_ROWS: Query = Query.empty_query()
 
 def intersect(queries: Iterable[Query]) -> Query:
     """Rows that all of the queries match."""
-    parts: dict[int, Query] = {}
-    for query in queries:
-        if query is NO_ROWS:
-            return NO_ROWS
-        if query is not ALL_ROWS:
-            parts[id(query)] = query
-    if len(parts) < 2:
-        return next(iter(parts.values()), ALL_ROWS)
-    return Query.boolean_query([(Occur.Must, part) for part in parts.values()])
+    return _combine(queries, Occur.Must, neutral=ALL_ROWS, absorbing=NO_ROWS)
 
 
 def union(queries: Iterable[Query]) -> Query:
     """Rows that at least one of the queries matches."""
+    return _combine(queries, Occur.Should, neutral=NO_ROWS, absorbing=ALL_ROWS)
+
+
+def _combine(queries: Iterable[Query], occur: Occur, *, neutral: Query, absorbing: Query) -> Query:
+    """One query from several: the neutral one changes nothing, the absorbing one is the result."""
     parts: dict[int, Query] = {}
     for query in queries:
-        if query is ALL_ROWS:
-            return ALL_ROWS
-        if query is not NO_ROWS:
+        if query is absorbing:
+            return absorbing
+        if query is not neutral:
             parts[id(query)] = query
     if len(parts) < 2:
-        return next(iter(parts.values()), NO_ROWS)
-    return Query.boolean_query([(Occur.Should, part) for part in parts.values()])
+        return next(iter(parts.values()), neutral)
+    return Query.boolean_query([(occur, part) for part in parts.values()])
 
 
 def subtract(query: Query, other: Query) -> Query:
